@@ -20,6 +20,7 @@ from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
 from volery.live.service.batches import UnwrittenError
+from volery.live.service.descriptions import DescriptionReader
 from volery.live.service.rows import JobQuery
 from volery.live.service.store import JobStore
 from volery.live.service.submissions import TASKS_PER_TURN, ConflictError, JobSubmissions, SubmitThrottle
@@ -252,7 +253,7 @@ def test_a_host_without_schedulers_that_begins_anew_has_no_description_read(
     async def scenario(it: Loopback) -> None:
         it.silent = True
         await it.service.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
-        monkeypatch.setattr(JobStore, "open_job", None)
+        monkeypatch.setattr(DescriptionReader, "whole", None)
         await it.service.resubmit(["lm/0"])
         monkeypatch.undo()
 

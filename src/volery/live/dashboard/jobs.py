@@ -101,7 +101,7 @@ def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
 
 def _row(job: JobStatus) -> Sequence[Piece]:
     where = f"{frame.JOBS}/{job.id}"
-    took = None if job.started_us is None or job.ended_us is None else job.ended_us - job.started_us
+    took = job.ran_us
     return (
         link(where, job.id, id=f"job-{job.id}"),
         state_of(job.state),
@@ -150,7 +150,7 @@ async def job_view(
     if queries.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
-    took = None if job.ended_us is None else job.ended_us - job.submitted_us
+    took = None if job.ended_us is None else max(0, job.ended_us - job.submitted_us)
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
-from volery.live.clock import is_set_within, unix_now_us
+from volery.live.clock import is_set_within, monotonic_now_us, unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
 
@@ -217,7 +217,7 @@ class BatchWriter:
             write.make()
             if write.after is not None:
                 await loop.run_in_executor(self._thread, write.after)
-        late = self._store.take_in(news, unix_now_us())
+        late = self._store.take_in(news, unix_now_us(), monotonic_now_us())
         if writes:
             await loop.run_in_executor(self._thread, self._store.commit)
             self._on_durable(self._store.revision)  # before anybody has a receipt
@@ -240,7 +240,9 @@ class BatchWriter:
                 loop.create_future(),
             )
             written.add_done_callback(lambda done: done.exception() and again())
-            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, unix_now_us()), written))
+            self._writes.append(
+                _Write(lambda: self._store.give_up_waiting(number, unix_now_us(), monotonic_now_us()), written)
+            )
             self._wake.set()
 
 

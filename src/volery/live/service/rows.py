@@ -251,6 +251,16 @@ class JobRow(msgspec.Struct):
     """Per task, whether it may have a row; None: each may."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""
+    began_us: Time | None = None
+    """The monotonic clock at `started_us`; None: it was not this program that noted the start."""
+
+    def end_us(self, now_us: Time, monotonic_us: Time | None = None) -> Time:
+        """The moment of its end, if it ends now: its start and the time since, however the clock was set meanwhile."""
+        if self.started_us is None:
+            return max(now_us, self.submitted_us)
+        if self.began_us is None or monotonic_us is None:
+            return max(now_us, self.started_us)
+        return self.started_us + monotonic_us - self.began_us
 
     @property
     def identity(self) -> JobId:

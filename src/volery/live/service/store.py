@@ -277,11 +277,14 @@ class JobStore:
         """End a job that cannot be submitted again."""
         job = self._job_under_way(number)
         if job is not None:
-            job.state, job.reason, job.ended_us = "failed", reason, now_us
+            job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
             self._write_changes()
 
-    def take_in(self, news: Iterable[News], now_us: int) -> list[JobId]:
+    def take_in(self, news: Iterable[News], now_us: int, monotonic_us: Time | None = None) -> list[JobId]:
         """Take in reports of jobs and attempts.
+
+        Args:
+            monotonic_us: the time by a clock that nobody sets, for the durations of jobs.
 
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
@@ -295,7 +298,7 @@ class JobStore:
                 continue
             match item:
                 case TaskReport():
-                    self._report(job, item)
+                    self._report(job, item, monotonic_us)
                 case JobDone():
                     job.answered = True
                 case JobRejected():
@@ -305,11 +308,11 @@ class JobStore:
                     job.reason = ""
                     self._refused.discard(job.id)
         answered = [job for job in self._changed.values() if job.answered]
-        late = [job.id for job in answered if not self._settle(job, now_us)]
+        late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
         return late
 
-    def give_up_waiting(self, number: JobId, now_us: int) -> None:
+    def give_up_waiting(self, number: JobId, now_us: int, monotonic_us: Time | None = None) -> None:
         """End an answered job although some reports of its tasks have not come; those tasks' ends are unknown."""
         job = self._job_under_way(number)
         if job is None or not job.answered:
@@ -320,7 +323,7 @@ class JobStore:
             "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
             ((self._next_revision(), number, place) for (place,) in places),
         )
-        self._settle(job, now_us, wait=False)
+        self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
     def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
@@ -361,7 +364,7 @@ class JobStore:
         self._rows.clear()
         self._changed.clear()
 
-    def _report(self, job: JobRow, report: TaskReport) -> None:
+    def _report(self, job: JobRow, report: TaskReport, monotonic_us: Time | None) -> None:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
@@ -377,18 +380,23 @@ class JobStore:
         if job.heard is not None:
             job.heard[place] = True
         began, told = report.state == "running", state_after(report, job)
+        ended_us: Time | None = None
         if began:
             started_us = report.at_unix_us
+        else:
+            # Of a program that was started again the clock may be another than the one that gave the start.
+            ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
         self._rows[job.id, place] = (
             job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
-            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result, report.attempt,
+            ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
         self._usages.note(job.id, place, report)
         job.count(state, -1)
         job.count(told, +1)
         job.state = "running"
-        if job.started_us is None:
-            job.started_us = started_us
+        if job.started_us is None and started_us is not None:
+            job.started_us = max(started_us, job.submitted_us)
+            job.began_us = monotonic_us
 
     def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
         """State, both numbers of the attempt, and start of a task as last reported, in this batch or before."""
@@ -400,14 +408,14 @@ class JobStore:
         query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
         return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
-    def _settle(self, job: JobRow, now_us: int, wait: bool = True) -> bool:
+    def _settle(self, job: JobRow, now_us: int, monotonic_us: Time | None, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
             return False
         well = job.finished == job.tasks
         job.state = "cancelled" if job.cancelling else "done" if well else "failed"
-        job.running, job.ended_us = 0, now_us
+        job.running, job.ended_us = 0, job.end_us(now_us, monotonic_us)
         if job.cancelling:
             return True
         if heard < job.tasks:
