@@ -40,8 +40,8 @@ PIECES_MIN: Final = 30
 STAMPS: Final = 2_000
 STAMP_ROUNDS: Final = 50
 ROUNDS: Final = 2000
-MEET_S: Final = 10.0
 """Of a frame between two hosts."""
+MEET_S: Final = 10.0
 
 Kind = tuple[str, str]
 TURN: Final[Kind] = ("", "turn")

@@ -1,8 +1,9 @@
 """Checksums of the rows of the store: each row has one, written in the transaction that writes the row.
 
 A checksum is the CRC-32 of a row's columns as a MessagePack array, in the order of `CHECKED`. The rows of jobs, tasks
-and usages, which change with each report, bring theirs along; for all other writes a trigger adds it. The triggers exist
-in the connection of the store alone, so that a program that writes around the store leaves rows that do not check.
+and usages, which change with each report, bring theirs along; for all other writes a trigger adds it. The triggers
+exist in the connection of the store alone, so that a program that writes around the store leaves rows that do not
+check.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ COLUMN: Final = "checksum"
 CHECKED: Final[dict[str, tuple[str, ...]]] = {
     "jobs": (
         "id", "key", "description", "first_task", "answered", "cancelling", "name", "user", "state", "reason", "tasks",
-        "running", "finished", "failed", "killed", "unsatisfiable", "submitted_us", "started_us", "ended_us", "revision",
+        "running", "finished", "failed", "killed", "unsatisfiable", "submitted_us", "started_us", "ended_us",
+        "revision",
     ),
     "tasks": (
         "job", "place", "state", "reason", "attempt", "node", "exit_code", "started_us", "ended_us", "folder",

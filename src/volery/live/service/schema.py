@@ -34,8 +34,10 @@ LOG_BYTES: Final = 64 << 20
 BUSY_MS: Final = 50
 """A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
 TABLES: Final = (
-    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
-    "checksum INTEGER)",
+    (
+        "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
+        "checksum INTEGER)"
+    ),
     """
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
