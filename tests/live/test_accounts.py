@@ -121,7 +121,7 @@ def test_a_worker_for_calls_is_started_as_the_account_on_the_loop_that_ships(
     free = open_folder / "free"
     free.mkdir()
     free.chmod(0o777)
-    (free / "answer").write_bytes(frame(CallAnswer(pickle.dumps("well"))))
+    (free / "answer").write_bytes(frame(1, CallAnswer(pickle.dumps("well"))))
     script = f"id -un > {free}/who; head -c 4 > /dev/null; cat {free}/answer; cat > /dev/null"
     monkeypatch.setattr("volery.live.node.call._COMMAND", ("/bin/sh", "-c", script))
 

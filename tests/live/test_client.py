@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
+import httpx2
 import pytest
 from tests.live.bench import LIMIT_S
 from tests.live.serving import serving
@@ -35,6 +39,13 @@ def halve(n: int) -> float:
     if n == 13:
         raise ValueError("thirteen")
     return n / 2
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_jobs_are_futures(api: str, tmp_path: Path) -> None:
@@ -150,13 +161,13 @@ def asked_for_events(client: Client) -> list[str]:
 def statuses_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[JobStatus | TaskStatus]:
     """All that a client is sent, from now on."""
     follower, found = client._following(), list[JobStatus | TaskStatus]()
-    resolve = follower._resolve
+    taken = follower._taken
 
-    def noted(status: JobStatus | TaskStatus) -> None:
+    def noted(status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
         found.append(status)
-        resolve(status)
+        return taken(status)
 
-    monkeypatch.setattr(follower, "_resolve", noted)
+    monkeypatch.setattr(follower, "_taken", noted)
     return found
 
 
@@ -262,3 +273,117 @@ def test_the_client_that_awaits(api: str) -> None:
             assert len(await client.nodes()) == 2
 
     asyncio.run(run())
+
+
+def leave(error: BaseException | None) -> str:
+    if error is not None:
+        raise error
+    return "well"
+
+
+def test_a_call_that_exits_fails_its_own_future_alone(api: str) -> None:
+    exits = (SystemExit(3), SystemExit(0), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError())
+    with Client(api) as client:
+        futures = client.map(leave, [None, *exits, None])
+        for error, future in zip(exits, futures[1:], strict=False):
+            with pytest.raises(CallFailedError, match=f"is failed: {type(error).__name__}") as caught:
+                future.result(LIMIT_S)
+            assert isinstance(caught.value.__cause__, type(error))
+        assert (futures[0].result(LIMIT_S), futures[-1].result(LIMIT_S)) == ("well", "well")
+        assert client.run(leave, None).result(LIMIT_S) == "well"
+
+    async def scenario() -> None:
+        async with AsyncClient(api) as awaiting:
+            for error in exits:
+                with pytest.raises(CallFailedError, match=type(error).__name__):
+                    await awaiting.run(leave, error)
+
+    asyncio.run(scenario())
+
+
+class OnNodesAlone:
+    """A result that its caller cannot read."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return (exec, ("import os, sys\nif 'volery.live.client' in sys.modules: raise kind", {"kind": self.kind}))
+
+
+def test_a_result_that_cannot_be_read_fails_its_own_future_alone(api: str) -> None:
+    with Client(api) as client:
+        for kind in (ImportError, SystemExit, KeyboardInterrupt):
+            bad, good = client.run(OnNodesAlone, kind), client.run(halve, 4)
+            with pytest.raises((CallFailedError, kind)):
+                bad.result(LIMIT_S)
+            assert good.result(LIMIT_S) == 2.0
+        assert client.run(halve, 4).result(LIMIT_S) == 2.0
+
+
+def test_a_callback_may_exit_submit_and_resolve_futures_and_the_others_are_resolved(api: str) -> None:
+    with Client(api) as client:
+        submitted: list[Future[Any]] = []
+
+        def submits(_: Future[Any]) -> None:
+            submitted.extend([client.submit({"command": "true"}), client.run(halve, 6)])
+
+        def exits(_: Future[Any]) -> None:
+            raise SystemExit(3)
+
+        job, called, odd = client.submit({"command": "true"}), client.run(halve, 2), client.run(halve, 8)
+        for callback in (submits, exits):
+            job.add_done_callback(callback)
+            called.add_done_callback(callback)
+        odd.set_result(0.0)  # its holder wants no other
+        assert (job.result(LIMIT_S).state, called.result(LIMIT_S)) == ("done", 1.0)
+        until(lambda: len(submitted) == 4)
+        assert [future.result(LIMIT_S) for future in submitted if not isinstance(future, JobFuture)] == [3.0, 3.0]
+        assert client.run(halve, 4).result(LIMIT_S) == 2.0
+
+
+def test_a_client_whose_stream_has_failed_follows_later_jobs_over_another(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(api) as client:
+        lost = client.run(time.sleep, 60)
+        follower = client._following()
+
+        def fails(_: JobStatus | TaskStatus) -> Future[JobStatus] | None:
+            raise MemoryError
+
+        monkeypatch.setattr(follower, "_taken", fails)
+        client.cancel(client.jobs()[0].id)
+        with pytest.raises(MemoryError):
+            lost.result(LIMIT_S)
+        assert client.run(halve, 4).result(LIMIT_S) == 2.0
+        assert client.submit({"command": "true"}).result(LIMIT_S).state == "done"
+
+
+def test_a_client_works_on_in_a_process_that_was_forked(api: str) -> None:
+    with Client(api) as client:
+        assert client.run(halve, 2).result(LIMIT_S) == 1.0
+        copies = []
+        for _ in range(3):
+            if not (copy := os.fork()):
+                right = False
+                with suppress(BaseException):
+                    right = [client.run(halve, n).result(LIMIT_S) for n in range(4)] == [0.0, 0.5, 1.0, 1.5]
+                os._exit(0 if right else 1)
+            copies.append(copy)
+        assert [client.run(halve, n).result(LIMIT_S) for n in range(8)] == [n / 2 for n in range(8)]
+        assert [os.waitpid(copy, 0)[1] for copy in copies] == [0, 0, 0]
+
+
+def test_the_result_of_a_call_comes_also_where_the_api_was_away_as_it_was_fetched(api: str) -> None:
+    with Client(api) as client:
+        assert client.run(halve, 2).result(LIMIT_S) == 1.0
+        away = iter([True, True, False])
+
+        def answers(request: Any) -> None:
+            if request.url.path.endswith("/results") and next(away, False):
+                raise httpx2.ConnectError("nobody is there")
+
+        client._http.event_hooks["request"].append(answers)
+        assert client.run(halve, 4).result(LIMIT_S) == 2.0
+        assert next(away, None) is None

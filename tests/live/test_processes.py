@@ -37,7 +37,7 @@ def test_a_process_gets_its_folder_environment_and_input(tmp_path: Path) -> None
         assert (end.state, end.exit_code, end.reason, end.node) == ("finished", 0, "", "node/7")
         folder = tmp_path / "3" / "0.0"
         assert end.folder == str(folder)
-        assert lines_of(folder / "stdout") == ["given", str(folder), "blue 3 0 5 0 node/7"]
+        assert lines_of(folder / "stdout") == ["given", str(folder / "work"), "blue 3 0 5 0 node/7"]
         assert lines_of(folder / "stderr") == ["bad"]
         assert [report.state for report in it.reports] == ["running", "finished"]
         assert it.reports[0].at_unix_us <= it.reports[1].at_unix_us

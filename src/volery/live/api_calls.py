@@ -327,17 +327,28 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
 
     Raises:
         Exception: whatever it raised.
-        CallFailedError: it never came to that.
+        CallFailedError: it never came to that; or it raised what would end the caller, as SystemExit, or what cannot
+            be read here.
     """
+    place = f"job {ended.job}, task {ended.index}"
+    try:
+        value = pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
+    except Exception as problem:
+        said = f"cannot be unpickled here: {type(problem).__name__}: {problem}"
+        raise CallFailedError(f"{place} is {ended.state}{_because(ended)}, and what it sent {said}") from problem
     if ended.state == "finished":
-        return pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
-    if pickled:
-        error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
-        if isinstance(error, BaseException):
-            where = f"raised in job {ended.job}, task {ended.index}, on {ended.node}"
-            error.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
-            raise error
-    raise CallFailedError(f"job {ended.job}, task {ended.index} is {ended.state}: {ended.reason or 'it never ran'}")
+        return value
+    if isinstance(value, BaseException):
+        where = f"raised in {place}, on {ended.node}"
+        value.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+        if isinstance(value, Exception):
+            raise value
+        raise CallFailedError(f"{place} is {ended.state}: {ended.reason}") from value
+    raise CallFailedError(f"{place} is {ended.state}{_because(ended) or ': it never ran'}")
+
+
+def _because(ended: TaskStatus) -> str:
+    return f": {ended.reason}" if ended.reason else ""
 
 
 class EventReader:

@@ -11,7 +11,8 @@ import httpx2
 
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiCall, EventReader, JobLike
-from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
+from volery.live.client import NOTHING_MORE, TIMEOUT
+from volery.live.follower import RECONNECT_S
 from volery.live.status import (
     Forecast,
     ForecastRecord,

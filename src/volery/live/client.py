@@ -8,13 +8,12 @@ with Client() as client:
 
 from __future__ import annotations
 
-import socket
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from queue import SimpleQueue
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -23,11 +22,9 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
+from volery.live.follower import RECONNECT_S, FutureFollower
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
-    ENDED_TASKS,
-    RESULTS_MAX,
-    STREAM,
     Forecast,
     ForecastRecord,
     HostStatus,
@@ -43,12 +40,7 @@ from volery.live.status import (
     Why,
 )
 
-RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Waits between attempts to come back to a stream of events; after the last one the futures fail."""
-CLOSE_S: Final = 5.0
 NOTHING_MORE: Final = 204
-NAMED_MAX: Final = 16_000
-"""Characters of the numbers of jobs that one stream is asked for; with more, it is that of all jobs."""
 TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
 
 AnswerT = TypeVar("AnswerT")
@@ -85,8 +77,19 @@ class Client:
     def __init__(self, api: str | None = None, token: str | None = None) -> None:
         credentials = asking.Credentials(api, token)
         self.api, self._named = credentials.api, credentials.named
-        self._http = httpx2.Client(timeout=TIMEOUT, **credentials.options)
-        self._follower: _Follower | None = None
+        self._options = credentials.options
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._http = httpx2.Client(timeout=TIMEOUT, **self._options)
+        self._starting = threading.Lock()
+        self._follower: FutureFollower | None = None
+
+    def _check_process(self) -> None:
+        """Begin anew in a process that was forked: connections and threads are those of the other one."""
+        if os.getpid() != self._process:
+            self._begin()
 
     def __enter__(self) -> Client:
         return self
@@ -102,9 +105,13 @@ class Client:
             self._follower.close()
         self._http.close()
 
+    def _request(self, asked: ApiCall[AnswerT]) -> AnswerT:
+        return asked.answer(self._http.request(**asked.request))
+
     def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
+        self._check_process()
         try:
-            return asked.answer(self._http.request(**asked.request))
+            return self._request(asked)
         except httpx2.TransportError as error:
             raise asking.unreachable(self.api, error) from None
 
@@ -114,8 +121,7 @@ class Client:
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
         """
-        following = self._following()
-        with following.pause:
+        with self._held() as following:
             future = JobFuture(self, following.send(job))
             following.jobs[future.id] = future
         return future
@@ -148,8 +154,7 @@ class Client:
         futures: list[Future[Any]] = [Future() for _ in given]
         for future in futures:
             future.set_running_or_notify_cancel()
-        following = self._following()
-        with following.pause:
+        with self._held() as following:
             following.calls[following.send(job).id] = dict(enumerate(futures))
         return futures
 
@@ -272,7 +277,7 @@ class Client:
         return self._events(EventReader(after), job)
 
     def _events(
-        self, reader: EventReader, job: int | None, follower: _Follower | None = None
+        self, reader: EventReader, job: int | None, follower: FutureFollower | None = None
     ) -> Iterator[JobStatus | TaskStatus]:
         waits: Iterator[float] = iter(())
         while True:
@@ -307,158 +312,23 @@ class Client:
             elif follower.closing.wait(0 if follower.reopens else wait_s):
                 return
 
-    def _following(self) -> _Follower:
-        if self._follower is None:
-            self._follower = _Follower(self)
-        return self._follower
+    def _followed(self, reader: EventReader, follower: FutureFollower) -> Iterator[JobStatus | TaskStatus]:
+        return self._events(reader, None, follower)
 
+    def _following(self) -> FutureFollower:
+        """A follower that runs."""
+        self._check_process()
+        with self._starting:
+            if self._follower is None or self._follower.is_over:
+                self._follower = FutureFollower(self.api, self._named, self._request, self._followed)
+            return self._follower
 
-class _Follower:
-    """Resolves futures in a thread of its own, which follows the jobs of its client and no others.
-
-    Events are passed over while `pause` is held, so that a job can be submitted and its future entered in one go. A
-    submission names the stream that is open, which then follows the job. Where none is, the stream is opened again.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self.pause = threading.Lock()
-        self.jobs: dict[int, JobFuture] = {}
-        self.calls: dict[int, dict[int, Future[Any]]] = {}
-        self._client = client
-        self.closing = threading.Event()
-        self.reopens = False
-        self._socket: Any = None
-        self._stream: str | None = ""
-        self._is_open = threading.Event()
-        self._ended: SimpleQueue[tuple[Future[Any], TaskStatus] | None] = SimpleQueue()
-        reader = EventReader(client._ask(asking.revision()))
-        self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
-        self._fetcher = threading.Thread(target=self._fetch, name="volery-results", daemon=True)
-        self._thread.start()
-        self._fetcher.start()
-        self._is_open.wait(CLOSE_S)  # without it, the first submission would have to open it again
-
-    def send(self, job: JobLike) -> Receipt:
-        """Submit a job that is followed from now on; call it while `pause` is held."""
-        client = self._client
-        if self._stream is None:  # an older API, which sends the events of all jobs
-            return client.send(job)
-        receipt, is_followed = client._ask(asking.submit_followed(job, client._named, self._stream))
-        if not is_followed:
-            self.reopens = True
-            self._hang_up()
-        return receipt
-
-    def opening(self) -> dict[str, str]:
-        """The query of a stream of events: the jobs that it is to follow."""
-        with self.pause:
-            self.reopens, self._stream = False, ""
-            named = asking.named_jobs({*self.jobs, *self.calls})
-        return {"jobs": named} if len(named) <= NAMED_MAX else {}
-
-    def has_lost(self, error: InputError) -> bool:
-        """Fail the futures of the job that the API does not know any more; true if there were any."""
-        place, _, number = error.place.rpartition("/")
-        with self.pause:
-            job = int(number) if place == "jobs" and number.isdecimal() else -1
-            futures: list[Future[Any]] = [*self.calls.pop(job, {}).values()]
-            if job in self.jobs:
-                futures.append(self.jobs.pop(job))
-            self.reopens = bool(futures)
-        for future in futures:
-            future.set_exception(error)
-        return bool(futures)
-
-    def close(self) -> None:
-        self.closing.set()
-        self._hang_up()
-        self._thread.join(CLOSE_S)
-        self._ended.put(None)
-        self._fetcher.join(CLOSE_S)
-        self._fail(self._closed())
-
-    def _closed(self) -> InputError:
-        return InputError(self._client.api, "the client was closed before the job had ended")
-
-    def _follow(self, reader: EventReader) -> None:
-        try:
-            for status in self._client._events(reader, None, self):
-                with self.pause:
-                    self._resolve(status)
-                if self.closing.is_set():
+    @contextmanager
+    def _held(self) -> Iterator[FutureFollower]:
+        """A follower that runs and passes no event on, so that a job can be submitted and its future be entered."""
+        while True:
+            found = self._following()
+            with found.pause:
+                if not found.is_over:
+                    yield found
                     return
-        except Exception as error:
-            if not self.closing.is_set():
-                self._fail(error)
-
-    def connected(self, response: httpx2.Response) -> None:
-        with self.pause:
-            self._socket = response.extensions["network_stream"].get_extra_info("socket")
-            self._stream = response.headers.get(STREAM)
-            if self.closing.is_set() or self.reopens:
-                self._hang_up()
-        self._is_open.set()
-
-    def _hang_up(self) -> None:
-        """End the wait for the next event; closing a socket alone would not wake the thread that reads it."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _resolve(self, status: JobStatus | TaskStatus) -> None:
-        if isinstance(status, TaskStatus):
-            if status.state in ENDED_TASKS and (future := self.calls.get(status.job, {}).pop(status.index, None)):
-                self._ended.put((future, status))
-        elif status.ended:
-            if job := self.jobs.pop(status.id, None):
-                job.set_result(status)
-            # Tasks that have never run have no events of their own.
-            for index, future in self.calls.pop(status.id, {}).items():
-                self._ended.put((future, self._client.task(status.id, index)))
-
-    def _fetch(self) -> None:
-        """Fetch the results of calls that have ended: while one request is under way, those of the next one gather."""
-        batch: list[tuple[Future[Any], TaskStatus] | None] = []
-        while None not in batch:
-            batch = [self._ended.get()]
-            while len(batch) < RESULTS_MAX and not self._ended.empty():
-                batch.append(self._ended.get())
-            jobs: dict[int, list[tuple[Future[Any], TaskStatus]]] = {}
-            for call in batch:
-                if call is not None:
-                    jobs.setdefault(call[1].job, []).append(call)
-            for number, calls in jobs.items():
-                self._settle_calls(number, calls)
-
-    def _settle_calls(self, job: int, calls: list[tuple[Future[Any], TaskStatus]]) -> None:
-        while calls:
-            try:
-                if self.closing.is_set():
-                    raise self._closed()
-                results = self._client._ask(asking.results(job, [ended.index for _, ended in calls]))
-                if not results:
-                    raise asking.ApiError(f"{self._client.api} sends no result of job {job}")
-            except Exception as error:
-                for future, _ in calls:
-                    future.set_exception(error)
-                return
-            for (future, ended), pickled in zip(calls, results, strict=False):
-                _settle_call(future, ended, pickled)
-            calls = calls[len(results) :]
-
-    def _fail(self, error: Exception) -> None:
-        with self.pause:
-            futures = [*self.jobs.values(), *(future for calls in self.calls.values() for future in calls.values())]
-            self.jobs.clear()
-            self.calls.clear()
-        for future in futures:
-            future.set_exception(error)
-
-
-def _settle_call(future: Future[Any], ended: TaskStatus, pickled: bytes) -> None:
-    try:
-        value = asking.value_of(ended, pickled)
-    except Exception as error:
-        future.set_exception(error)
-    else:
-        future.set_result(value)

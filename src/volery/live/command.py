@@ -5,7 +5,12 @@ Schedulers never look into it: it is `Task.payload`, opaque bytes.
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import pickle
 from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -13,6 +18,8 @@ import msgspec
 from volery.core.model import TaskId
 
 GRACE_S: Final = 5.0
+WORK: Final = "work"
+"""The working folder of a task, in the folder of its attempt, which holds the output beside it."""
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
@@ -23,7 +30,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         first: number of the first task of its job: the place of a task, VOLERY_INDEX, is its number less this. So
             equal tasks carry equal payloads.
         env: added to the node agent's own environment.
-        cwd: absolute path of the directory to run in; empty: the attempt's own new folder.
+        cwd: absolute path of the directory to run in; empty: a new folder of the attempt's own.
         stdin: what it reads; empty: nothing.
         timeout_s: seconds after which it is ended and has failed; 0: never.
         grace_s: seconds between SIGTERM and SIGKILL.
@@ -83,14 +90,46 @@ class RemoteTraceback(Exception):  # noqa: N818 - it is no error, and the cause 
 
 
 class Raised:
-    """An exception on its way to the caller; unpickled, it is the exception itself, with its traceback as the cause."""
+    """An exception on its way to the caller; unpickled, it is the exception itself, with its traceback as the cause.
 
-    def __init__(self, error: BaseException, text: str) -> None:
-        self._error = error
-        self._text = text
+    Args:
+        pickled: the exception; empty: it cannot be pickled, and one of a class of the same name takes its place.
+        said: its text.
+        text: its traceback.
+    """
 
-    def __reduce__(self) -> tuple[Callable[[BaseException, str], BaseException], tuple[BaseException, str]]:
-        return _caused, (self._error, self._text)
+    def __init__(self, error: BaseException, pickled: bytes, said: str, text: str) -> None:
+        kind = type(error)
+        builtin = next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
+        self._carried = pickled, (kind.__module__, kind.__qualname__, builtin), said, text
+
+    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[object, ...]]:
+        return _raised, self._carried
+
+
+def _raised(pickled: bytes, kind: tuple[str, str, str], said: str, text: str) -> BaseException:
+    error = None
+    with suppress(Exception):  # its class may not be here, or its pickle be wrong
+        error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
+    return _caused(error if isinstance(error, BaseException) else _stand_in(kind, said), text)
+
+
+def _stand_in(kind: tuple[str, str, str], said: str) -> BaseException:
+    """An exception of a class with the same name and text, and of the class itself where that can be imported."""
+    module, name, builtin = kind
+    plain = getattr(builtins, builtin, Exception)
+    known: object = plain
+    with suppress(Exception):
+        known = attrgetter(name)(importlib.import_module(module))
+    if not (isinstance(known, type) and issubclass(known, BaseException)):
+        known = plain
+    content = {"__module__": module, "__qualname__": name, "__str__": lambda _: said}
+    for base in (known, Exception):
+        with suppress(TypeError):  # a few cannot be made without arguments of their own
+            error: BaseException = base.__new__(type(name.rpartition(".")[2], (base,), content), said)
+            error.args = (said,)
+            return error
+    raise AssertionError("an Exception can be made")
 
 
 def _caused(error: BaseException, text: str) -> BaseException:

@@ -24,7 +24,7 @@ from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.marks import SUFFIX, MarkKeeper, StoreMark, decode_marks, demand_newest, read_mark
-from volery.live.service.schema import reading
+from volery.live.service.rows import reading
 from volery.live.service.store import JobStore
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class JobFrontend(Frontend):
         written = service.writer.written
         self._archive = Archive(store, written, self._path, folder / "archive", file.retention)
         limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
-        self._forecaster = Forecaster(federation, dict(deployment.machines), service.queries.lost)
+        nodes = dict(deployment.machines)
+        self._forecaster = Forecaster(federation, nodes, service.queries.lost, service.unanswering)
         self._server = ApiServer(
             service, folder / "tasks", *federation.api, gate=Authenticator(TokenFile(folder)), tls=_files(federation),
             foreteller=self._forecaster, bounds=limits, pages=window_routes,

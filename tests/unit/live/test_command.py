@@ -27,8 +27,42 @@ def test_what_is_no_payload_is_refused(content: bytes, told: str) -> None:
 
 
 def test_an_exception_comes_back_with_the_traceback_of_its_process_as_the_cause() -> None:
-    back = pickle.loads(pickle.dumps(Raised(KeyError("who"), "Traceback: line 7")))
+    error = KeyError("who")
+    back = pickle.loads(pickle.dumps(Raised(error, pickle.dumps(error), "'who'", "Traceback: line 7")))
     assert isinstance(back, KeyError)
     assert back.args == ("who",)
     assert isinstance(back.__cause__, RemoteTraceback)
+    assert "line 7" in str(back.__cause__)
+
+
+class OnNodesAloneError(ValueError):
+    __module__ = "library_of_the_nodes"
+
+
+class NeedsTwoError(OSError):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one, str(two))
+
+
+class SeveralErrors(ExceptionGroup):
+    __module__ = "library_of_the_nodes"
+
+
+@pytest.mark.parametrize(
+    ("error", "caught_as"),
+    [
+        (OnNodesAloneError("lost"), ValueError),
+        (NeedsTwoError(1, 2), NeedsTwoError),
+        (SeveralErrors("several", [KeyError()]), Exception),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "why"), UnicodeDecodeError),
+        (SystemExit(3), SystemExit),
+    ],
+)
+def test_an_exception_that_cannot_be_read_here_comes_back_with_name_and_text(
+    error: BaseException, caught_as: type[BaseException]
+) -> None:
+    back = pickle.loads(pickle.dumps(Raised(error, b"no pickle", str(error), "Traceback: line 7")))
+    assert isinstance(back, caught_as)
+    assert (type(back).__name__, type(back).__module__) == (type(error).__name__, type(error).__module__)
+    assert str(back) == str(error)
     assert "line 7" in str(back.__cause__)

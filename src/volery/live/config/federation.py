@@ -36,7 +36,7 @@ from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
 from volery.live.config.constraints import Fleet
-from volery.live.config.limits import Durability, Isolation, JournalSize, OutputLimits, Retention
+from volery.live.config.limits import CALLS_MAX, Durability, Isolation, JournalSize, OutputLimits, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
 from volery.live.config.plan import FederationPlan
 from volery.live.config.tables import misfit, read_table
@@ -110,6 +110,9 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         tuple[str, ...],
         Meta(description='variables of the host that tasks get beside the usual ones, as ["CUDA_*"]'),
     ] = ()
+    calls_max: Annotated[
+        int, Meta(ge=0, description="Python calls of a worker process, before another takes its place; 0: no limit")
+    ] = CALLS_MAX
     isolation: Annotated[Isolation, Meta(description="how tasks are held to the amounts that they ask for")] = (
         Isolation()
     )

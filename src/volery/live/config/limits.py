@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Meta
 
 DAYS_MAX = 36_500
+CALLS_MAX: Final = 1_000
+"""A new worker process takes some 100 ms of CPU, that is 0.1 ms per call."""
 
 
 class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,12 +67,14 @@ class NodeRules(msgspec.Struct, frozen=True):
         output: how much of what they leave behind is kept.
         amounts: whether they ask for amounts, and not for slots.
         environment: names of variables that they take over from the agent, beside the usual ones; `*` ends a pattern.
+        calls_max: Python calls of a worker process, before another takes its place; 0: no limit.
     """
 
     isolation: Isolation = Isolation()
     output: OutputLimits = OutputLimits()
     amounts: bool = False
     environment: tuple[str, ...] = ()
+    calls_max: int = CALLS_MAX
 
 
 NO_RULES: Final = NodeRules()

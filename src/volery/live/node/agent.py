@@ -24,7 +24,8 @@ class NodeAgent:
     """An executor for commands and callables.
 
     Args:
-        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
+        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and, in `work`, the files
+            of the task.
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
         report: is called for every start and end.
         workers: how many callables are called at once; 0: one per processor.
@@ -62,7 +63,7 @@ class NodeAgent:
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
-        self._calls = CallExecutor(self._means, workers, report)
+        self._calls = CallExecutor(self._means, workers, report, rules.calls_max)
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it

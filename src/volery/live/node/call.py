@@ -1,24 +1,29 @@
 """The call executor: Python callables in a pool of worker processes, results and exceptions brought back.
 
 Workers are processes and not threads: a call that hangs can be killed, one that crashes takes nobody along, and none
-holds the host's interpreter. They stay alive between calls; one whose call was killed is replaced.
+holds the host's interpreter. They stay alive between calls. One whose call was killed is replaced, and one that is not
+what it was at its start (see `process_state`), or has made `calls_max` calls. An answer counts for the call whose
+number it carries; a worker that answers anything else is replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from volery.core.events import Outcome
-from volery.core.model import Address, Task, TaskId
+from volery.core.model import Address, JobId, Task, TaskId
+from volery.live.clock import is_set_within
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import (
@@ -30,12 +35,23 @@ from volery.live.node.context import (
 )
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.processes import signal_name
-from volery.live.node.worker import LENGTH, CallAnswer, CallRequest, frame
+from volery.live.node.worker import ANSWER_BYTES_MAX, HEADER, MAGIC, UNANSWERED, CallAnswer, CallRequest, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
 """What a call has started and left has so long to be gone once it is killed; else its worker goes, too."""
 _LEFT_LOOK_S: Final = 0.002
+_READ_S: Final = 0.5
+"""What a worker has written before its end is read within this time, also where a process that it left holds on."""
+_PROGRAM_MAX: Final = 200
+_GROWN_PART: Final = 4
+"""A call may find a worker whose earlier calls, of other jobs, keep so small a part of the memory that it asks for."""
+
+log = logging.getLogger(__name__)
+
+
+class WrongAnswerError(Exception):
+    """A worker process has sent what is no answer, or that of another call."""
 
 
 class _Worker:
@@ -43,46 +59,85 @@ class _Worker:
 
     Args:
         mark: that it and all it starts carry.
+        user: whose calls it makes.
         reader, writer: of this end of the socket.
     """
 
-    __slots__ = ("_exit", "mark", "pid", "popen", "reader", "writer")
+    __slots__ = ("_asked", "_exit", "ended", "grown_mb", "job", "mark", "pid", "popen", "reader", "user", "writer")
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], mark: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+        self, popen: subprocess.Popen[bytes], mark: int, user: str, reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:  # fmt: skip
         self.popen = popen
         self.pid = popen.pid
         self.mark = mark
+        self.user = user
         self.reader = reader
         self.writer = writer
+        self.job: JobId | None = None
+        self.grown_mb = 0
+        self.ended = asyncio.Event()
+        self._asked = 0
         self._exit = os.pidfd_open(self.pid)
+        asyncio.get_running_loop().add_reader(self._exit, self._left)
+
+    def _left(self) -> None:
+        """Note the end of the process. A copy of it may hold the socket open, which then has no end of its own."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._exit)
+        self.ended.set()
+        loop.call_later(_READ_S, self.reader.feed_eof)
 
     async def ask(self, request: CallRequest) -> CallAnswer:
         """Make a call in the process.
 
         Raises:
             asyncio.IncompleteReadError, ConnectionError: the process has ended.
+            WrongAnswerError: it answers anything else.
         """
-        self.writer.write(frame(request))
+        self._asked += 1
+        self.writer.write(frame(self._asked, request))
         await self.writer.drain()
-        (length,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
-        return msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
+        magic, number, length = HEADER.unpack(await self.reader.readexactly(HEADER.size))
+        if (magic, number) != (MAGIC, self._asked) or length > ANSWER_BYTES_MAX:
+            raise WrongAnswerError
+        try:
+            answer = msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
+        except msgspec.MsgspecError:
+            raise WrongAnswerError from None
+        self.grown_mb = answer.grown_mb
+        return answer
+
+    def can_make(self, job: JobId, call: Call) -> bool:
+        """True if a call may be made here: what one user's code, or another job, has left may be in its way."""
+        is_small = not call.memory_mb or self.grown_mb * _GROWN_PART <= call.memory_mb or self.job == job
+        return self.user == call.user and is_small and not self.ended.is_set()
+
+    def is_worn(self, calls_max: int) -> bool:
+        return 0 < calls_max <= self._asked
+
+    def program(self) -> str:
+        """The command line of what it has become; empty where it is still a worker."""
+        with suppress(OSError):
+            line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
+            if line != b"".join(os.fsencode(word) + b"\0" for word in _COMMAND):
+                return line.replace(b"\0", b" ").decode(errors="replace").strip()[:_PROGRAM_MAX]
+        return ""
 
     def kill(self) -> None:
         if self.popen.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
+    async def ends(self) -> bool:
+        """True if the process ends by itself, which it does soon after its socket."""
+        return await is_set_within(self.ended, _LEFT_S)
+
     async def wait(self) -> int:
         """Wait for the end of the process, and return its exit code."""
         if self.popen.returncode is None:
-            loop, over = asyncio.get_running_loop(), asyncio.Event()
-            loop.add_reader(self._exit, over.set)
-            try:
-                await over.wait()
-            finally:
-                loop.remove_reader(self._exit)
+            await self.ended.wait()
             self.popen.wait()
             os.close(self._exit)
             self.writer.close()
@@ -90,9 +145,9 @@ class _Worker:
 
 
 class _CallAttempt:
-    """One launch; `worker` is the process that makes the call."""
+    """One launch; `worker` is the process that makes the call, and `late` that its time was over."""
 
-    __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "stopped", "task", "worker")
+    __slots__ = ("attempt", "folder", "held", "late", "node", "number", "on_end", "stopped", "task", "worker")
 
     def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
@@ -103,7 +158,14 @@ class _CallAttempt:
         self.folder = ""
         self.held: Hold | None = None
         self.stopped = False
+        self.late = False
         self.worker: _Worker | None = None
+
+    def expire(self) -> None:
+        """End the call, whose time is over."""
+        self.late = True
+        if self.worker is not None:
+            self.worker.kill()
 
 
 class CallExecutor:
@@ -113,12 +175,16 @@ class CallExecutor:
         means: what attempts are run with; what a callable prints goes to its attempt's folder.
         workers: how many calls run at once; others wait. 0: one per processor.
         report: is called for every start and end; the last report of a call holds its pickled result or exception.
+        calls_max: a worker process is replaced after so many calls; 0: never for that.
     """
 
-    def __init__(self, means: ExecutorContext, workers: int = 0, report: Report | None = None) -> None:
+    def __init__(
+        self, means: ExecutorContext, workers: int = 0, report: Report | None = None, calls_max: int = 0
+    ) -> None:  # fmt: skip
         self._means = means
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
+        self._calls_max = calls_max
         self._attempts: dict[tuple[TaskId, int], _CallAttempt] = {}
         self._waiting: asyncio.Queue[_CallAttempt] = asyncio.Queue()
         self._idle = 0
@@ -161,7 +227,6 @@ class CallExecutor:
     async def _serve(self) -> None:
         """Make calls in one worker process after the other."""
         worker: _Worker | None = None
-        served = ""
         try:
             while True:
                 self._idle += 1
@@ -169,26 +234,44 @@ class CallExecutor:
                     attempt = await self._waiting.get()
                 finally:
                     self._idle -= 1
-                user = _user_of(attempt.task)
-                if worker is not None and user != served:
-                    # What one user's code has left in a process is nothing for another's.
-                    await self._bury(worker)
-                    worker = None
-                if worker is None and not attempt.stopped:
-                    try:
-                        worker, served = await self._new_worker(user), user
-                    except (OSError, ValueError, subprocess.SubprocessError) as error:
-                        if not attempt.stopped:
-                            self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
                 # It may have been killed while it waited, and has then ended already.
-                if attempt.stopped or worker is None:
-                    continue
-                if not await self._call(worker, attempt):
-                    await self._bury(worker)
-                    worker = None
+                if not attempt.stopped:
+                    worker = await self._served(worker, attempt)
         finally:
             if worker is not None:
                 await self._bury(worker)
+
+    async def _served(self, worker: _Worker | None, attempt: _CallAttempt) -> _Worker | None:
+        """Make a call in a worker process, or in a new one; return the process if it can make another."""
+        key = attempt.task.id, attempt.attempt
+        try:
+            call = decode_payload(attempt.task.payload)
+            if not isinstance(call, Call):
+                raise ValueError("the task carries no callable")
+            if worker is not None and not worker.can_make(attempt.task.job, call):
+                await self._bury(worker)
+                worker = None
+            if worker is None:
+                worker = await self._new_worker(call.user)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if not attempt.stopped:
+                self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+            return worker
+        if attempt.stopped:  # while the worker was made
+            return worker
+        can_go_on = False
+        try:
+            can_go_on = await self._call(worker, attempt, call)
+        except Exception:  # whatever it is, this call ends, and others are made
+            log.exception(
+                "the call of attempt %s failed in its node agent", attempt_name(attempt.task, attempt.attempt)
+            )
+            if key in self._attempts:
+                self._end(attempt, "failed", "its node agent failed at it; see the log of its host")
+        finally:
+            if not can_go_on:
+                await self._bury(worker)
+        return worker if can_go_on else None
 
     async def _new_worker(self, user: str) -> _Worker:
         means = self._means
@@ -211,7 +294,7 @@ class CallExecutor:
                 raise
         try:
             means.began(popen.pid)
-            return _Worker(popen, mark, reader, writer)
+            return _Worker(popen, mark, user, reader, writer)
         except OSError:
             popen.kill()
             popen.wait()
@@ -232,58 +315,90 @@ class CallExecutor:
         self._means.descendants.release(worker.mark)
         return code
 
-    async def _call(self, worker: _Worker, attempt: _CallAttempt) -> bool:
+    async def _call(self, worker: _Worker, attempt: _CallAttempt, call: Call) -> bool:
         """Make one call; true if the worker can make another."""
-        task = attempt.task
         try:
-            call = decode_payload(task.payload)
-            if not isinstance(call, Call):
-                raise ValueError("the task carries no callable")
-            account = self._means.account_of(call.user)
-            folder, attempt.number = self._means.folders.make(task, attempt.number)
-            if account is not None:
-                account.own(folder)
-            attempt.folder = str(folder)
-            attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
-            if held is not None:
-                held.take_in(worker.pid)
+            request = self._prepared(worker, attempt, call)
         except (OSError, ValueError) as error:
             self._end(attempt, "failed", f"not started: {error}")
             return attempt.held is None
-        self._means.watch_output(folder, account)
         attempt.worker = worker
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, task, attempt.attempt, "running", folder=attempt.folder, counted=attempt.number
+                    attempt.node, attempt.task, attempt.attempt, "running", folder=attempt.folder,
+                    counted=attempt.number,
                 )
             )  # fmt: skip
-        environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
-        request = CallRequest(call.pickled, attempt.folder, environment)
-        if held is not None:
-            environment |= held.environment
-            request = CallRequest(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
+        timer = asyncio.get_running_loop().call_later(call.timeout_s, attempt.expire) if call.timeout_s else None
         try:
-            async with asyncio.timeout(call.timeout_s or None):
-                answer = await worker.ask(request)
-        except TimeoutError:
-            await self._bury(worker)
-            self._end(attempt, "failed", f"timeout: it ran for more than {call.timeout_s:g} s")
+            answer = await worker.ask(request)
+        except (asyncio.IncompleteReadError, ConnectionError, WrongAnswerError) as error:
+            is_wrong = isinstance(error, WrongAnswerError)
+            outcome, reason = await self._unanswered(worker, attempt, call, is_wrong=is_wrong)
+            self._end(attempt, outcome, reason)
             return False
-        except (asyncio.IncompleteReadError, ConnectionError):
-            code = await self._bury(worker)
-            how = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
-            if attempt.stopped:
-                self._end(attempt, "killed", "killed on request")
-            elif usage_of(attempt.held, None).out_of_memory:
-                self._end(attempt, "failed", out_of_memory(call.memory_mb))
-            else:
-                self._end(attempt, "failed", f"its worker process ended {how}")
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if not answer.begun:
+            self._end(attempt, "failed", f"not started: {answer.reason}")
             return False
         free = self._freed(worker, attempt) and await self._cleared(worker)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
+        if answer.changed:
+            name = attempt_name(attempt.task, attempt.attempt)
+            log.info("a worker process is replaced after attempt %s: %s", name, answer.changed)
         # A kill may have come while the answer was on its way.
-        return free and not attempt.stopped
+        is_whole = not (answer.changed or attempt.stopped or attempt.late)
+        return free and is_whole and not worker.is_worn(self._calls_max)
+
+    def _prepared(self, worker: _Worker, attempt: _CallAttempt, call: Call) -> CallRequest:
+        """The request of an attempt, which has a folder then, and holds the worker.
+
+        Raises:
+            OSError, ValueError: it cannot be started.
+        """
+        task = attempt.task
+        account = self._means.account_of(call.user)
+        folder, attempt.number = self._means.folders.make(task, attempt.number)
+        if account is not None:
+            account.own(folder)
+        attempt.folder = str(folder)
+        attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
+        if held is not None:
+            held.take_in(worker.pid)
+        self._means.watch_output(folder, account)
+        worker.job = task.job
+        environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
+        if held is None:
+            return CallRequest(call.pickled, attempt.folder, environment)
+        return CallRequest(call.pickled, attempt.folder, environment | held.environment, held.memory_mb, held.cpus)
+
+    async def _unanswered(
+        self, worker: _Worker, attempt: _CallAttempt, call: Call, *, is_wrong: bool
+    ) -> tuple[Outcome, str]:  # fmt: skip
+        """Outcome and reason of a call without an answer: what its process did before it is ended here."""
+        has_ended = not is_wrong and await worker.ends()
+        program = worker.program()
+        code = await self._bury(worker)
+        if attempt.stopped:
+            return "killed", "killed on request"
+        if attempt.late:
+            return "failed", f"timeout: it ran for more than {call.timeout_s:g} s"
+        if usage_of(attempt.held, None).out_of_memory:
+            return "failed", out_of_memory(call.memory_mb)
+        if is_wrong:
+            return "failed", "its worker process sent an answer to another call, and was ended for it; does it fork?"
+        if program:
+            return "failed", f"it replaced its worker process by another program (exec), which was ended: {program}"
+        if not has_ended:
+            return "failed", "it closed the socket of its worker process, which could not answer any more"
+        if code == UNANSWERED:
+            problem = "its worker process could not send the answer (closed descriptors?); its stderr gives the reason"
+            return "failed", f"{problem} (exit code {code})"
+        how = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
+        return "failed", f"its worker process ended {how}"
 
     def _freed(self, worker: _Worker, attempt: _CallAttempt) -> bool:
         """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
@@ -320,16 +435,8 @@ class CallExecutor:
         attempt.on_end(task, attempt.attempt, outcome)
 
 
-def _user_of(task: Task) -> str:
-    """The user of a call; empty where the task carries none, which fails later."""
-    try:
-        return decode_payload(task.payload).user
-    except ValueError:
-        return ""
-
-
 def _why_no_worker(error: Exception) -> str:
     if isinstance(error, PermissionError) and error.filename:
         path = error.filename
         return f"the account that calls run as may not execute {path}; install Volery where all accounts can read it"
-    return f"no worker process: {error}"
+    return f"no worker process: {error}" if isinstance(error, OSError) else str(error)

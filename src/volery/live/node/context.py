@@ -1,6 +1,7 @@
 """Executor context: folders and environments of attempts, and the parts that the executors of one agent share.
 
-The folder of an attempt is ROOT/JOB/TASK.NUMBER, and variables of its environment name it.
+The folder of an attempt is ROOT/JOB/TASK.NUMBER, and variables of its environment name it. It holds the output, and
+beside that the folder that the task works in: whatever a task does to its working folder, its output stays readable.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 
 from volery.core.model import Address, Task
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.command import decode_payload
+from volery.live.command import WORK, decode_payload
 from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
@@ -95,7 +96,7 @@ class AttemptFolders:
         self.root = root.resolve()
 
     def make(self, task: Task, number: int) -> tuple[Path, int]:
-        """The folder of an attempt, which is new and empty, and the attempt's number.
+        """The folder of an attempt, which is new and has an empty working folder, and the attempt's number.
 
         One of that name may be there: an attempt ended with this machine before its start was reported, or an earlier
         federation has used the same numbers of tasks. The number is then the next one without a folder.
@@ -116,6 +117,7 @@ class AttemptFolders:
                     folder.mkdir(parents=True)
             except FileExistsError:
                 continue
+            (folder / WORK).mkdir()
             return folder, free
         raise AssertionError("numbers do not end")
 

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from volery.live.command import WORK
 from volery.live.config.limits import OutputLimits
 from volery.live.messages import OutputReply, OutputRequest
 
@@ -354,9 +355,9 @@ def _directories(folder: str, named: re.Pattern[str]) -> Iterator[str]:
 
 
 def _used_s(attempt: str) -> float:
-    """The time of the last write to an attempt's folder or output, seconds since 1970."""
+    """The time of the last write to an attempt's folders or output, seconds since 1970."""
     times = [0.0]
-    for path in (attempt, *(f"{attempt}/{name}" for name in STREAMS)):
+    for path in (attempt, *(f"{attempt}/{name}" for name in (*STREAMS, WORK))):
         with suppress(OSError):
             times.append(os.lstat(path).st_mtime)
     return max(times)

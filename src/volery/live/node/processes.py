@@ -24,7 +24,7 @@ from typing import Final, Literal
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
-from volery.live.command import Command, decode_payload
+from volery.live.command import WORK, Command, decode_payload
 from volery.live.messages import AttemptState, AttemptUsage
 from volery.live.node.cgroups import ControlGroup
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
@@ -193,7 +193,7 @@ class ProcessExecutor:
         attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
         folder, attempt.number = self._means.folders.make(attempt.task, attempt.number)
         attempt.folder = folder
-        cwd = Path(command.cwd) if command.cwd else folder
+        cwd = Path(command.cwd) if command.cwd else folder / WORK
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
         gate: StartGate | None = None
@@ -434,7 +434,7 @@ def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, 
         return "failed", f"exit code {code}: {reason}"
     if code:
         return "failed", f"exit code {code}{limit}"
-    at = Path(command.cwd or attempt.folder)
+    at = Path(command.cwd or attempt.folder / WORK)
     missing = [name for name in command.outputs if not (at / name).exists()]
     return ("failed", f"it left no {', '.join(missing)} in {at}") if missing else ("finished", "")
 

@@ -97,7 +97,8 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
 
 def _rules(federation: Federation) -> NodeRules:
     file = federation.file
-    return NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources), file.environment)
+    amounts = bool(federation.fleet.cluster.resources)
+    return NodeRules(file.isolation, file.output, amounts, file.environment, file.calls_max)
 
 
 AgentReport = TaskReport | ConfinementReport | OutputReply

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.command import WORK
 from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
@@ -208,13 +209,14 @@ class Account(msgspec.Struct, frozen=True):
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
     def own(self, folder: Path, files: Iterable[int] = ()) -> None:
-        """Give a folder and files that are open there to the account, and to nobody else.
+        """Give the folder of an attempt and files that are open there to the account, and to nobody else.
 
         Raises:
             OSError: it cannot be given.
         """
         for descriptor in files:
             os.fchown(descriptor, self.uid, self.gid)
+        os.chown(folder / WORK, self.uid, self.gid)
         folder.chmod(0o700)
         os.chown(folder, self.uid, self.gid)
 

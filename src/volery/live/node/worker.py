@@ -1,10 +1,16 @@
-"""A worker process of the call executor: reads calls on standard input, answers on what was its standard output.
+"""A worker process of the call executor: reads calls from a socket and answers them, one after the other.
 
-python -m volery.live.node.worker; it ends when its input does.
+python -m volery.live.node.worker, with the socket as its standard input; it ends when the socket does.
+
+The called code may do anything to this process. An answer carries the number of its request, and is sent by this
+process alone: a copy of it that a call has forked, and that comes back here, ends. The socket has a high number, which
+code that closes "all" descriptors seldom reaches. `ProcessState` brings back what a call has changed, or gives the
+reason why no further call can be made here.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import resource
@@ -12,20 +18,30 @@ import struct
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO, Final
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from volery.live.command import Raised
+from volery.live.command import WORK, Raised
+from volery.live.node.process_state import ProcessState, place, private_mb, stop_timers
 from volery.live.pickles import dumps
 
-LENGTH: Final = struct.Struct("<I")
+HEADER: Final = struct.Struct("<4sQI")
+"""Of a frame: `MAGIC`, the number of the request, and the length of the content."""
+MAGIC: Final = b"VOLE"
 RESULT_BYTES_MAX: Final = 512 * 1024
 """Results travel through the broker and the store of jobs; what is larger belongs into a file."""
-
 TRACEBACK_MAX: Final = 20_000
 """Characters; the last ones count."""
+REASON_MAX: Final = 2_000
+"""Characters; the first ones count."""
+ANSWER_BYTES_MAX: Final = RESULT_BYTES_MAX + 64 * 1024
+UNANSWERED: Final = 113
+"""The exit code of a worker that cannot send its answer."""
+_DESCRIPTOR_MAX: Final = 4_096
+_DESCRIPTORS_ABOVE: Final = 16
 
 
 class CallRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +49,7 @@ class CallRequest(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         pickled: what to call.
-        folder: takes what it prints.
+        folder: of its attempt: takes what it prints, and has the folder that it works in.
         memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
         cpus: where it may run meanwhile; nothing: anywhere.
     """
@@ -46,64 +62,121 @@ class CallRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The end of a call: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
+    """The end of a call.
+
+    Args:
+        result: the pickled value, or the pickled exception where there is a reason.
+        reason: why the call has failed.
+        changed: what the call has changed for good in its process, which makes no further call; empty: nothing.
+        grown_mb: memory that the process has got since its start.
+        begun: whether anything was called; else the reason is this process's own.
+    """
 
     result: bytes
     reason: str = ""
+    changed: str = ""
+    grown_mb: int = 0
+    begun: bool = True
 
 
-def frame(content: CallRequest | CallAnswer) -> bytes:
-    """Length and content, ready to be written."""
+def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
+    """Header and content, ready to be written."""
     encoded = msgspec.msgpack.encode(content)
-    return LENGTH.pack(len(encoded)) + encoded
+    return HEADER.pack(MAGIC, number, len(encoded)) + encoded
 
 
 def answer(request: CallRequest) -> CallAnswer:
-    """Make the call; whatever it raises is part of the answer."""
-    os.environ.update(request.environment)
+    """Make the call; whatever it raises is part of the answer. A process that the call has forked ends here."""
+    own_pid = os.getpid()
     try:
         function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
-        result = dumps(function(*arguments, **named))
+        try:
+            returned = copy_context().run(function, *arguments, **named)
+        finally:
+            stop_timers()
+        result = dumps(returned)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
-        traceback.print_exc()
-        return CallAnswer(_pickled_error(error), f"{type(error).__name__}: {error}")
+        with suppress(BaseException):  # its standard error may be anything
+            traceback.print_exc()
+        if os.getpid() != own_pid:
+            _end_copy(1)
+        return CallAnswer(_pickled_error(error), _text(error))
+    if os.getpid() != own_pid:
+        _end_copy(0)
     if len(result) > RESULT_BYTES_MAX:
         problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
         return CallAnswer(_pickled_error(ValueError(problem)), problem)
     return CallAnswer(result)
 
 
+def _end_copy(code: int) -> NoReturn:
+    _flush()
+    os._exit(code)
+
+
+def _flush() -> None:
+    """Write what the called code has printed; its streams may be of any kind, or closed."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):
+            stream.flush()
+
+
+def _said(error: BaseException) -> tuple[str, bool]:
+    """The text of an exception, and whether it can be read."""
+    try:
+        return str(error)[:REASON_MAX], True
+    except Exception as problem:
+        return f"its text cannot be read: {type(problem).__name__}", False
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_said(error)[0]}"[:REASON_MAX]
+
+
 def _pickled_error(error: BaseException) -> bytes:
-    """The exception pickled, or where it cannot be, one with the same text."""
+    """The exception with its traceback, pickled; where that would be of no use, its class is described."""
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
-    try:
-        pickled: bytes = dumps(Raised(error, text))
-        pickle.loads(pickled)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
-    except Exception:
-        pickled = dumps(RuntimeError(text))
-    return pickled if len(pickled) <= RESULT_BYTES_MAX else dumps(RuntimeError(text[-1000:]))
+    traceback.clear_frames(called)  # what they hold may be all the memory that there is
+    said, can_be_read = _said(error)
+    pickled = b""
+    if can_be_read:
+        with suppress(Exception):
+            tried = dumps(error)
+            pickle.loads(tried)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
+            pickled = tried
+    raised = dumps(Raised(error, pickled, said, text))
+    return raised if len(raised) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", said, text))
 
 
-def _answer_in(folder: str, request: CallRequest) -> CallAnswer:
-    """Make the call with what it prints going to its attempt's folder."""
+def _begin(request: CallRequest) -> None:
+    """Have what is printed go to the attempt's folder, and work there."""
+    place(0, os.devnull, os.O_RDONLY)
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    os.chdir(folder)
+        place(descriptor, f"{request.folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    os.chdir(f"{request.folder}/{WORK}")
+    os.environ.update(request.environment)
+
+
+def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
+    """Make the call in its attempt's folder, and bring this process back to what it was."""
     try:
-        with _held(request.memory_mb, request.cpus):
-            return answer(request)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _begin(request)
+    except OSError as error:
+        return CallAnswer(b"", f"{error}", "it could not begin a call", begun=False)
+    with _held(request.memory_mb, request.cpus):
+        answered = answer(request)
+    _flush()
+    try:
+        changed = state.restore()
+    except BaseException as error:  # whatever the call has left, it has its result
+        changed = f"it cannot be brought back: {_text(error)}"
+    return msgspec.structs.replace(answered, changed=changed, grown_mb=max(private_mb() - state.private_mb, 0))
 
 
 @contextmanager
 def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
     """Hold this process, and what it starts, to so much: as whoever it runs as may always do."""
-    all_cpus = os.sched_getaffinity(0)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if memory_mb:
         resource.setrlimit(resource.RLIMIT_DATA, (memory_mb << 20, hard))
@@ -112,28 +185,65 @@ def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
     try:
         yield
     finally:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-        os.sched_setaffinity(0, all_cpus)
 
 
-def serve(calls: BinaryIO, answers: BinaryIO) -> None:
+class CallSocket:
+    """The end of the socket in this process, checked before each answer: calls may close and open descriptors."""
+
+    def __init__(self, given: int) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _DESCRIPTOR_MAX if soft == resource.RLIM_INFINITY else min(soft, _DESCRIPTOR_MAX)
+        self._descriptor = fcntl.fcntl(given, fcntl.F_DUPFD_CLOEXEC, max(most - _DESCRIPTORS_ABOVE, 3))
+        self._identity = self._found()
+
+    def _found(self) -> tuple[int, int]:
+        found = os.fstat(self._descriptor)
+        return found.st_dev, found.st_ino
+
+    def read(self, byte_count: int) -> bytes:
+        """Read so many bytes, or fewer where the other end is closed."""
+        found = bytearray()
+        while len(found) < byte_count and (piece := os.read(self._descriptor, byte_count - len(found))):
+            found += piece
+        return bytes(found)
+
+    def write(self, content: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            OSError: a call has closed the descriptor, or opened something else there.
+        """
+        if self._found() != self._identity:
+            raise OSError("its descriptor is another file now")
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+def serve(calls: CallSocket) -> None:
     """Answer calls until there are no more."""
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
-    while len(header := calls.read(LENGTH.size)) == LENGTH.size:
-        (length,) = LENGTH.unpack(header)
+    state = ProcessState()
+    while len(header := calls.read(HEADER.size)) == HEADER.size:
+        _, number, length = HEADER.unpack(header)
         request = decoder.decode(calls.read(length))
-        answers.write(frame(_answer_in(request.folder, request)))
-        answers.flush()
+        try:
+            calls.write(frame(number, _answer_in(request, state)))
+        except BaseException:  # nothing of this process can be relied on
+            with suppress(BaseException):
+                traceback.print_exc()
+                _flush()
+            os._exit(UNANSWERED)
 
 
 def main() -> None:
-    """Keep the two pipes for ourselves: what is called finds no input, and its output goes to files."""
-    calls, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    with os.fdopen(calls, "rb") as incoming, os.fdopen(answers, "wb") as outgoing:
-        serve(incoming, outgoing)
+    """Keep the socket for ourselves: what is called finds no input, and its output goes to files."""
+    calls = CallSocket(0)
+    place(0, os.devnull, os.O_RDONLY)
+    place(1, os.devnull, os.O_WRONLY)
+    serve(calls)
 
 
 if __name__ == "__main__":

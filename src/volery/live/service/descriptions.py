@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from volery.core.model import JobId, TaskId
 from volery.live.clock import in_slices
 from volery.live.jobs import PIECE_TASKS, JobDescription, TaskDescription, in_pieces
-from volery.live.service.rows import digest_of, encoded
-from volery.live.service.schema import reading
+from volery.live.service.rows import digest_of, encoded, reading, sound_content
 
 LONG_BYTES: Final = 256 << 10
 """Longer descriptions are not decoded in one turn of the loop, which would take more than some 3 ms."""
@@ -44,7 +43,7 @@ _ONE: Final = (
 )
 _LIST: Final = f"SELECT value FROM {_TEXT}, json_each(text, '$.tasks')"  # noqa: S608 - ours
 _SIZE: Final = f"SELECT first_task, length(content) {DESCRIBED}"
-_CONTENT: Final = f"SELECT content {DESCRIBED}"
+_CONTENT: Final = f"SELECT digest, content {DESCRIBED}"
 
 _decode: Final = msgspec.json.Decoder(JobDescription).decode
 _decode_task: Final = msgspec.json.Decoder(TaskDescription).decode
@@ -127,7 +126,7 @@ class DescriptionReader:
         if row is None:
             return None
         if row[1] <= LONG_BYTES:
-            (content,) = self._sql.execute(_CONTENT, (number,)).fetchone()
+            content = sound_content(*self._sql.execute(_CONTENT, (number,)).fetchone())
             return PartialDescription(row[0], _decode(content), 0, is_whole=True)
         if (number, place) in self._parts:
             return self._parts[number, place]
@@ -141,6 +140,7 @@ class DescriptionReader:
     def _read_part(self, first_task: TaskId, number: JobId, place: int) -> tuple[PartialDescription, int]:
         sql = reading(self._path)
         try:
+            sound_content(*sql.execute(_CONTENT, (number,)).fetchone())
             head, is_by_place, task = sql.execute(_PART, (place, number)).fetchone()
             job, first = _decode(head), place
             if is_by_place is None:

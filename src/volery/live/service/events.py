@@ -186,6 +186,7 @@ class EventFeed:
         self.published = store.revision
         self._store = store
         self._writer = writer
+        self.reports_late_s = writer.reports_late_s
         self._named: dict[str, Follower] = {}
         self._of_all: dict[Follower, None] = {}
         self._of_job: dict[JobId, dict[Follower, None]] = {}

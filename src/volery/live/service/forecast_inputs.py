@@ -18,7 +18,7 @@ from volery.live.clock import unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
-from volery.live.service.schema import reading
+from volery.live.service.rows import reading
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""

@@ -182,7 +182,7 @@ class JobQueries:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
         if job.ended or not self._store.is_answered(job.id):
             return ""
-        missing, late_s = job.tasks - _reported(job) + job.running, self._writer.reports_late_s
+        missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     async def _wanted(self, number: JobId, place: int) -> TaskDemand:

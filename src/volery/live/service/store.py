@@ -26,7 +26,7 @@ from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLe
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
-    TASK_COLUMNS,
+    SELECT_TASK,
     ChangedRows,
     JobListings,
     JobRow,
@@ -60,6 +60,7 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
+_RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -344,7 +345,7 @@ class JobStore:
         return job
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
@@ -448,7 +449,7 @@ class JobStore:
             return []
         end = min(first + limit, job.tasks)
         rows = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
+            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
         known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
@@ -457,8 +458,12 @@ class JobStore:
 
     def result(self, number: JobId, place: int) -> bytes:
         """The pickled result or exception of a callable; empty where there is none."""
-        row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
-        return row[0] if row else b""
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        row = self._read.execute(query, (number, place)).fetchone()
+        if row is None:
+            return b""
+        check_row("tasks", row)
+        return bytes(row[_RESULT])
 
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""

@@ -48,6 +48,6 @@ def test_no_attempt_finds_what_another_has_left(tmp_path: Path) -> None:
     assert (first, number) == (tmp_path / "3" / "5.0", 0)
     (first / "out.txt").write_text("partial")
     again, number = folders.make(Task(5, 3), 0)
-    assert (again, number, list(again.iterdir())) == (tmp_path / "3" / "5.1", 1, [])
+    assert (again, number, [*again.rglob("*")]) == (tmp_path / "3" / "5.1", 1, [again / "work"])
     assert folders.make(Task(5, 3), 4) == (tmp_path / "3" / "5.4", 4)
     assert folders.make(Task(5, 3), 1) == (tmp_path / "3" / "5.2", 2)

@@ -39,10 +39,22 @@ def test_an_exit_of_the_called_code_is_an_answer_with_its_traceback() -> None:
     assert "raise_it" in str(raised.__cause__)
 
 
-def test_an_exception_that_cannot_be_pickled_comes_as_its_text() -> None:
+def test_an_exception_that_cannot_be_pickled_is_caught_by_its_class() -> None:
     raised = pickle.loads(called(raise_it, UnpicklableError).result)
-    assert isinstance(raised, RuntimeError)
-    assert "cannot travel" in str(raised)
+    assert isinstance(raised, UnpicklableError)
+    assert repr(raised) == "UnpicklableError('cannot travel')"
+    assert "raise_it" in str(raised.__cause__)
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def test_an_exception_without_a_text_comes_back_with_one() -> None:
+    found = called(raise_it, SilentError())
+    assert found.reason == "SilentError: its text cannot be read: KeyError"
+    assert str(pickle.loads(found.result)) == "its text cannot be read: KeyError"
 
 
 def test_a_result_that_is_too_large_is_refused_with_its_size() -> None:

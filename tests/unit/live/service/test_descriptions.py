@@ -78,10 +78,17 @@ def test_a_long_description_of_which_no_job_comes_is_taken_out_again(store: JobS
 def test_a_long_description_is_not_decoded_for_the_sake_of_one_task(
     store: JobStore, job: JobDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The statement that reads it as it is would be refused."""
-    monkeypatch.setattr(descriptions, "_CONTENT", "SELECT")
+    decoded: list[int] = []
+    decode = descriptions._decode
+
+    def noted(content: bytes) -> JobDescription:
+        decoded.append(len(content))
+        return decode(content)
+
+    monkeypatch.setattr(descriptions, "_decode", noted)
     for place in (0, task_count(job) - 1):
         part = asyncio.run(store.descriptions.part(3, place))
         assert part is not None
         assert isinstance(part.description.tasks, int) or len(part.description.tasks) == 1
+    assert isinstance(job.tasks, int) or max(decoded) < 200
     store.close()

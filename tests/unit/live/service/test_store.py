@@ -20,8 +20,7 @@ from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
 from volery.live.service import rows
 from volery.live.service.descriptions import encoded_at_once
-from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad
-from volery.live.service.schema import reading
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad, reading
 from volery.live.service.store import JobStore, News
 from volery.live.status import JobStatus, TaskUsage
 

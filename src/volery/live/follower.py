@@ -1,0 +1,245 @@
+"""The follower of a client: two threads that resolve its futures, one with events and one with results of calls."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import httpx2
+
+from volery.core.errors import InputError
+from volery.live import api_calls as asking
+from volery.live.api_calls import ApiCall, EventReader, JobLike
+from volery.live.status import ENDED_TASKS, RESULTS_MAX, STREAM, JobStatus, Receipt, TaskStatus
+
+RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Waits between attempts to come back to a stream of events; after the last one the futures fail."""
+CLOSE_S: Final = 5.0
+NAMED_MAX: Final = 16_000
+"""Characters of the numbers of jobs that one stream is asked for; with more, it is that of all jobs."""
+
+AnswerT = TypeVar("AnswerT")
+
+log = logging.getLogger(__name__)
+
+
+class Request(Protocol):
+    """Makes a request to the API; raises httpx2.TransportError where no answer comes."""
+
+    def __call__(self, asked: ApiCall[AnswerT], /) -> AnswerT: ...
+
+
+Events = Callable[[EventReader, "FutureFollower"], Iterator[JobStatus | TaskStatus]]
+
+
+class EndedCall(NamedTuple):
+    """A call that has ended; without a status where that is not known yet."""
+
+    future: Future[Any]
+    job: int
+    place: int
+    status: TaskStatus | None = None
+
+
+class FutureFollower:
+    """Resolves futures in a thread of its own, which follows the jobs of its client and no others.
+
+    Events are passed over while `pause` is held. A submission names the stream that is open, which then follows the
+    job. Where none is, the stream is opened again. Futures are resolved while it is not held: a callback may submit.
+    Whatever ends the thread of events fails all futures that are open; one that fails takes no other along.
+
+    Args:
+        named: whether a token names the user.
+        events: the stream that a reader goes on with, of the jobs in `opening`.
+
+    Attributes:
+        is_over: nothing is resolved any more.
+    """
+
+    def __init__(self, api: str, named: bool, request: Request, events: Events) -> None:
+        self.pause = threading.Lock()
+        self.jobs: dict[int, Future[JobStatus]] = {}
+        self.calls: dict[int, dict[int, Future[Any]]] = {}
+        self._api = api
+        self._named = named
+        self._request = request
+        self._events = events
+        self.closing = threading.Event()
+        self.is_over = False
+        self.reopens = False
+        self._socket: Any = None
+        self._stream: str | None = ""
+        self._is_open = threading.Event()
+        self._ended: SimpleQueue[EndedCall | None] = SimpleQueue()
+        reader = EventReader(self._ask(asking.revision()))
+        self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
+        self._fetcher = threading.Thread(target=self._fetch, name="volery-results", daemon=True)
+        self._thread.start()
+        self._fetcher.start()
+        self._is_open.wait(CLOSE_S)  # without it, the first submission would have to open it again
+
+    def send(self, job: JobLike) -> Receipt:
+        """Submit a job that is followed from now on; call it while `pause` is held."""
+        if self._stream is None:  # an older API, which sends the events of all jobs
+            return self._once(asking.submit(job, self._named))
+        receipt, is_followed = self._once(asking.submit_followed(job, self._named, self._stream))
+        if not is_followed:
+            self.reopens = True
+            self._hang_up()
+        return receipt
+
+    def _once(self, asked: ApiCall[AnswerT]) -> AnswerT:
+        try:
+            return self._request(asked)
+        except httpx2.TransportError as error:
+            raise asking.unreachable(self._api, error) from None
+
+    def opening(self) -> dict[str, str]:
+        """The query of a stream of events: the jobs that it is to follow."""
+        with self.pause:
+            self.reopens, self._stream = False, ""
+            named = asking.named_jobs({*self.jobs, *self.calls})
+        return {"jobs": named} if len(named) <= NAMED_MAX else {}
+
+    def has_lost(self, error: InputError) -> bool:
+        """Fail the futures of the job that the API does not know any more; true if there were any."""
+        place, _, number = error.place.rpartition("/")
+        with self.pause:
+            job = int(number) if place == "jobs" and number.isdecimal() else -1
+            futures: list[Future[Any]] = [*self.calls.pop(job, {}).values()]
+            if job in self.jobs:
+                futures.append(self.jobs.pop(job))
+            self.reopens = bool(futures)
+        for future in futures:
+            _settle(future, error=error)
+        return bool(futures)
+
+    def close(self) -> None:
+        self.closing.set()
+        self._hang_up()
+        self._thread.join(CLOSE_S)
+        self._ended.put(None)
+        self._fetcher.join(CLOSE_S)
+        self._fail(self._closed())
+
+    def _closed(self) -> InputError:
+        return InputError(self._api, "the client was closed before the job had ended")
+
+    def _follow(self, reader: EventReader) -> None:
+        error: BaseException = InputError(self._api, "the stream of events has ended; submit again")
+        try:
+            for status in self._events(reader, self):
+                with self.pause:
+                    ended = self._taken(status)
+                if ended is not None:
+                    _settle(ended, status)
+                if self.closing.is_set():
+                    break
+        except BaseException as problem:  # whatever it is, nobody would see the end of this thread
+            error = problem
+        self._fail(self._closed() if self.closing.is_set() else error)
+        self._ended.put(None)
+
+    def connected(self, response: httpx2.Response) -> None:
+        with self.pause:
+            self._socket = response.extensions["network_stream"].get_extra_info("socket")
+            self._stream = response.headers.get(STREAM)
+            if self.closing.is_set() or self.reopens:
+                self._hang_up()
+        self._is_open.set()
+
+    def _hang_up(self) -> None:
+        """End the wait for the next event; closing a socket alone would not wake the thread that reads it."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _taken(self, status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
+        """The future of a job that has ended; calls that have ended are passed on, to have their results fetched."""
+        if isinstance(status, TaskStatus):
+            if status.state in ENDED_TASKS and (future := self.calls.get(status.job, {}).pop(status.index, None)):
+                self._ended.put(EndedCall(future, status.job, status.index, status))
+            return None
+        if not status.ended:
+            return None
+        # Tasks that have never run have no events of their own.
+        for index, future in self.calls.pop(status.id, {}).items():
+            self._ended.put(EndedCall(future, status.id, index))
+        return self.jobs.pop(status.id, None)
+
+    def _fetch(self) -> None:
+        """Fetch the results of calls that have ended: while one request is under way, those of the next one gather."""
+        batch: list[EndedCall | None] = []
+        while None not in batch:
+            batch = [self._ended.get()]
+            while len(batch) < RESULTS_MAX and not self._ended.empty():
+                batch.append(self._ended.get())
+            jobs: dict[int, list[EndedCall]] = {}
+            for call in batch:
+                if call is not None:
+                    jobs.setdefault(call.job, []).append(call)
+            for number, calls in jobs.items():
+                self._settle_calls(number, calls)
+
+    def _settle_calls(self, job: int, calls: list[EndedCall]) -> None:
+        while calls:
+            try:
+                results = self._ask(asking.results(job, [call.place for call in calls]))
+                if not results:
+                    raise asking.ApiError(f"{self._api} sends no result of job {job}")
+                ended = [call.status or self._ask(asking.task(job, call.place)) for call in calls[: len(results)]]
+            except BaseException as error:  # as in `_follow`
+                for call in calls:
+                    _settle(call.future, error=error)
+                return
+            for call, status, pickled in zip(calls, ended, results, strict=False):
+                _settle_call(call.future, status, pickled)
+            calls = calls[len(results) :]
+
+    def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
+        """Ask, and again where the API is away for a moment: the call has ended, and its result is there."""
+        for wait_s in (*RECONNECT_S, None):
+            if self.closing.is_set():
+                raise self._closed()
+            try:
+                return self._request(asked)
+            except (httpx2.TransportError, asking.BusyError) as error:
+                if wait_s is None:
+                    raise asking.unreachable(self._api, error) from None
+                self.closing.wait(wait_s)
+        raise AssertionError("the last wait is None")
+
+    def _fail(self, error: BaseException) -> None:
+        with self.pause:
+            self.is_over = True
+            futures = [*self.jobs.values(), *(future for calls in self.calls.values() for future in calls.values())]
+            self.jobs.clear()
+            self.calls.clear()
+        for future in futures:
+            _settle(future, error=error)
+
+
+def _settle_call(future: Future[Any], ended: TaskStatus, pickled: bytes) -> None:
+    try:
+        value = asking.value_of(ended, pickled)
+    except BaseException as error:  # unpickling runs code of others
+        _settle(future, error=error)
+    else:
+        _settle(future, value)
+
+
+def _settle(future: Future[Any], value: object = None, error: BaseException | None = None) -> None:
+    """Resolve a future; what its callbacks raise, and that its holder has resolved it, harms no other future."""
+    try:
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+    except BaseException:
+        log.exception("a future could not be resolved, or its callback has failed")
