@@ -44,6 +44,7 @@ IN_FILE = {
     "architecture": "architecture", "clusters": "[parameters]", "nodes": "count of [[machines]]",
     "slots": "slots of [[machines]]", "amounts": "capacity of [[machines]]", "gms": "[parameters]",
     "api": "api", "folder": "folder", "run_as": "run_as",
+    "calls": "calls",
 }  # fmt: skip
 """Options of `up` -> where the federation's file says the same."""
 RESERVED_SHARE = 10
@@ -84,6 +85,9 @@ def up(
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
     run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
+    calls: Annotated[
+        bool, typer.Option("--calls/--no-calls", help="Tasks may be Python calls, which --run-as must be able to run.")
+    ] = True,
     give_up_jobs: GiveUpJobs = False,
     log_json: LogJson = False,
     as_json: AsJson = False,
@@ -100,7 +104,7 @@ def up(
         machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
             machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
-            run_as=run_as,
+            run_as=run_as, calls=calls,
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json, give_up_jobs)
@@ -146,6 +150,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
     with live_extra():
         from volery.live.assembly import serve
         from volery.live.clock import run_loop
+        from volery.live.runtime.host import Superseded
     from volery.live.clock import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
@@ -158,7 +163,10 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
         except (InputError, PipeClosedError) as error:  # a host is at work also where nobody reads that it is
             log.warning("the address of the API could not be printed: %s", error)
 
-    run_loop(serve(federation, name, tell, give_up_jobs))
+    try:
+        run_loop(serve(federation, name, tell, give_up_jobs))
+    except (OSError, Superseded) as error:
+        raise InputError(f"host {name}", f"has stopped: {error}; start it again once that is mended") from error
     log.info("host %s has ended", name)
 
 

@@ -241,20 +241,6 @@ def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
         yield msgspec.structs.replace(first, count=first.count + more) if others else first
 
 
-PIECE_TASKS: Final = 250
-PIECE_BYTES: Final = 256 << 10
-
-
-def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescription]]:
-    """Tasks in pieces, each of which is encoded or decoded within a millisecond or two."""
-    first, size = 0, 0
-    for at, task in enumerate(tasks, 1):
-        size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
-        if size > PIECE_BYTES or at - first == PIECE_TASKS or at == len(tasks):
-            yield tasks[first:at]
-            first, size = at, 0
-
-
 def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
     """A job with its tasks merged; the same object, where none of them were equal neighbours."""
     alike = tuple(tasks)
@@ -416,6 +402,18 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[T
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     return (wanted for _, wanted in _wanted(job, fleet, place))
+
+
+def demand_commands(job: JobDescription, place: str = "job") -> None:
+    """Refuse Python calls.
+
+    Raises:
+        InputError: a task is one.
+    """
+    for work, where in _works(job, place):
+        if work.call:
+            problem = "is a Python call, and this federation runs none (calls = false in its file); submit a command"
+            raise InputError(f"{where}.call", problem)
 
 
 def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:

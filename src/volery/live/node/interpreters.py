@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+NOT_EXECUTED: Final = (126, 127)
+"""The exit codes with which a shell says that it could not execute a program."""
 LINE_MAX: Final = 256
 """Bytes of a first line that the kernel reads."""
 HEAD_BYTES: Final = 4_096

@@ -7,8 +7,11 @@ ends with the last turn that was committed. Every other damage is an error.
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -17,8 +20,11 @@ import msgspec
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
-from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
+from volery.live.files import AppendedFile, file_identity
+from volery.live.messages import HostName
+from volery.live.node.shortage import lack_of
 from volery.live.runtime.recordfile import OtherVersionError, RecordReader, UnbegunError, first_line, write_record
 from volery.live.transport.delivery import union
 
@@ -28,6 +34,10 @@ SUFFIX: Final = ".journal"
 RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
 BUFFER_BYTES: Final = 1 << 20
+STALL_S: Final = 0.5
+"""Between two tries to write a journal for which the machine lacks something."""
+
+log = logging.getLogger(__name__)
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -113,6 +123,7 @@ class JournalWriter:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
         self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
+        self._checked_us: Time = 0
         self._begin(path, header)
 
     def _begin(self, path: Path, header: Header) -> None:
@@ -124,7 +135,8 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
-        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
+        self._checksum = 0
+        self._file = AppendedFile(descriptor)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
 
@@ -148,17 +160,36 @@ class JournalWriter:
         return event
 
     def append(self, now: Time, entries: Iterable[Entry]) -> None:
-        """Write a turn; it is as durable as was asked for when this returns."""
+        """Write a turn; it is as durable as was asked for when this returns.
+
+        Raises:
+            OSError: it is not, and `flush` tries again; or the file was removed or replaced, so that nobody finds it.
+        """
+        if now >= self._checked_us + SECOND:
+            self._checked_us = now
+            if file_identity(self.path) != file_identity(self._file.fileno()):
+                raise FileNotFoundError(errno.ENOENT, "the journal was removed or replaced", str(self.path))
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
-        file = self._file
-        write_record(file, record)
+        self._checksum = write_record(self._file, record, self._checksum)
         self.size += len(record)
-        if self._durability != "none":
+        self.flush()
+
+    def flush(self) -> None:
+        """Make all turns as durable as was asked for.
+
+        Raises:
+            OSError: the disk is full, for example; nothing is lost, and another call goes on.
+        """
+        file = self._file
+        if self._durability != "none" or file.unwritten_bytes >= BUFFER_BYTES:
             file.flush()
-            if self._durability == "fsync":
+        if self._durability == "fsync":
+            try:
                 os.fdatasync(file.fileno())
+            except OSError as error:  # the kernel may have dropped what it could not write, and another call be well
+                raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.strerror})", str(self.path)) from error
 
     @property
     def is_full(self) -> bool:
@@ -170,6 +201,54 @@ class JournalWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+class JournalStall:
+    """The wait of a host for room for its journal; meanwhile it handles nothing and releases no effect.
+
+    Args:
+        host: its name.
+        over: is called when the journal is written.
+        failed: is called with an error that is no shortage.
+    """
+
+    def __init__(self, host: HostName, over: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        self._host = host
+        self._over = over
+        self._failed = failed
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def lasts(self) -> bool:
+        return self._timer is not None
+
+    def begin(self, journal: JournalWriter, error: OSError) -> None:
+        """Wait because of an error, and try again."""
+        lack = lack_of(error)
+        if not lack:
+            self._failed(error)
+            return
+        if self._timer is None:
+            text = "host %s waits, short of %s: its journal cannot be written: %s"
+            log.error(text, self._host, lack, error.strerror)
+        else:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(STALL_S, self._try_again, journal)
+
+    def _try_again(self, journal: JournalWriter) -> None:
+        try:
+            journal.flush()
+        except OSError as error:
+            self.begin(journal, error)
+            return
+        self._timer = None
+        log.warning("host %s goes on: its journal can be written again", self._host)
+        self._over()
+
+    def close(self) -> None:
+        """Give the wait up."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class JournalReader:
@@ -193,6 +272,7 @@ class JournalReader:
             records.demand(KIND, VERSION)
             record = records.record()
             self._first_turn = file.tell()
+            self._header_checksum = records.checksum
         if record is None:
             raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
         try:
@@ -243,7 +323,7 @@ class JournalReader:
     def _records(self) -> Iterator[bytes]:
         with self._open() as file:
             file.seek(self._first_turn)
-            records = RecordReader(file, self.path)
+            records = RecordReader(file, self.path, self._header_checksum)
             while (record := records.record()) is not None:
                 yield record
             self.torn_bytes = records.torn_bytes

@@ -121,10 +121,11 @@ class _Records:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._checksum = 0
 
     def write(self, piece: Any) -> int:
         record = bytes(piece)
-        write_record(self._file, record)
+        self._checksum = write_record(self._file, record, self._checksum)
         return len(record)
 
 
@@ -135,8 +136,9 @@ def write_snapshot(file: BinaryIO, components: Mapping[Address, Component], prob
         Exception: something in it cannot be pickled, for example a function without a name.
     """
     file.write(first_line(KIND, VERSION))
-    _Pickler(_Records(file), pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
-    write_record(file, b"")
+    records = _Records(file)
+    _Pickler(records, pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
+    records.write(b"")
 
 
 def pickle_of(path: Path) -> io.BytesIO:
@@ -358,14 +360,17 @@ class SegmentedJournal(JournalWriter):
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
         path = journal_path(self._folder, header.host, header.incarnation, header.segment)
-        before, full = self._file, self.path
+        before, full, size = self._file, self.path, self.size
         try:
             before.flush()
             self._begin(path, header)
-            self._header = header
             self._file.flush()
+            self._header = header
             before.close()
         except (OSError, InputError) as error:
+            if self._file is not before:  # there is no room for its header
+                path.unlink(missing_ok=True)
+                self._file, self.path, self.size = before, full, size
             self._limit *= 2
             log.error("the journal of host %s stays in one file for now: %s", header.host, error)
             return

@@ -33,7 +33,7 @@ from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Authenticator, Sessions
-from volery.live.service.events import Change, Follower
+from volery.live.service.events import Follower, StatusChange
 from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
@@ -62,6 +62,7 @@ from volery.live.service.requests import (
     principal,
     refusal,
     seen_job,
+    unreadable_store,
 )
 from volery.live.service.rows import JobQuery
 from volery.live.status import (
@@ -197,9 +198,9 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_damaged(request: Request, error: Exception) -> Response:
-    """Answer that the store of jobs cannot be read."""
-    log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
-    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 500)
+    """Answer a page that needs what cannot be read."""
+    assert isinstance(error, sqlite3.Error)
+    return unreadable_store(request, error)
 
 
 class _JobEndpoints:
@@ -267,12 +268,12 @@ class _JobEndpoints:
             return Response(status_code=204)  # an EventSource does not come back then
         follower = self._queries.feed.follow(after, jobs if job is None else (job,), principal(request).sees)
         # Who names jobs waits for their ends, which may have been before.
-        ended = [Change(one) for one in statuses if one.ended and one.revision <= after]
+        ended = [StatusChange(one) for one in statuses if one.ended and one.revision <= after]
         headers = {"cache-control": "no-store", STREAM: follower.name}
         return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
 
 
-async def _events(follower: Follower, job: int | None, ended: Sequence[Change]) -> AsyncIterator[bytes]:
+async def _events(follower: Follower, job: int | None, ended: Sequence[StatusChange]) -> AsyncIterator[bytes]:
     """The lines of a stream of events, after those of jobs that have ended; of one job, to its end."""
     yield b": volery\n\n" + b"".join(change.event for change in ended)
     async with aclosing(follower.batches(KEEP_ALIVE_S)) as batches:

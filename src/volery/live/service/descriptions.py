@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,11 +19,13 @@ from msgspec.structs import replace
 
 from volery.core.model import JobId, TaskId
 from volery.live.clock import in_slices
-from volery.live.jobs import PIECE_TASKS, JobDescription, TaskDescription, in_pieces
+from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.service.rows import digest_of, encoded, reading, sound_content
 
 LONG_BYTES: Final = 256 << 10
 """Longer descriptions are not decoded in one turn of the loop, which would take more than some 3 ms."""
+PIECE_TASKS: Final = 250
+PIECE_BYTES: Final = 256 << 10
 PARTS_MAX: Final = 1_000
 """Parts of long descriptions that are kept, for those who ask again."""
 PART_BYTES_MAX: Final = 16 << 10
@@ -76,6 +78,16 @@ class PartialDescription(NamedTuple):
     description: JobDescription
     first: int
     is_whole: bool
+
+
+def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescription]]:
+    """Tasks in pieces, each of which is encoded or decoded within a millisecond or two."""
+    first, size = 0, 0
+    for at, task in enumerate(tasks, 1):
+        size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
+        if size > PIECE_BYTES or at - first == PIECE_TASKS or at == len(tasks):
+            yield tasks[first:at]
+            first, size = at, 0
 
 
 def encoded_at_once(description: JobDescription) -> EncodedDescription:

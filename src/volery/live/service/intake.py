@@ -19,7 +19,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from volery.live.clock import in_slices
-from volery.live.jobs import JobDescription, TaskDescription, in_pieces, job_from_json, jobs_from_json
+from volery.live.jobs import JobDescription, TaskDescription, job_from_json, jobs_from_json
+from volery.live.service.descriptions import in_pieces
 from volery.live.service.outputs import AwayError
 
 HERE_BYTES_MAX: Final = 32 << 10

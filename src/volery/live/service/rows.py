@@ -195,36 +195,6 @@ class JobListings:
         return found
 
 
-class ChangedRows:
-    """Jobs and tasks by the revision of their last change, in the rows that a connection sees."""
-
-    def __init__(self, sql: sqlite3.Connection) -> None:
-        self._sql = sql
-
-    def changes(self, after: int, limit: int) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        newest = "WHERE revision > ? ORDER BY revision LIMIT ?"
-        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, limit))
-        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, limit))
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
-        found.sort(key=lambda status: status.revision)
-        return found[:limit]
-
-    def revisions(self, job: JobId, first: int, end: int, after: int, until: int) -> list[tuple[int, int]]:
-        """Revision and place of each task between two places of a job that has changed between two revisions."""
-        query = (
-            "SELECT revision, place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
-            "AND revision > ? AND revision <= ?"
-        )
-        return self._sql.execute(query, (job, first, end, after, until)).fetchall()
-
-    def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
-        """The tasks of a job at some places, without those that have no row, and without their usage."""
-        query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
-        rows = (self._sql.execute(query, (job, place)).fetchone() for place in places)
-        return [task_status(row) for row in rows if row is not None]
-
-
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
     rows.sort(key=lambda row: row[0], reverse=True)
     rows.sort(key=lambda row: row[1], reverse=order.falling)
@@ -306,8 +276,15 @@ class JobRow(msgspec.Struct):
 
 
 def state_after(report: TaskReport, job: JobRow) -> TaskState:
-    """The state that a report puts its task in: one that was killed runs again, unless its job is given up."""
-    return "pending" if report.state == "killed" and not job.cancelling else report.state
+    """The state that a report puts its task in.
+
+    One that was killed, or could not begin, runs again, unless its job is given up.
+    """
+    match report.state:
+        case "killed" | "unstarted":
+            return "killed" if job.cancelling else "pending"
+        case state:
+            return state
 
 
 def encoded(description: JobDescription) -> bytes:

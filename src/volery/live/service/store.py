@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
-from volery.live.jobs import TASKS_MAX, JobDescription
+from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, number_of
 from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
@@ -27,7 +27,6 @@ from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
     SELECT_TASK,
-    ChangedRows,
     JobListings,
     JobRow,
     UsageTable,
@@ -38,6 +37,7 @@ from volery.live.service.rows import (
     task_status,
 )
 from volery.live.service.schema import Database, described
+from volery.live.service.task_rows import TaskRows
 from volery.live.status import TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
@@ -88,9 +88,10 @@ class JobStore:
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
-        changed = ChangedRows(self._read)
         self.descriptions = DescriptionReader(path, self._read)
+        changed = TaskRows(self._read)
         self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
+        self.begun, self.ended_places = changed.begun, changed.ended_places
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
@@ -394,7 +395,8 @@ class JobStore:
         self._usages.note(job.id, place, report)
         job.count(state, -1)
         job.count(told, +1)
-        job.state = "running"
+        if report.state != "unstarted":
+            job.state = "running"
         if job.started_us is None and started_us is not None:
             job.started_us = max(started_us, job.submitted_us)
             job.began_us = monotonic_us
@@ -477,23 +479,3 @@ class JobStore:
         """The user of a job that has not ended; None where it has."""
         row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
         return row[0] if row else None
-
-    def begun(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> dict[int, tuple[int, int]]:
-        """The attempts of tasks between two places that have begun and not ended: place -> how many, and a number.
-
-        The number is the scheduler's own, of the last attempt.
-        """
-        query = (
-            "SELECT place, attempt, launched FROM tasks WHERE job = ? AND place >= ? AND place < ? "
-            "AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
-        )
-        rows = self._read.execute(query, (number, first, end))
-        return {place: (attempt + 1, launched) for place, attempt, launched in rows}
-
-    def ended_places(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> set[int]:
-        """The places between two of a job's tasks that need not run again."""
-        query = (
-            "SELECT place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
-            "AND state IN ('finished', 'failed', 'killed')"
-        )
-        return {place for (place,) in self._read.execute(query, (number, first, end))}

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.live import jobs
-from volery.live.jobs import PIECE_TASKS, JobDescription, in_pieces, job_from_json
-from volery.live.service import intake
+from volery.live.jobs import JobDescription, job_from_json
+from volery.live.service import descriptions, intake
+from volery.live.service.descriptions import PIECE_TASKS, in_pieces
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
 
 
@@ -38,7 +38,7 @@ def test_equal_tasks_need_no_pieces(tmp_path: Path) -> None:
 
 
 def test_pieces_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(descriptions, "PIECE_BYTES", 1_000)
     job = job_from_json(described(50), "job")
     assert isinstance(job.tasks, tuple)
     pieces = list(in_pieces(job.tasks))
