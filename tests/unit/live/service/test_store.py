@@ -76,10 +76,6 @@ def description(store: JobStore, number: int) -> JobDescription | None:
     return asyncio.run(store.descriptions.whole(number))
 
 
-def digest(description: JobDescription) -> bytes:
-    return encoded_at_once(description).digest
-
-
 def job(store: JobStore, number: int = 0) -> JobStatus:
     found = store.job(number)
     assert found is not None
@@ -224,8 +220,8 @@ def test_a_batch_that_is_rolled_back_never_was(tmp_path: Path) -> None:
     store.commit()
     assert (store.job(1), job(store).running, job(store).finished) == (None, 0, 1)
     assert store.changes(0, 9)[-1].revision == store.revision
-    assert store.describes(0, digest(JobDescription(command="true", tasks=2, key="k")))
-    assert not store.describes(0, digest(JobDescription(command="false", tasks=2, key="k")))
+    assert store.describes(0, encoded_at_once(JobDescription(command="true", tasks=2, key="k")).digest)
+    assert not store.describes(0, encoded_at_once(JobDescription(command="false", tasks=2, key="k")).digest)
     store.close()
 
 
@@ -498,8 +494,7 @@ def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store.insert(1, FIRST + 100_000, many, 100_000, [], 1_000)
     store.checkpoint(whole=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < 200_000
-    assert store.describes(1, digest(many))
+    assert store.describes(1, encoded_at_once(many).digest)
     assert store._one("SELECT count(*) FROM descriptions") == 1
-    found = description(store, 1)
-    assert found is not None
-    assert found.tasks == (TaskDescription(count=100_000),)
+    assert description(store, 1) == many
+    assert many.tasks == (TaskDescription(count=100_000),)
