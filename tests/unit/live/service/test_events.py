@@ -19,7 +19,7 @@ from volery.live.service.events import EventFeed, Follower
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
 
-LIMIT_S = 30
+LIMIT_S = 120
 TASKS = 100
 """Of each job, whose first task has the number of the job times this."""
 

@@ -65,7 +65,7 @@ def store(tmp_path: Path) -> JobStore:
 
 def insert(store: JobStore, task_count: int = 2, number: int = 0, first: int = FIRST, **words: str) -> None:
     description = JobDescription(command="true", tasks=task_count, **words)  # type: ignore[arg-type]  # all are text
-    store.insert(number, first, description, task_count, [], 1_000)
+    store.insert(number, first, description, task_count, [], 0)
 
 
 def report(place: int, state: AttemptState, at_us: int = 0, attempt: int = 0, **words: object) -> TaskReport:
@@ -93,7 +93,7 @@ def test_a_job_runs_and_is_done(store: JobStore) -> None:
     assert store.take_in([JobDone(0)], 99) == []
     done = job(store)
     assert (done.state, done.finished, done.running, done.ended_us, done.reason) == ("done", 2, 0, 99, "")
-    assert (done.name, done.user, done.tasks, done.submitted_us) == ("sweep", "ada", 2, 1_000)
+    assert (done.name, done.user, done.tasks, done.submitted_us) == ("sweep", "ada", 2, 0)
     first, second = store.tasks(0, 0, 10)
     assert (first.state, first.started_us, first.ended_us, first.exit_code) == ("finished", 10, 20, 0)
     assert (first.folder, first.node, second.index) == ("/f", "node/1", 1)
