@@ -344,11 +344,11 @@ def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_
 ) -> None:
     give_up, tried = JobStore.give_up_waiting, list[int]()
 
-    def full(store: JobStore, number: int, now_us: int) -> None:
+    def full(store: JobStore, number: int, now_us: int, monotonic_us: int) -> None:
         tried.append(number)
         if len(tried) == 1:
             raise sqlite3.OperationalError("database or disk is full")
-        give_up(store, number, now_us)
+        give_up(store, number, now_us, monotonic_us)
 
     async def scenario(it: Loopback) -> None:
         it.silent = True

@@ -122,7 +122,7 @@ def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(
     insert(store, 1)
     store.take_in([report(0, "running", 3, attempt=144, counted=0)], 0)
     assert store.tasks(0, 0, 1)[0].attempt == 0
-    assert list(store.allocations_us(9)) == [0]
+    assert list(store.allocations_us(9)) == [3]
     fact = Preemption(5, FIRST, 144, 7)
     with store.batch():  # type: ignore[attr-defined]  # it commits
         store.shares.note(PreemptionReport("lm/0", 50, fact))
