@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.command import API_VARIABLE, TOKEN_VARIABLE
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.pickles import dumps
@@ -39,8 +40,6 @@ from volery.live.status import (
 )
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
-API_VARIABLE: Final = "VOLERY_API"
-TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 BUSY: Final = 503

@@ -59,7 +59,7 @@ class NodeAgent:
         limit_processes(rules.isolation.account_pids_max)
         self._means = ExecutorContext(
             folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
-            Descendants(self._ledger.folder), accounts, rules.environment, by_incarnation,
+            Descendants(self._ledger.folder), accounts, rules.environment, by_incarnation, rules.api,
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)

@@ -370,7 +370,8 @@ class CallExecutor:
             held.take_in(worker.pid)
         self._means.watch_output(folder, account)
         worker.job = task.job
-        environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
+        numbers = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
+        environment = self._means.access_of(call) | numbers
         if held is None:
             return CallRequest(call.pickled, attempt.folder, environment)
         return CallRequest(call.pickled, attempt.folder, environment | held.environment, held.memory_mb, held.cpus)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from volery.core.model import Address, Task
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.command import WORK, decode_payload
+from volery.live.command import API_VARIABLE, TOKEN_VARIABLE, WORK, Payload, decode_payload
 from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
@@ -34,6 +34,7 @@ class ExecutorContext(NamedTuple):
         accounts: whom they run as; None: as this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
+        api: the address of the API, for tasks.
     """
 
     folders: AttemptFolders
@@ -45,6 +46,7 @@ class ExecutorContext(NamedTuple):
     accounts: Accounts | None = None
     environment: tuple[str, ...] = ()
     by_incarnation: bool = False
+    api: str = ""
 
     def account_of(self, user: str) -> Account | None:
         """The account of a user's tasks; None: that of this process.
@@ -53,6 +55,11 @@ class ExecutorContext(NamedTuple):
             ValueError: there is no account for this user.
         """
         return self.accounts.of(user) if self.accounts is not None else None
+
+    def access_of(self, payload: Payload) -> dict[str, str]:
+        """The variables by which a task finds its federation, and may ask it as its user."""
+        access = {API_VARIABLE: self.api, TOKEN_VARIABLE: payload.token}
+        return {name: value for name, value in access.items() if value}
 
     def number_of(self, task: Task, attempt: int) -> int:
         """The number of an attempt for people, see `attempt_number`."""
@@ -81,8 +88,8 @@ INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAG
 """Names, or patterns, of the variables that tasks take over from the agent; a federation's file may add others."""
 WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 """What a worker process finds its interpreter and this package by."""
-SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
-"""Variables of a program of ours that are never passed to tasks, whatever a file names."""
+SECRET_VARIABLES: Final = frozenset({TOKEN_VARIABLE})
+"""Variables of a program of ours that are never passed to tasks, whatever a file names; they get their own."""
 
 
 class AttemptFolders:
