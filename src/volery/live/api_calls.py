@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
-from volery.live.command import API_VARIABLE, TOKEN_VARIABLE
+from volery.live.command import API_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.pickles import dumps
@@ -137,7 +137,16 @@ def description_of(job: JobLike, named: bool = False) -> JobDescription:
         job = read_job(job)
     elif not isinstance(job, JobDescription):
         job = job_from_table(job, "job")
-    return job if job.user or named else msgspec.structs.replace(job, user=user_name())
+    if not (job.user or named):
+        job = msgspec.structs.replace(job, user=user_name())
+    # Under one key equal jobs are one, whoever submits them.
+    return job if job.parent or job.key else msgspec.structs.replace(job, parent=parent_task())
+
+
+def parent_task() -> str:
+    """The task that this process belongs to, as JOB/INDEX; empty where it is none."""
+    job, index = (os.environ.get(name, "") for name in (JOB_VARIABLE, INDEX_VARIABLE))
+    return f"{job}/{index}" if job.isdecimal() and index.isdecimal() else ""
 
 
 def user_name() -> str:

@@ -106,6 +106,10 @@ class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_field
     key: Annotated[
         str, Meta(max_length=NAME_MAX, description="a job of this user with the same key is not submitted again")
     ] = ""
+    parent: Annotated[
+        str,
+        Meta(pattern=r"^([0-9]{1,18}/[0-9]{1,18})?$", description="the task that submits it, as 3/0; clients name it"),
+    ] = ""
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=TASKS_MAX)] | tuple[TaskDescription, ...],
         Meta(description="how many equal tasks, or a list of tasks"),

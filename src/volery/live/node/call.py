@@ -47,6 +47,9 @@ _PROGRAM_MAX: Final = 200
 _GROWN_PART: Final = 4
 """A call may find a worker whose earlier calls, of other jobs, keep so small a part of the memory that it asks for."""
 
+GROW_S: Final = 1.0
+"""Calls that wait get one worker more when no other call was begun for so long."""
+
 log = logging.getLogger(__name__)
 
 
@@ -173,7 +176,7 @@ class CallExecutor:
 
     Args:
         means: what attempts are run with; what a callable prints goes to its attempt's folder.
-        workers: how many calls run at once; others wait. 0: one per processor.
+        workers: how many calls run at once; where none is made for `GROW_S`, one more. 0: one per processor.
         report: is called for every start and end; the last report of a call holds its pickled result or exception.
         calls_max: a worker process is replaced after so many calls; 0: never for that.
     """
@@ -189,6 +192,8 @@ class CallExecutor:
         self._waiting: asyncio.Queue[_CallAttempt] = asyncio.Queue()
         self._idle = 0
         self._serving: set[asyncio.Task[None]] = set()
+        self._growing: asyncio.TimerHandle | None = None
+        self._has_moved = False
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
@@ -198,10 +203,26 @@ class CallExecutor:
         started = _CallAttempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[task.id, attempt] = started
         self._waiting.put_nowait(started)
-        if self._idle < self._waiting.qsize() and len(self._serving) < self._worker_max:
-            serving = asyncio.get_running_loop().create_task(self._serve())
-            self._serving.add(serving)
-            serving.add_done_callback(self._serving.discard)
+        if self._idle < self._waiting.qsize():
+            if len(self._serving) < self._worker_max:
+                self._add_worker()
+            elif self._growing is None:
+                self._has_moved = False
+                self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
+
+    def _add_worker(self) -> None:
+        serving = asyncio.get_running_loop().create_task(self._serve())
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    def _grow(self) -> None:
+        """Add a worker where calls wait and none is begun: those that are made may wait for them."""
+        self._growing = None
+        if self._waiting.qsize() > self._idle and not self._closed:
+            if not self._has_moved:
+                self._add_worker()
+            self._has_moved = False
+            self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Kill the worker that makes the call; Python code cannot be asked to stop."""
@@ -220,6 +241,8 @@ class CallExecutor:
 
     async def close(self) -> None:
         self._closed = True
+        if self._growing is not None:
+            self._growing.cancel()
         for serving in self._serving:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -234,9 +257,12 @@ class CallExecutor:
                     attempt = await self._waiting.get()
                 finally:
                     self._idle -= 1
+                self._has_moved = True
                 # It may have been killed while it waited, and has then ended already.
                 if not attempt.stopped:
                     worker = await self._served(worker, attempt)
+                if len(self._serving) > self._worker_max and self._waiting.empty():
+                    return
         finally:
             if worker is not None:
                 await self._bury(worker)

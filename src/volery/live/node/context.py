@@ -15,7 +15,15 @@ from typing import Final, NamedTuple
 
 from volery.core.model import Address, Task
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.command import API_VARIABLE, TOKEN_VARIABLE, WORK, Payload, decode_payload
+from volery.live.command import (
+    API_VARIABLE,
+    INDEX_VARIABLE,
+    JOB_VARIABLE,
+    TOKEN_VARIABLE,
+    WORK,
+    Payload,
+    decode_payload,
+)
 from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
@@ -167,9 +175,9 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
 def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
     """The variables with the numbers of a task; `number` is the attempt's, `index` its place in the job."""
     return {
-        "VOLERY_JOB": str(number_of(task.job)),
+        JOB_VARIABLE: str(number_of(task.job)),
         "VOLERY_TASK": str(number_of(task.id)),
-        "VOLERY_INDEX": str(index),
+        INDEX_VARIABLE: str(index),
         "VOLERY_ATTEMPT": str(number),
         "VOLERY_NODE": node,
     }

@@ -166,15 +166,31 @@ class JobQueries:
         if place is None:
             place = self._first_waiting(job)
         task = self._store.tasks(number, place, 1)[0]
-        again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
+        funnel = counted(self._candidates(self.wanted(number, place)))
+        again = held = ""
+        if task.state == "pending":
+            again = self.sharing.why_again(number, place, task.attempt)
+            held = "" if funnel[-1].machines else self._held_by_parent(job, described[1].parent)
         return Why(
             job=number, index=place, state=task.state,
-            reason=again or task.reason or job.reason or self._unreported(job),
+            reason=again or held or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
-            funnel=counted(self._candidates(self.wanted(number, place))),
+            funnel=funnel,
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
+
+    def _held_by_parent(self, job: JobStatus, parent: str) -> str:
+        """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
+        number, _, place = parent.partition("/")
+        above = self._store.job(int(number)) if place else None
+        if above is None or above.ended or above.user != job.user or int(place) >= above.tasks:
+            return ""
+        task = self._store.tasks(above.id, int(place), 1)[0]
+        if task.state != "running":
+            return ""
+        problem = f"no node has room, and task {parent}, which submitted this job, runs on {task.node}"
+        return f"{problem}; if it waits for this job, neither ends without more slots, or a cancelled job"
 
     def _unreported(self, job: JobStatus) -> str:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
