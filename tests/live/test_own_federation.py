@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.service.authentication import TASK_KEY, TokenFile
 
+SMALL = {"gms": 1, "lms": 1}
 PRINTS = "echo $VOLERY_API; echo $VOLERY_TOKEN; sleep 600"
 
 
@@ -43,8 +45,9 @@ def test_a_task_acts_as_its_user_until_its_job_has_ended(open_folder: Path) -> N
         tokens.add("bob", "user"),
         tokens.add("root", "admin"),
     )
-    with at_work(open_folder, executor="agent", machines=[{"count": 3}], run_as=RUN_AS, api=address) as api:
-        client, other, admin = Client(api, ada), Client(api, bob), Client(api, root)
+    keys = {"executor": "agent", "parameters": SMALL, "machines": [{"count": 3}], "run_as": RUN_AS, "api": address}
+    with at_work(open_folder, **keys) as api, ExitStack() as stack:
+        client, other, admin = (stack.enter_context(Client(api, token)) for token in (ada, bob, root))
         outer, foreign = client.send({"command": PRINTS}).id, other.send({"command": PRINTS}).id
         url, token = printed(client, outer, 2)
         assert url == api
@@ -80,7 +83,9 @@ def test_a_task_acts_as_its_user_until_its_job_has_ended(open_folder: Path) -> N
 def test_a_site_gives_its_tasks_no_token_or_another_address(open_folder: Path) -> None:
     token, _ = TokenFile(open_folder).add("ada", "user")
     keys = {"task_tokens": False, "api_url": "https://cluster.example:8642"}
-    with at_work(open_folder, executor="agent", machines=[{"count": 1}], run_as=RUN_AS, **keys) as api:
+    with at_work(
+        open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS, **keys
+    ) as api:
         with Client(api, token) as client:
             job = client.send({"command": PRINTS}).id
             assert printed(client, job, 2) == ["https://cluster.example:8642", ""]
@@ -94,7 +99,10 @@ def test_a_site_gives_its_tasks_no_token_or_another_address(open_folder: Path) -
 def test_why_names_the_task_that_waits_for_its_child_on_a_full_fleet(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with at_work(open_folder, executor="agent", machines=[{"count": 1}], run_as=RUN_AS) as api, Client(api) as client:
+    with (
+        at_work(open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS) as api,
+        Client(api) as client,
+    ):
         outer = client.send({"command": "echo; sleep 600"}).id
         printed(client, outer, 1)
         stranger = client.send({"command": "true"}).id
