@@ -9,21 +9,39 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
 
+# requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
+# `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
+VERSIONS := locked
+RESOLUTION := $(if $(filter oldest,$(VERSIONS)),lowest-direct,highest)
 # Python compiles what is imported, when it is: compiling all packages takes longer than all else here.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+UV := $(BIN)/python -m uv --quiet
+
+ifeq ($(VERSIONS),oldest)
+# An old release uses what newer ones of its own dependencies have deprecated.
+export PYTEST_ADDOPTS := -W default::DeprecationWarning
+endif
+
+# $(call install,LOCK,EXTRAS): the project with the packages of requirements/LOCK.txt, or with what $(VERSIONS) says.
+ifeq ($(VERSIONS),locked)
+install = $(PIP) --require-hashes --requirement requirements/$(1).txt && $(PIP) --no-deps --no-build-isolation --editable .
+else
+install = $(PIP) --require-hashes --requirement requirements/lock.txt \
+	&& $(UV) pip install --python $(BIN)/python --upgrade --resolution $(RESOLUTION) --editable '.$(2)'
+endif
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(PIP) -e .
+$(VENV)/.installed: pyproject.toml requirements/run.txt | $(BIN)/python
+	$(call install,run,[live])
 	touch $@
 
-$(VENV)/.tools: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[dev]'
+$(VENV)/.tools: pyproject.toml requirements/test.txt | $(BIN)/python
+	$(call install,test,[dev])
 	touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed  ## run the main job on bundled synthetic work: Megha against Pigeon
@@ -38,6 +56,9 @@ check: $(VENV)/.tools  ## for the minute between two edits: lint, types, unit te
 
 test: $(VENV)/.tools  ## everything that must pass before a change lands; lint, types and import rules run beside the tests
 	$(MAKE) --no-print-directory -j 2 unit static
+
+test-newest test-oldest: test-%:  ## the same with the newest or the lowest versions that pyproject.toml permits, installed below build/
+	$(MAKE) --no-print-directory VERSIONS=$* VENV=build/$* test
 
 static: lint types imports
 
@@ -113,7 +134,7 @@ LIVE := build/bench-live.jsonl
 bench-live: $(VENV)/.tools  ## the federation over NATS with TLS, real processes, and Ray and Dask beside it, as JSON; needs nats-server
 	mkdir -p build
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -c 'import ray' 2> /dev/null || $(PEERS)/bin/python -m pip install --quiet ray || true
+	$(PEERS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/peers.txt || true
 	$(BIN)/python -m benchmarks.federation | tee $(LIVE)
 	$(BIN)/python benchmarks/live.py "megha processes" "megha reliable processes" --jobs 10000 | tee -a $(LIVE)
 	$(BIN)/python benchmarks/peers.py dask | tee -a $(LIVE)
@@ -133,6 +154,9 @@ CHAOS := --design megha
 SEED := 1
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
 	$(BIN)/python -m tests.live.chaos --minutes 10 --seed $(SEED) $(CHAOS)
+
+starts: $(VENV)/.tools  ## 300 starts of all hosts at once, but one that is dead for good: each is at work within its limit; needs nats-server
+	$(BIN)/python -m tests.live.chaos.starts
 
 chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two with certificates
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha --tls
@@ -155,9 +179,20 @@ reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the 
 docs: $(VENV)/.docs  ## the documentation as a site, in build/docs/index.html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 
-$(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.installed
+	$(call install,docs,[docs])
 	touch $@
+
+# One resolution for every Python and machine; what a smaller set has too, it has in the version of the tests.
+COMPILE = $(UV) pip compile --no-config --universal --python-version 3.11 --generate-hashes --upgrade --no-emit-index-url \
+	--no-annotate --custom-compile-command 'make lock'
+lock: | $(BIN)/python  ## renew requirements/ from pyproject.toml, with the newest versions that it permits
+	$(PIP) --require-hashes --requirement requirements/lock.txt
+	$(COMPILE) pyproject.toml --extra dev --group build --output-file requirements/test.txt
+	$(COMPILE) pyproject.toml --extra live --group build --constraint requirements/test.txt --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --extra docs --group build --constraint requirements/test.txt --output-file requirements/docs.txt
+	$(COMPILE) --group peers --output-file requirements/peers.txt
+	$(COMPILE) --group lock --output-file requirements/lock.txt
 
 clean:
 	rm -rf $(VENV) build results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -8,10 +8,12 @@ import graphlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from tests.conftest import costs
 
 pytestmark = pytest.mark.essential
@@ -396,3 +398,53 @@ def test_the_tidy_rules_can_fail() -> None:
     assert "volery.study.dask_pool" in dependencies(PACKAGE / "study" / "pool.py"), "an import inside a function counts"
     assert is_for_types(ast.parse("if TYPE_CHECKING:\n    import volery").body[0])
     assert sorted(set(cycle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}))) == ["a", "b", "c"]
+
+
+def direct_requirements(*extras: str, groups: Iterable[str] = ()) -> list[Requirement]:
+    """What pyproject.toml asks for, with extras and dependency groups, on this Python."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    texts = project["project"]["dependencies"] if extras else []
+    for extra in extras:
+        texts = texts + project["project"]["optional-dependencies"].get(extra, [])
+    for group in groups:
+        texts = texts + project["dependency-groups"][group]
+    requirements = [Requirement(text) for text in texts]
+    own = [requirement for requirement in requirements if requirement.name == "volery"]
+    others = [each for each in requirements if each.name != "volery" and (not each.marker or each.marker.evaluate())]
+    return others + [each for requirement in own for each in direct_requirements(*sorted(requirement.extras))]
+
+
+def locked_versions(lock: str) -> dict[str, str]:
+    """The versions of a lock file that are for this Python and machine, by package."""
+    lines = re.findall(r"^([a-z0-9._-]+==.*?) \\$", (ROOT / "requirements" / lock).read_text(), re.MULTILINE)
+    pins = [Requirement(line) for line in lines]
+    return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins if not pin.marker or pin.marker.evaluate()}
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras", "groups"),
+    [
+        ("run.txt", ["live"], ["build"]),
+        ("test.txt", ["dev"], ["build"]),
+        ("docs.txt", ["docs"], ["build"]),
+        ("peers.txt", [], ["peers"]),
+        ("lock.txt", [], ["lock"]),
+    ],
+)
+def test_what_the_commands_install_is_locked(lock: str, extras: list[str], groups: list[str]) -> None:
+    """Run `make lock` after a change of the dependencies in pyproject.toml."""
+    versions = locked_versions(lock)
+    for requirement in direct_requirements(*extras, groups=groups):
+        assert requirement.specifier.contains(versions.get(requirement.name, "0")), f"{lock}: {requirement}"
+
+
+def test_locks_agree_on_the_version_of_a_package_and_have_hashes_of_it() -> None:
+    tested = locked_versions("test.txt")
+    for lock in ("run.txt", "docs.txt"):
+        others = locked_versions(lock)
+        assert {name: others[name] for name in tested.keys() & others.keys()} == {
+            name: tested[name] for name in tested.keys() & others.keys()
+        }
+    for path in (ROOT / "requirements").iterdir():
+        text = path.read_text()
+        assert len(re.findall(r"^[a-z0-9._-]+==", text, re.MULTILINE)) == len(re.findall(r"==.* \\\n +--hash", text))

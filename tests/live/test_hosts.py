@@ -19,17 +19,22 @@ import pytest
 from tests.live.commands import LIMIT_S, serving, volery
 from tests.live.serving import at_work
 
+from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
+from volery.live.config.federation import FederationFile, resolve
+from volery.live.jobs import JobDescription
 from volery.live.messages import HostReport
 from volery.live.runtime import failure_detector
 from volery.live.runtime.failure_detector import MISSED_MAX, HostRegister, Presence, this_host
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock
 from volery.live.runtime.mailboxes import Inbox
+from volery.live.service.authentication import Principal
 from volery.live.service.figures import summary_of
+from volery.live.service.forecaster import Forecaster
 from volery.live.service.rows import UserLoad
-from volery.live.status import HostStatus, NodeStatus
+from volery.live.status import HostStatus, JobStatus, NodeStatus
 from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Memory, MemoryTransport
 
@@ -267,6 +272,37 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
     assert register.statuses()[0].incarnation == 9
     assert register.place_of("node/1") == ("node-a", "machine-7")
     assert register.place_of("node/2") == ("node-b", "")
+
+
+def test_a_host_that_waits_for_others_is_opening_and_one_that_was_absent_at_the_start_is_lost() -> None:
+    register = register_at(Clock(), lambda: {"gm/0": 2})
+    register.receive("gm-0", HostReport("1.0", "machine-7", 42, 5, ("node-a", "node-b")), 8)
+    told = "gm/0 (host gm-0) has not opened yet, waiting for node-a, node-b; 2 jobs are assigned to it"
+    assert register.absent() == [told]
+    assert register.unanswering("gm/0") == told
+    (host, *_) = register.statuses()
+    assert (host.state, host.waits_for, host.wait) == ("opening", ("node-a", "node-b"), "waits for node-a, node-b")
+    register.receive("gm-0", TOLD, 8)
+    assert not register.absent()
+    assert not register.unanswering("gm/0")
+    register.miss(["gm-0", "node-b", "stranger"])
+    assert register.statuses()[0].state == "up", "it has sent a report, whatever its hello"
+    assert register.lost_nodes == {"node/2"}
+    for _ in range(MISSED_MAX):
+        register.check()
+    assert register.statuses()[0].state == "lost"
+    assert register.unanswering("gm/0").startswith("gm/0 (host gm-0) has not answered since")
+
+
+def test_a_job_whose_scheduler_does_not_answer_has_no_forecast(tmp_path: Path) -> None:
+    federation = resolve(FederationFile(machines=[{"count": 1}], folder=str(tmp_path)), tmp_path, choose)
+    absence = "gm/0 (host gm-0) has not answered since noon"
+    forecaster = Forecaster(federation, {"node/0": 0}, unanswering=lambda user, job: absence)
+    who = Principal("ann", "user")
+    found = asyncio.run(forecaster.forecast(JobDescription(command=("true",)), who))
+    assert (found.moments, absence in found.problem) == (None, True)
+    waits = JobStatus(id=1, name="", user="ann", state="pending", tasks=1, submitted_us=0, revision=1)
+    assert absence in asyncio.run(forecaster.of_job(waits, who)).problem
 
 
 def test_a_host_sends_its_presence_again_and_again_until_it_closes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
-import zlib
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,15 +13,17 @@ from tests.live.commands import volery
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
-from volery.cli.main import main
 from volery.core.component import Component
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Message, Task, Time
 from volery.live.node.sleep import SleepExecutor
-from volery.live.runtime.journal import MAGIC, JournalReader, JournalWriter
+from volery.live.runtime.journal import KIND, VERSION, JournalReader, JournalWriter
 from volery.live.runtime.port import LAUNCH, Effect
+from volery.live.runtime.recordfile import first_line, write_record
 from volery.live.runtime.replay import journals, replay
 from volery.policies.queues import ConstraintQueue
+
+MAGIC = first_line(KIND, VERSION)
 
 
 def record(name: str, folder: Path, split: bool) -> None:
@@ -103,12 +104,14 @@ def of_other_version(path: Path, how: str) -> None:
     """Write a journal as another version would: with another first line, header, parameter, or kind of event."""
     header = JournalReader(path).header
     if how == "format":
-        path.write_bytes(path.read_bytes().replace(MAGIC, b"volery journal 0\n", 1))
+        path.write_bytes(path.read_bytes().replace(MAGIC, first_line(KIND, VERSION + 1), 1))
         return
     path.unlink()
     if how == "header":
         record = msgspec.msgpack.encode({"host": header.host})
-        path.write_bytes(MAGIC + struct.pack("<II", len(record), zlib.crc32(record)) + record)
+        with path.open("wb") as file:
+            file.write(MAGIC)
+            write_record(file, record)
     elif how == "parameter":
         other = {**header.parameters, next(iter(header.parameters)): "of an older version"}
         JournalWriter(path, msgspec.structs.replace(header, parameters=other), "none").close()
@@ -133,17 +136,54 @@ def test_a_journal_of_another_version_is_left_out_and_all_others_replay(tmp_path
     volery("replay", tmp_path, status=2)
 
 
-@pytest.mark.parametrize("damaged", [b"", b"x" * 100, MAGIC], ids=["empty", "something else", "no header"])
-def test_a_damaged_journal_is_an_error_beside_others_that_replay(
-    tmp_path: Path, damaged: bytes, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("content", [b"", MAGIC[:9], MAGIC], ids=["empty", "half a line", "no header"])
+def test_a_journal_whose_host_ended_before_it_began_is_told_and_proves_nothing(tmp_path: Path, content: bytes) -> None:
     record("megha", tmp_path / "journal", split=True)
-    first, *_ = journals(tmp_path / "journal")
-    first.write_bytes(damaged)
-    with pytest.raises(SystemExit) as leaving:
-        main(["replay", str(tmp_path)])
-    assert leaving.value.code == 2
-    assert first.name in "".join(capfd.readouterr().err.split())
+    first, *others = journals(tmp_path / "journal")
+    first.write_bytes(content)
+    told = " ".join(volery("replay", tmp_path).split())
+    assert f"{first.name} holds no complete header: its host ended before it began" in told
+    assert f"All {len(others)} journals replay" in told
+    for path in others:
+        path.unlink()
+    volery("replay", tmp_path, status=2)
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    """The content of a journal after a fault of a disk or of a person."""
+    middle = len(content) * 3 // 5
+    if how == "something else":
+        return b"x" * 100
+    if how == "zeros":
+        return content[:middle] + bytes(64) + content[middle + 64 :]
+    if how == "zeros to the end":
+        return content[:middle].ljust(len(content), b"\0")
+    if how == "a block twice":
+        return content[:middle] + content[middle - 64 :]
+    if how == "a block lost":
+        return content[: middle - 64] + content[middle:]
+    place = {"the version": len(b"volery journal "), "the header": len(MAGIC) + 40, "the last bit": len(content) - 1}
+    flipped = bytearray(content)
+    flipped[place[how]] ^= 1
+    return bytes(flipped)
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["something else", "zeros", "zeros to the end", "a block twice", "a block lost", "the version", "the header",
+     "the last bit"],
+)  # fmt: skip
+def test_a_damaged_journal_is_told_with_its_place_and_all_others_replay(tmp_path: Path, how: str) -> None:
+    record("megha", tmp_path / "journal", split=True)
+    first, *others = journals(tmp_path / "journal")
+    first.write_bytes(damaged(first.read_bytes(), how))
+    told = " ".join(volery("replay", tmp_path, status=1).split())
+    assert re.search(rf"{first.name}: is .*damaged .*at byte [0-9]+", told)
+    assert "another version" not in told
+    assert f"1 of {len(others) + 1} journals are damaged, and not proved." in told
+    results = json.loads(volery("replay", tmp_path, "--json", status=1))
+    assert [result["path"] for result in results if result["damage"]] == [str(first)]
+    assert all(result["events"] > 0 for result in results if result["path"] != str(first))
 
 
 def test_a_torn_tail_is_passed_over(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from volery.live.config.limits import JournalSize
 from volery.live.runtime import snapshots
 from volery.live.runtime.journal import journal_order, snapshot_path
 from volery.live.runtime.journal_trace import read_period
-from volery.live.runtime.replay import journals, replay, replay_all
+from volery.live.runtime.replay import chains, journals, replay, replay_all
 from volery.live.runtime.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
 
 SMALL = JournalSize(segment_mb=20, keep_mb=1_000_000)
@@ -176,8 +176,11 @@ def test_a_journal_without_its_beginning_and_without_a_snapshot_is_refused(tmp_p
     lived(tmp_path, "megha", until=lambda: (tmp_path / "all-1.000001.snapshot").exists())
     (tmp_path / "all-1.journal").unlink()
     (tmp_path / "all-1.000001.snapshot").unlink()
+    second = tmp_path / "all-1.000001.journal"
     with pytest.raises(InputError, match=r"continues an earlier file; give that one, too, or its snapshot"):
-        list(replay_all(journals(tmp_path), lookup))
+        list(replay_all([second], lookup))
+    with pytest.raises(InputError, match=r"continues an earlier file; give that one, too, or its snapshot"):
+        chains(journals(tmp_path))
 
 
 def test_a_design_of_which_no_snapshot_can_be_made_says_so_and_keeps_one_file(

@@ -23,6 +23,8 @@ from volery.live.status import DEFAULT_PORT
 from volery.setting import option_of
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from volery.live.assembly import LiveHost
     from volery.live.runtime.replay import Replayed
 
@@ -173,7 +175,7 @@ def replay(
     place: JournalFolder,
     as_json: AsJson = False,
 ) -> None:
-    """Feed journals to fresh components and demand equal effects; status 1 where one differs.
+    """Feed journals to fresh components and demand equal effects; status 1 where one differs or is damaged.
 
     Journals of other versions are left out and listed.
     """
@@ -185,39 +187,71 @@ def replay(
         print_json(results)
     else:
         _print_replays(results)
-    if any(result.difference is not None for result in results):
+    if not all(result.is_proved for result in results):
         raise typer.Exit(1)
 
 
 def _print_replays(results: list[Replayed]) -> None:
-    from rich.text import Text
-
     rows = []
     for result in results:
-        verdict = Text("replays", "green") if result.difference is None else Text("DIFFERS", "bold red")
-        shown = Text("left out", "yellow") if result.left_out else verdict
         figures = f"{result.events:,}", f"{result.span_us / 1e6:.3f}", str(result.torn_bytes)
-        rows.append((Path(result.path).name, result.architecture, *figures, shown))
+        rows.append((Path(result.path).name, result.architecture, *figures, _verdict(result)))
     print_table(("journal", "architecture", "events", "seconds", "torn bytes", "verdict"), rows, title="Journals")
+
     for result in results:
         if result.left_out:
             typer.echo(f"{result.path} is left out: {result.left_out}")
+        if result.damage:
+            typer.echo(f"{result.path}: {result.damage}")
+        elif not result.architecture and not result.left_out:
+            typer.echo(f"{result.path} holds no complete header: its host ended before it began")
+        elif result.torn_bytes:
+            typer.echo(f"{result.path}: the last record is incomplete, as a crash leaves it; {result.torn_bytes} bytes")
         if (difference := result.difference) is not None:
             typer.echo(f"{result.path}: event {difference.place}, at {difference.now_us} us: {difference.problem}")
             typer.echo(f"  {difference.address} was handed {difference.event} by {difference.source}")
             for effect in difference.effects:
                 typer.echo(f"  and asks now for {effect}")
-    first: dict[tuple[str, int], int] = {}
-    for result in (one for one in results if not one.left_out):
-        first.setdefault((result.host, result.incarnation), result.segment)
-    for (host, incarnation), segment in first.items():
-        if segment:
-            typer.echo(f"{host}-{incarnation}: {segment} earlier files are not here; it is replayed from a snapshot.")
-    wrong = sum(result.difference is not None for result in results)
-    left_out = sum(bool(result.left_out) for result in results)
-    count = len(results) - left_out
-    outcome = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
-    typer.echo(f"{outcome}; {left_out} of another version are left out." if left_out else f"{outcome}.")
+
+    _print_gaps(results)
+    typer.echo(f"{_outcome(results)}.")
+
+
+def _verdict(result: Replayed) -> Text:
+    from rich.text import Text
+
+    if result.left_out:
+        return Text("left out", "yellow")
+    if result.damage:
+        return Text("DAMAGED", "bold red")
+    if result.difference is not None:
+        return Text("DIFFERS", "bold red")
+    return Text("replays", "green") if result.architecture else Text("not begun", "yellow")
+
+
+def _print_gaps(results: list[Replayed]) -> None:
+    """Print which files of an incarnation are not here."""
+    following: dict[tuple[str, int], int] = {}
+    for result in (result for result in results if result.architecture and not result.left_out):
+        key = result.host, result.incarnation
+        expected = following.get(key, 0)
+        missing = result.segment - expected
+        if missing > 0 and not expected:
+            typer.echo(f"{key[0]}-{key[1]}: {missing} earlier files are not here; it is replayed from a snapshot.")
+        elif missing > 0:
+            typer.echo(f"{key[0]}-{key[1]}: {missing} files before {Path(result.path).name} are not here.")
+        following[key] = result.segment + 1
+
+
+def _outcome(results: list[Replayed]) -> str:
+    judged = [result for result in results if result.damage or (result.architecture and not result.left_out)]
+    damaged = sum(bool(result.damage) for result in judged)
+    different = sum(result.difference is not None and not result.damage for result in judged)
+    others = sum(bool(result.left_out) for result in results)
+    wrong = [f"{different} of {len(judged)} journals differ"] if different else []
+    wrong += [f"{damaged} of {len(judged)} journals are damaged, and not proved"] if damaged else []
+    outcome = ", ".join(wrong) or f"All {len(judged)} journals replay"
+    return f"{outcome}; {others} of another version are left out" if others else outcome
 
 
 def discover(

@@ -11,6 +11,7 @@ import typer
 
 import volery
 from volery.cli.calibrate import calibrate
+from volery.cli.check import check
 from volery.cli.compare import compare, demo, run
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
@@ -75,6 +76,7 @@ app.add_typer(record_app, name="record", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
+app.command("check", rich_help_panel=TRUST)(check)
 app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 app.command("storm", rich_help_panel=TRUST)(storm)

@@ -62,11 +62,17 @@ class Assignments:
         return self._elsewhere.get(job) or Owner(self._entry_for(job, user))
 
     def assign(self, job: JobId, user: str) -> Owner:
-        """Choose the entry of a new job: another than usual while that one is relieved of its jobs."""
-        usual = self._entry_for(job, user)
-        if usual in self._relieved and (heir := self._next_to(usual, self._relieved)) is not None:
-            self._elsewhere[job] = Owner(heir)  # if that one does not answer either, the job moves with its others
+        """Choose the entry of a new job."""
+        entry = self.choice(job, user)
+        if entry != self._entry_for(job, user):
+            self._elsewhere[job] = Owner(entry)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
+
+    def choice(self, job: JobId, user: str) -> Address:
+        """The entry of a new job: another than usual while that one is relieved of its jobs."""
+        usual = self._entry_for(job, user)
+        heir = self._next_to(usual, self._relieved) if usual in self._relieved else None
+        return usual if heir is None else heir
 
     def restore(self, job: JobId, owner: Owner) -> None:
         """Note the owner that a job had when the driver was last stopped."""

@@ -33,6 +33,10 @@ class InputError(ValueError):
         return (InputError, (self.place, self.problem))
 
 
+class DamagedError(InputError):
+    """A file that this program has written is no longer as it was written; the message names where."""
+
+
 def shortened(text: str, length: int = WORD_MAX) -> str:
     """A text, cut after so many characters."""
     return text if len(text) <= length else f"{text[: length - 3]}..."

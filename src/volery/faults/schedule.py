@@ -47,7 +47,7 @@ BUSY_MAX: Final = 2
 BACK_US: Final[Time] = 9 * SECOND // 10
 """The restart of a process takes this time in the lab."""
 
-Kind = Literal["kill", "lose", "stop", "broker", "tear", "fill", "slow", "cut"]
+Kind = Literal["kill", "lose", "restart", "stop", "broker", "tear", "fill", "slow", "cut"]
 WEIGHTS: Final[Mapping[Kind, int]] = {"kill": 6, "stop": 4, "broker": 2, "tear": 2, "fill": 2, "slow": 2, "cut": 2}
 LASTS_S: Final[Mapping[Kind, tuple[float, ...]]] = {
     "kill": (0.0, 0.3, 3.0, 8.0),
@@ -72,9 +72,10 @@ class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         at_us: since the beginning of the schedule.
-        kind: kill: SIGKILL, and a restart after `lasts_us`; lose: SIGKILL without a restart; stop: SIGSTOP and SIGCONT;
-            broker: the broker is killed and restarted; tear: as kill, and the last write gets a torn end; fill:
-            nothing can be written; slow: the host's link delays messages; cut: its link is cut.
+        kind: kill: SIGKILL, and a restart after `lasts_us`; lose: SIGKILL without a restart; restart: SIGKILL of all
+            hosts at once that are there, the API's too, and a restart at once; stop: SIGSTOP and SIGCONT; broker: the
+            broker is killed and restarted; tear: as kill, and the last write gets a torn end; fill: nothing can be
+            written; slow: the host's link delays messages; cut: its link is cut.
         lasts_us: of the fault.
         host: that has the fault, or the keeper of its tasks (`KEEPER`).
         garbage_bytes: of tear.
@@ -127,7 +128,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuse hosts that are not there."""
         for place, fault in enumerate(self.faults):
-            if fault.kind != "broker" and fault.base not in (*self.hosts, API):
+            if fault.kind not in ("broker", "restart") and fault.base not in (*self.hosts, API):
                 raise InputError(
                     f"faults[{place}].host", f"{fault.host!r} is none; there are {', '.join(self.hosts)} and api"
                 )
@@ -169,6 +170,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     gone += here
                     crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
                     lost_us = at
+                case "restart":
+                    away = {crash.address for crash in crashes if crash.at_us <= at <= crash.back_us}
+                    everyone = [address for addresses in self.hosts.values() for address in addresses]
+                    crashes += [
+                        Crash(at, address, at + BACK_US) for address in everyone if address not in {*away, *gone}
+                    ]
                 case "kill" | "tear" | "fill":
                     crashes += [Crash(at, address, until + BACK_US) for address in here]
                 case _:
@@ -239,7 +246,10 @@ def _with_loss(
     architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
     lasts_us: Time, faults: Iterator[HostFault],
 ) -> Iterator[HostFault]:  # fmt: skip
-    """The faults with the loss of a host whose entries others can replace; a stream of its own leaves all else."""
+    """The faults with the loss of a host whose entries others can replace, and a restart of all others after it.
+
+    A stream of its own leaves all else.
+    """
     recovery = deployment.capability(CrashRecovery)
     standins = recovery.standins if recovery is not None else ()
     able = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
@@ -249,9 +259,15 @@ def _with_loss(
         return
     stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
     lost, at = stream.choice(replaceable), stream.randint(lasts_us // 5, lasts_us // 2)
-    ours = HostFault(at, "lose", lasts_us - at, lost)
-    kept = [fault for fault in faults if fault.base != lost or fault.until_us + BACK_US < at]
-    yield from sorted([*kept, ours], key=lambda fault: fault.at_us)
+    loss = HostFault(at, "lose", lasts_us - at, lost)
+    again = HostFault(stream.randint((at + lasts_us) // 2, lasts_us - lasts_us // 5), "restart", 0)
+    others = [
+        fault
+        for fault in faults
+        if (fault.base != lost or fault.until_us + BACK_US < at)
+        and not again.at_us <= fault.at_us <= again.at_us + 2 * BACK_US
+    ]
+    yield from sorted([*others, loss, again], key=lambda fault: fault.at_us)
 
 
 def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tuple[Address, ...]]:

@@ -63,7 +63,8 @@ class JobFrontend(Frontend):
         written = service.writer.written
         self._archive = Archive(store, written, self._path, folder / "archive", file.retention)
         limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
-        self._forecaster = Forecaster(federation, dict(deployment.machines), service.queries.lost)
+        nodes = dict(deployment.machines)
+        self._forecaster = Forecaster(federation, nodes, service.queries.lost, service.unanswering)
         self._server = ApiServer(
             service, folder / "tasks", *federation.api, gate=gate, tls=_files(federation),
             foreteller=self._forecaster, bounds=limits, pages=window_routes,

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
+from volery.core.seal import unsealed
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
 from volery.report.parquet import (
@@ -198,12 +199,14 @@ def _unfinished(manifest: ShownManifest) -> str:
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(unsealed(path.read_bytes(), path), type=kind)
     except FileNotFoundError:
         raise InputError(str(path), f"is missing, so this is no complete results folder; {AGAIN}") from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror}); mend its permissions") from None
-    except msgspec.DecodeError as error:
+    except DamagedError as error:
+        raise DamagedError(str(path), f"{error.problem}; {AGAIN}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), f"is damaged or of another version of volery ({error}); {AGAIN}") from None
 
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Flags, Floats, Longs
 from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
+from volery.report.sums import demand_digest
 
 TYPES: Final[dict[str, Any]] = {
     "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
@@ -113,7 +114,10 @@ def readable(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     try:
+        demand_digest(path)
         yield
+    except DamagedError as error:
+        raise DamagedError(error.place, f"{error.problem}; {AGAIN}") from None
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:

@@ -23,6 +23,7 @@ CONFLICTS: Final = "conflicts.parquet"
 TASK_RUNS: Final = "task_runs.parquet"
 HEAT: Final = "heat.parquet"
 REPORT: Final = "report.html"
+SUMS: Final = "SHA256SUMS"
 RUNS: Final = "runs"
 LOCK: Final = ".lock"
 FORMAT: Final = 1
@@ -151,11 +152,16 @@ class ResultsManifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True)
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """The JSON part of a finished run."""
+    """The JSON part of a finished run.
+
+    Args:
+        columns_sha256: of the bytes of its columns' file; empty: an earlier version wrote it.
+    """
 
     key: str
     summary: RunSummary
     trace: TraceFacts
+    columns_sha256: str = ""
 
 
 class StudySummary(msgspec.Struct, frozen=True):
@@ -240,6 +246,7 @@ FILES: Final = {
     STAGE_TIMES: "what `--profile stages` has measured",
     FLOWS: "who says what to whom in each architecture that was compared",
     REPORT: "all of it to read, in one file without network",
+    SUMS: "digests of the tables and the page, as the program sha256sum checks them",
     RUNS: "`KEY.json`: one finished run, `KEY.npz`: its columns; `KEY.load`, `KEY.conflicts`: of an input",
     LOCK: "held by the one study that writes here",
 }

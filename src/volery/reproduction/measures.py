@@ -14,6 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 
 from volery.core.errors import InputError, suggestion
+from volery.core.seal import unsealed
 from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.metrics.windows import SteadyState
@@ -199,8 +200,8 @@ def costs_of(profile: StageProfile) -> dict[str, float]:
 def kept_costs(runs: Path, key: str) -> StageCosts | None:
     """The stored costs of the run with this key; None also where they are damaged."""
     try:
-        return msgspec.json.decode(_path(runs, key).read_bytes(), type=StageCosts)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(unsealed(_path(runs, key).read_bytes(), _path(runs, key)), type=StageCosts)
+    except (OSError, ValueError):
         return None
 
 

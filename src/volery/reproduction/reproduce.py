@@ -17,6 +17,7 @@ import msgspec
 
 from volery import architectures
 from volery.core.errors import InputError
+from volery.core.seal import unsealed
 from volery.metrics import (
     RunSummary,
     conflicts_per_second,
@@ -470,8 +471,9 @@ def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) 
     So an experiment's record says the same whatever was run before it in the same folder.
     """
     try:
-        kept = msgspec.json.decode(_measures_path(run, store).read_bytes(), type=InputMeasures)
-    except (OSError, msgspec.DecodeError):
+        path = _measures_path(run, store)
+        kept = msgspec.json.decode(unsealed(path.read_bytes(), path), type=InputMeasures)
+    except (OSError, ValueError):
         return None
     if not with_conflicts:
         return msgspec.structs.replace(kept, conflicts={})

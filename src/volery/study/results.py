@@ -22,6 +22,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
+from volery.core.seal import sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
 from volery.report.schema import (
     CONFLICTS,
@@ -32,11 +33,13 @@ from volery.report.schema import (
     MANIFEST,
     RUNS,
     SUMMARY,
+    SUMS,
     TASK_RUNS,
     UTILISATION,
     ResultsManifest,
     StoredRun,
 )
+from volery.report.sums import file_digest, sums_of
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec
@@ -126,24 +129,36 @@ class ResultsFolder:
             InputError: when the folder holds none.
         """
         self.manifest()
+        path = self.path / SUMMARY
         try:
-            return (self.path / SUMMARY).read_bytes()
+            return unsealed(path.read_bytes(), path)
         except OSError as error:
             raise InputError(str(self.path / SUMMARY), f"cannot be read: {error.strerror}") from None
 
     def _read(self, path: Path, kind: type[Any]) -> Any:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return msgspec.json.decode(unsealed(path.read_bytes(), path), type=kind)
         except FileNotFoundError:
             raise InputError(str(path.parent), f"is not a results folder: it has no {path.name}") from None
         except OSError as error:
             raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InputError(str(path), f"is damaged or of another version of volery: {error}") from None
 
     def finished(self, key: str) -> StoredRun | None:
         """The run of this key, if it is here whole."""
-        return self.summarised(key) if _is_whole(self._run_path(key).with_suffix(".npz")) else None
+        stored = self.summarised(key)
+        return stored if stored is not None and self.has_columns(stored) else None
+
+    def has_columns(self, stored: StoredRun) -> bool:
+        """True if the columns of a run are here, with the digest that they had when they were written."""
+        path = self._run_path(stored.key).with_suffix(".npz")
+        if not stored.columns_sha256:
+            return _is_whole(path)
+        try:
+            return file_digest(path) == stored.columns_sha256
+        except OSError:
+            return False
 
     def summarised(self, key: str) -> StoredRun | None:
         """The JSON part of the run of this key, if it is here and can be read."""
@@ -155,13 +170,14 @@ class ResultsFolder:
 
     def write_run(self, key: str, outcome: RunOutcome) -> StoredRun:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
-        stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
         for part, found in (outcome.explained | outcome.timeline).items():
             columns |= {f"{part}_{name}": column for name, column in found.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, **columns)
+        digest = file_digest(self._run_path(key).with_suffix(".npz"))
+        stored = StoredRun(key, outcome.summary, outcome.trace, digest)
         write_json(self._run_path(key), stored)
         return stored
 
@@ -213,7 +229,7 @@ class ResultsFolder:
 
 def damage() -> tuple[type[Exception], ...]:
     """Errors that reading a damaged archive raises; a flag that nobody set, for example of encryption: RuntimeError."""
-    return OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+    return OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error
 
 
 @contextlib.contextmanager
@@ -255,9 +271,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write an object as indented JSON, atomically."""
+    """Write an object as indented JSON with its digest, atomically."""
     with replacing(path) as unfinished:
-        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+        unfinished.write_bytes(sealed(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"))
+
+
+def write_sums(folder: Path) -> None:
+    """Write the digests of all tables and pages of a folder."""
+    with replacing(folder / SUMS) as unfinished:
+        unfinished.write_text(sums_of(folder), encoding="utf-8")
 
 
 Block = tuple[dict[str, Any], dict[str, Any]]
@@ -300,7 +322,7 @@ def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> 
     """
     blocks = []
     for key, run in _with_constraints(runs).items():
-        rows = _kept(folder.path / RUNS / f"{key}.load", run, _loads, list[dict[str, float]])
+        rows = _kept(folder.path / RUNS / f"{key}.load", run, _loads, _KeptLoads).rows
         if rows:
             blocks.append((_setting(run), {name: [row[name] for row in rows] for name in rows[0]}))
     _write(folder, CONSTRAINT_LOAD, blocks)
@@ -326,10 +348,19 @@ def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
 
 
 def _kept(path: Path, run: PlannedRun, make: Callable[[Inputs], Any], kind: Any) -> Any:
-    """Measures of the input of a run; they are made once, and kept as JSON."""
-    if not path.exists():
-        write_json(path, make(read_inputs(run.spec)))
-    return msgspec.json.decode(path.read_bytes(), type=kind)
+    """Measures of the input of a run; they are made once, and kept as JSON; damaged ones are made again."""
+    try:
+        return msgspec.json.decode(unsealed(path.read_bytes(), path), type=kind)
+    except (OSError, ValueError):  # also those of an earlier version
+        made = make(read_inputs(run.spec))
+        write_json(path, made)
+        return made
+
+
+class _KeptLoads(msgspec.Struct):
+    """Of one input, a row per constraint."""
+
+    rows: list[dict[str, float]] = []
 
 
 class _KeptConflicts(msgspec.Struct):
@@ -339,8 +370,8 @@ class _KeptConflicts(msgspec.Struct):
     statistics: dict[str, float] = {}
 
 
-def _loads(inputs: Inputs) -> list[dict[str, float]]:
-    return [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)]
+def _loads(inputs: Inputs) -> _KeptLoads:
+    return _KeptLoads([msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)])
 
 
 def _conflicts(inputs: Inputs) -> _KeptConflicts:

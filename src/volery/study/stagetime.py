@@ -11,8 +11,9 @@ import msgspec
 
 from volery import architectures
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.core.model import Address
+from volery.core.seal import unsealed
 from volery.report.schema import STAGE_TIMES, MethodTime, StageProfile, StageTimes
 from volery.sim.stagetime import PERCENTILES, StageClock, own_costs_s
 from volery.study.plan import PlannedRun, plan
@@ -56,8 +57,10 @@ def kept_stage_times(folder: Path) -> list[StageProfile]:
     if not path.exists():
         return []
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=StageTimes)
-    except (OSError, msgspec.DecodeError) as error:
+        stored = msgspec.json.decode(unsealed(path.read_bytes(), path), type=StageTimes)
+    except DamagedError as error:
+        raise DamagedError(str(path), f"{error.problem}; delete it") from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), f"cannot be read ({error}); delete it") from None
     return [profile for profile in stored.profiles if profile.key in keys]
 

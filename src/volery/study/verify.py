@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.seal import unsealed
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
 from volery.study.lab import study_end
 from volery.study.plan import PlannedRun, content_digest, outline, study_digest
@@ -281,7 +282,7 @@ def _damaged(differences: Iterator[str]) -> Iterator[str]:
 
 def _tree(path: Path) -> Any:
     """The manifest without what reading the trace took."""
-    return without_measured(msgspec.json.decode(path.read_bytes()))
+    return without_measured(_content(path))
 
 
 def _as_measured(found: Any, recorded: Any) -> Any:
@@ -377,7 +378,20 @@ def of_json(recorded: Path, found: Path, same: Same) -> Iterator[str]:
     Raises:
         ValueError: the recorded one is damaged.
     """
-    yield from of_trees(msgspec.json.decode(recorded.read_bytes()), msgspec.json.decode(found.read_bytes()), same)
+    yield from of_trees(_content(recorded), _content(found), same)
+
+
+def _content(path: Path) -> Any:
+    """A JSON file without digests of bytes: another library may write the same numbers in other bytes.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    content = msgspec.json.decode(unsealed(path.read_bytes(), path))
+    if isinstance(content, dict):
+        content.pop("columns_sha256", None)
+    is_load = path.suffix == ".load" and isinstance(content, dict)  # those of an earlier version are lists
+    return content.get("rows") if is_load else content
 
 
 def of_archives(recorded: Path, found: Path, same: Same) -> Iterator[str]:

@@ -22,6 +22,7 @@ from volery.report.schema import (
     MANIFEST,
     REPORT,
     SUMMARY,
+    SUMS,
     TASK_RUNS,
     UTILISATION,
     FinishedRun,
@@ -30,6 +31,7 @@ from volery.report.schema import (
     StudySummary,
     TraceFacts,
 )
+from volery.report.sums import remove_sums
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this
@@ -40,6 +42,7 @@ from volery.study.results import (
     write_conflicts,
     write_constraint_load,
     write_json,
+    write_sums,
     write_tables,
 )
 from volery.study.runs import RunOutcome
@@ -178,15 +181,18 @@ class ResultsWriter:
         if self.folder is None or not self.done:
             return
         self.write_manifest()
+        remove_sums(self.folder.path)
         results = self.results()
         summary = StudySummary(results.runs, results.differences, results.on_days_like_this)
         write_json(self.folder.path / SUMMARY, summary)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
+        write_sums(self.folder.path)
 
     def complete(self) -> None:
         """All runs are finished: write the rest, and forget what belongs to no run of the study."""
         if self.folder is None:
             return
+        remove_sums(self.folder.path)
         write_constraint_load(self.folder, self.planned)
         write_conflicts(self.folder, self.planned)
         write_flows(self.folder.path, (run.spec for run in self.planned))
@@ -199,7 +205,7 @@ class ResultsWriter:
 
         Of another study, whose folder is taken over, nothing stays but runs and what was measured of them.
         """
-        derived = (SUMMARY, JOBS, UTILISATION, TASK_RUNS, HEAT) if self._takes_over else ()
+        derived = (SUMMARY, SUMS, JOBS, UTILISATION, TASK_RUNS, HEAT) if self._takes_over else ()
         if self.folder is not None and (self.study.auto or self._takes_over):
             for name in (*derived, CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
                 (self.folder.path / name).unlink(missing_ok=True)
@@ -216,7 +222,10 @@ class ResultsWriter:
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
-        return write_report(self.folder.path, Explanations(self.folder.path).longest())
+        remove_sums(self.folder.path)
+        page = write_report(self.folder.path, Explanations(self.folder.path).longest())
+        write_sums(self.folder.path)
+        return page
 
     def results(self) -> Results:
         """The finished runs in the order of the tables."""

@@ -78,6 +78,9 @@ class Harming:
             case "broker":
                 self._broker.kill()
                 return self._broker.start
+            case "restart":
+                self._restart_all()
+                return lambda: None
             case "kill" | "stop" if harm.host.endswith(KEEPER):
                 return self._harm_supervisor(harm)
             case "slow":
@@ -103,6 +106,15 @@ class Harming:
             case _:
                 role.kill()
         return role.start
+
+    def _restart_all(self) -> None:
+        """Kill all hosts that are there, none of which learns that another has ended, and start them."""
+        there = [role for role in self._roles.values() if not role.is_away]
+        for role in there:
+            role.running.kill()
+        for role in there:
+            role.kill()
+            role.start()
 
     def _harm_supervisor(self, harm: HostFault) -> Callable[[], None]:
         """Its host begins anew when it is gone, and starts another."""
@@ -135,6 +147,8 @@ def told(harm: HostFault) -> str:
     match harm.kind:
         case "broker":
             return "killed the broker"
+        case "restart":
+            return "killed all other hosts at once, and started them"
         case "kill":
             return f"killed {harm.host}"
         case "lose":

@@ -48,6 +48,11 @@ class Role:
         self.running.kill()
         self.running.wait()
 
+    @property
+    def is_away(self) -> bool:
+        """True while somebody else has to start it."""
+        return self._held
+
     def signal(self, number: int) -> None:
         """Send a signal, if it lives."""
         if self.running.poll() is None:
@@ -78,11 +83,15 @@ class Role:
         self.start()
         return True
 
-    def end(self) -> None:
-        """Have it end in order."""
+    def end_soon(self) -> None:
+        """Ask it to end in order; it stays away until `start`."""
         self._held = True
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Have it end in order."""
+        self.end_soon()
         try:
             self.running.wait(END_S)
         except subprocess.TimeoutExpired:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import tempfile
@@ -38,7 +37,7 @@ JOBS_PER_S: Final = 4
 DEAD: Final = "gm-0"
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node", "api")
 FILE: Final = """
-name = "starts-{pid}"
+name = "starts-{port}"
 broker = "{broker}"
 api = "127.0.0.1:{port}"
 run_as = "{run_as}"
@@ -66,17 +65,19 @@ class Start(NamedTuple):
     host: str
     boot_s: float
     opening_s: float
+    detection_s: float
 
     @property
     def limit_s(self) -> float:
-        return DETECTION_S + SLACK_S + BOOTS * self.boot_s
+        return self.detection_s + SLACK_S + BOOTS * self.boot_s
 
 
 class Watched:
     """The log of a host, read as it grows."""
 
-    def __init__(self, role: Role, path: Path) -> None:
+    def __init__(self, role: Role, path: Path, detection_s: float) -> None:
         self.role = role
+        self._detection_s = detection_s
         self._path = path
         self._at = path.stat().st_size
         self._began = time.monotonic()
@@ -92,7 +93,7 @@ class Watched:
         if not self._first and f"host {name}, incarnation".encode() in text:
             self._first = now
         if self._first and self.start is None and f"host {name} is at work".encode() in text:
-            self.start = Start(name, self._first - self._began, now - self._first)
+            self.start = Start(name, self._first - self._began, now - self._first, self._detection_s)
 
 
 class Starts:
@@ -101,32 +102,42 @@ class Starts:
     Attributes:
         measured: all starts that were followed to their end.
         wrong: what must not be, in words.
+        url: of the API.
     """
 
-    def __init__(self, folder: Path, broker: Server, seed: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, broker: str, seed: int = 1, tell: Callable[[str], None] = lambda line: None,
+        detection_s: float = DETECTION_S,
+    ) -> None:  # fmt: skip
         self.measured: list[Start] = []
         self.wrong: list[str] = []
         self._folder = folder
         self._random = random.Random(seed)
         self._tell = tell
+        self._detection_s = detection_s
         self._quiet = threading.Event()
         self._config = folder / "federation.toml"
         port = _free_port()
-        self._url = f"http://127.0.0.1:{port}"
-        self._config.write_text(
-            FILE.format(pid=os.getpid(), broker=broker.url, port=port, run_as=RUN_AS, detection_s=DETECTION_S)
-        )
+        self.url = f"http://127.0.0.1:{port}"
+        self._config.write_text(FILE.format(broker=broker, port=port, run_as=RUN_AS, detection_s=detection_s))
 
     def play(self, count: int) -> None:
         """Start hosts until so many starts are measured, or one is stuck."""
-        with roles_at_work(dict.fromkeys(HOSTS, (self._config, ()))) as roles:
-            self._await([Watched(role, self._folder / f"{name}.log") for name, role in roles.items()])
-            self.measured.clear()  # first incarnations wait longer
-            roles[DEAD].kill()
+        with self.at_work() as roles:
             others = [role for name, role in roles.items() if name != DEAD]
             with self._load():
                 while len(self.measured) < count and not self.wrong:
                     self._start_all(others)
+
+    @contextmanager
+    def at_work(self) -> Iterator[dict[str, Role]]:
+        """All hosts at work, but one that is dead for good by now."""
+        with roles_at_work(dict.fromkeys(HOSTS, (self._config, ()))) as roles:
+            self.follow([self._watched(role) for role in roles.values()], has_limit=False)
+            assert not self.wrong, self.wrong
+            self.measured.clear()  # first incarnations wait longer
+            roles[DEAD].kill()
+            yield roles
 
     def _start_all(self, roles: list[Role]) -> None:
         """Kill all of them at once, some of them again while they open, and follow the starts."""
@@ -134,22 +145,26 @@ class Starts:
             role.running.kill()
         for role in roles:
             role.kill()
-        watched = [self._started(role) for role in self._random.sample(roles, len(roles))]
+        watched = [self.started(role) for role in self._random.sample(roles, len(roles))]
         if self._random.random() < 0.25:
             victim = self._random.choice(watched)
             time.sleep(self._random.uniform(0.5, 4.0))
             victim.role.kill()
-            watched[watched.index(victim)] = self._started(victim.role)
-        if self._await(watched):
+            watched[watched.index(victim)] = self.started(victim.role)
+        if self.follow(watched):
             self._demand_progress()
         time.sleep(self._random.uniform(0.0, 1.0))
 
-    def _started(self, role: Role) -> Watched:
-        watched = Watched(role, self._folder / f"{role.name}.log")
+    def started(self, role: Role) -> Watched:
+        """Start a host, and follow its log from there."""
+        watched = self._watched(role)
         role.start()
         return watched
 
-    def _await(self, watched: list[Watched]) -> bool:
+    def _watched(self, role: Role) -> Watched:
+        return Watched(role, self._folder / f"{role.name}.log", self._detection_s)
+
+    def follow(self, watched: list[Watched], *, has_limit: bool = True) -> bool:
         """Follow starts until all are at work, or one is stuck; true if none is."""
         end = time.monotonic() + STUCK_S
         while waiting := [one for one in watched if one.start is None]:
@@ -164,7 +179,7 @@ class Starts:
             self.measured.append(start)
             if len(self.measured) % 20 == 0:
                 self._tell(f"{len(self.measured)} starts")
-            if start.opening_s > start.limit_s:
+            if has_limit and start.opening_s > start.limit_s:
                 self.wrong.append(
                     f"{start.host} took {start.opening_s:.1f} s to open; its limit is {start.limit_s:.1f} s"
                 )
@@ -178,7 +193,7 @@ class Starts:
             with suppress(httpx2.TransportError):
                 if number is None:
                     number = self._submitted()
-                elif (job := httpx2.get(f"{self._url}/jobs/{number}", timeout=5).json())["ended_us"]:
+                elif (job := httpx2.get(f"{self.url}/jobs/{number}", timeout=5).json())["ended_us"]:
                     if job["state"] != "done":
                         self.wrong.append(f"job {number} is {job['state']}: {job['reason']}")
                     return
@@ -186,14 +201,14 @@ class Starts:
         self.wrong.append(f"job {number} has not ended after {STUCK_S:g} s; hosts: {self._hosts()}")
 
     def _submitted(self) -> int | None:
-        answer = httpx2.post(f"{self._url}/jobs", json={"command": ["sleep", "0.1"], "tasks": 4}, timeout=5)
+        answer = httpx2.post(f"{self.url}/jobs", json={"command": ["sleep", "0.1"], "tasks": 4}, timeout=5)
         return int(answer.json()["id"]) if answer.is_success else None
 
     def _hosts(self) -> Any:
         with suppress(httpx2.TransportError):
             return [
                 (host["name"], host["state"], host["waits_for"])
-                for host in httpx2.get(f"{self._url}/hosts", timeout=5).json()
+                for host in httpx2.get(f"{self.url}/hosts", timeout=5).json()
             ]
         return "the API does not answer"
 
@@ -281,7 +296,7 @@ def main() -> None:
         broker = Server(path)
         stack.callback(broker.kill)
         stack.enter_context(spinning(given.loops))
-        starts = Starts(folder, broker, given.seed, _say)
+        starts = Starts(folder, broker.url, given.seed, _say)
         starts.play(given.starts)
     sys.stdout.write(json.dumps({"folder": str(folder), **starts.summary()}) + "\n")
     sys.exit(1 if starts.wrong or len(starts.measured) < given.starts else 0)

@@ -41,7 +41,9 @@ def test_every_kind_is_done_once_first_and_no_more_than_three_hosts_are_harmed_a
     assert lost.host in ("gm-a", "gm-b")
     assert lost.until_us == 600 * SECOND, "for good"
     assert all(harm.until_us < lost.at_us for harm in everything if harm.base == lost.host and harm != lost)
-    harms = [harm for harm in everything if harm != lost]
+    (again,) = (harm for harm in everything if harm.kind == "restart")
+    assert again.at_us > lost.at_us, "of all others"
+    harms = [harm for harm in everything if harm not in (lost, again)]
     assert {harm.kind for harm in harms[:7]} == {"kill", "stop", "broker", "tear", "fill", "slow", "cut"}
     assert {harm.base for harm in harms} == {"", "api", "gm-a", "gm-b", "lm-a", "lm-b", "node-a", "node-b"}
     assert any(harm.host == "node-a/keeper" for harm in harms)
@@ -66,6 +68,18 @@ def test_nothing_is_done_that_the_design_does_not_say_it_bears() -> None:
         draw_schedule(lookup("oracle"), 0, SECOND)
     with pytest.raises(InputError, match="places slots"):
         draw_schedule(lookup("pigeon"), 0, SECOND, amounts=True)
+
+
+def test_a_restart_of_all_hosts_crashes_everything_that_is_there() -> None:
+    schedule = draw_schedule(lookup("megha"), 1, 60 * SECOND)
+    faults = (
+        HostFault(1, "lose", 10, "gm-a"), HostFault(2 * SECOND, "kill", 3 * SECOND, "lm-a"),
+        HostFault(3 * SECOND, "restart", 0),
+    )  # fmt: skip
+    plan = msgspec.structs.replace(schedule, faults=faults).scenario().plan
+    crashed = [crash.address for crash in plan.crashes if crash.at_us == 3 * SECOND]
+    everyone = {address for addresses in schedule.hosts.values() for address in addresses}
+    assert sorted(crashed) == sorted(everyone - {*schedule.hosts["gm-a"], *schedule.hosts["lm-a"]})
 
 
 def test_what_each_harm_is_in_the_lab() -> None:

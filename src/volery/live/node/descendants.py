@@ -17,10 +17,13 @@ import asyncio
 import ctypes
 import fcntl
 import hashlib
+import logging
 import os
+import re
 import select
 import signal
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -292,16 +295,20 @@ def boot() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
+log = logging.getLogger(__name__)
+
 MARK: Final = "VOLERY_STATE"
 COMPACT_LINES: Final = 20_000
+_UNSUMMED: Final = re.compile(rb"boot [0-9a-f-]{36}\n")
+"""The first line of an earlier version."""
 WAIT_S: Final = 5.0
 
 
 class ProcessLedger:
     """The running process groups of an agent, in `FOLDER/processes`; a new ledger first kills those of an earlier one.
 
-    A line is written at once but not synced: it has to survive the agent, and a machine that fails takes the processes
-    along. `killed` holds the pids that were ended on opening.
+    A line ends with its CRC-32. It is written at once but not synced: it has to survive the agent, and a machine that
+    fails takes the processes along. `killed` holds the pids that were ended on opening.
 
     Args:
         folder: the agent's own; made where it is missing.
@@ -326,7 +333,10 @@ class ProcessLedger:
         self._path = folder / "processes"
         self._running: dict[int, int] = {}
         self._lines = 0
-        self.killed = kill_orphans(_read(self._path), self.mark, agent_mark(folder))
+        running, damages = read_ledger(self._path)
+        for damage in damages:
+            log.error("%s %s: processes of an earlier agent that have left no other mark may go on", self._path, damage)
+        self.killed = kill_orphans(running, self.mark, agent_mark(folder))
         self._file = self._rewritten()
 
     def add(self, pid: int) -> None:
@@ -334,11 +344,11 @@ class ProcessLedger:
         status = status_of(pid)
         if status is not None:
             self._running[pid] = status.started
-            self._write(f"+{pid} {status.started}\n")
+            self._write(f"+{pid} {status.started}")
 
     def remove(self, pid: int) -> None:
         if self._running.pop(pid, None) is not None:
-            self._write(f"-{pid}\n")
+            self._write(f"-{pid}")
 
     def close(self) -> None:
         """Release the folder; the next agent kills whatever is still recorded."""
@@ -346,7 +356,7 @@ class ProcessLedger:
         os.close(self._lock)
 
     def _write(self, line: str) -> None:
-        os.write(self._file, line.encode())
+        os.write(self._file, _summed(line))
         self._lines += 1
         if self._lines > COMPACT_LINES + 2 * len(self._running):
             os.close(self._file)
@@ -354,33 +364,64 @@ class ProcessLedger:
 
     def _rewritten(self) -> int:
         fresh = self._path.with_suffix(".new")
-        lines = [f"boot {boot()}\n"] + [f"+{pid} {started}\n" for pid, started in self._running.items()]
+        lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._running.items()]
         fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.writelines(lines)  # no other account may see which processes are whose
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.writelines(map(_summed, lines))  # no other account may see which processes are whose
         fresh.replace(self._path)
         self._lines = 0
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
-def _read(path: Path) -> dict[int, int]:
-    """Pid -> start time of what ran when the last agent ended; a torn last line is no record."""
+def _summed(line: str) -> bytes:
+    return f"{line} {zlib.crc32(line.encode()):08x}\n".encode()
+
+
+def _checked(line: bytes) -> str | None:
+    """The words of a line before its checksum; None where it has another."""
+    words, _, _ = line.rpartition(b" ")
+    text = words.decode("ascii", "replace")
+    return text if _summed(text) == line else None
+
+
+def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:
+    """The processes that ran when the last agent ended, and the damages of a ledger.
+
+    An incomplete last line is a damage: it is written in one piece. A ledger of an earlier version has no checksums.
+
+    Returns:
+        Pid -> start time; and each damage with its line.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     try:
-        lines = path.read_text(errors="replace").splitlines(keepends=True)
+        content = path.read_bytes()
     except FileNotFoundError:
-        return {}
-    if not lines or lines[0] != f"boot {boot()}\n":
-        return {}
+        return {}, []
+    if not content:
+        return {}, []
+    *lines, rest = (line + b"\n" for line in content.split(b"\n"))
+    if rest != b"\n":
+        lines.append(rest[:-1])  # a line without its end has another checksum
+
+    first = _checked(lines[0])
+    if first is None and _UNSUMMED.fullmatch(lines[0]) is None:
+        return {}, ["is damaged in line 1: it does not name the machine's boot, so that no other line is of use"]
+    checked = [line.decode("ascii", "replace").rstrip("\n") if first is None else _checked(line) for line in lines]
+    damages = [f"is damaged in line {number}" for number, line in enumerate(checked, 1) if line is None]
+    if checked[0] != f"boot {boot()}":
+        return {}, damages
     running: dict[int, int] = {}
-    for line in lines[1:]:
+    for line in filter(None, checked[1:]):
         words = line[1:].split()
-        if not line.endswith("\n") or not words or not all(word.isdigit() for word in words):
+        if not words or not all(word.isdigit() for word in words):
             continue
         if line[0] == "+" and len(words) == 2:
             running[int(words[0])] = int(words[1])
         elif line[0] == "-":
             running.pop(int(words[0]), None)
-    return running
+    return running, damages
 
 
 def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) -> list[int]:

@@ -325,12 +325,12 @@ class HostRegister:
         name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
         verb = "have" if len(components) > 1 else "has"
         if self._is_opening(entry):
-            return f"{name} {verb} not opened yet, waiting for {', '.join(self._waits_for(entry))}"
-        since = (
-            f"{verb} not answered since {utc(entry.heard_us)}" if entry.heard_us is not None
-            else f"{verb} never answered since this API started at {utc(self._began_us)}"
-        )  # fmt: skip
-        return f"{name} {since}" + (f"; {jobs:,} jobs are assigned to it" if jobs else "")
+            state = f"{verb} not opened yet, waiting for {', '.join(self._waits_for(entry))}"
+        elif entry.heard_us is not None:
+            state = f"{verb} not answered since {utc(entry.heard_us)}"
+        else:
+            state = f"{verb} never answered since this API started at {utc(self._began_us)}"
+        return f"{name} {state}" + (f"; {jobs:,} jobs are assigned to it" if jobs else "")
 
     def absent(self) -> list[str]:
         gone = [

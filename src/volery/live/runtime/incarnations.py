@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,24 @@ def host_lock(folder: Path, host: str) -> Iterator[None]:
         os.close(file)
 
 
+def stored_incarnation(path: Path) -> int:
+    """The number in a host's file; one that a person has written has no checksum.
+
+    Raises:
+        InputError: it is none, or has another checksum.
+        OSError: the file cannot be read.
+    """
+    number, *checksum = path.read_bytes().split()[:2] or [b""]
+    if number.isdigit() and (not checksum or checksum == [_checksum(number)]):
+        return int(number)
+    problem = "is damaged, or holds no number; write that of the host's last incarnation, or more, and nothing else"
+    raise InputError(str(path), problem)
+
+
+def _checksum(number: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(number)
+
+
 def next_incarnation(folder: Path, host: str) -> int:
     """One more than the last incarnation of a host whose federation keeps its things in a folder; 1 for the first.
 
@@ -50,10 +69,8 @@ def next_incarnation(folder: Path, host: str) -> int:
     """
     path = folder / "lives" / host
     try:
-        text = path.read_text() if path.exists() else "0"
-        return max(int(text) + 1, journalled_incarnation(folder / "journal", host))
-    except ValueError:
-        raise InputError(str(path), "holds no number; write that of the host's last incarnation, or more") from None
+        number = stored_incarnation(path) if path.exists() else 0
+        return max(number + 1, journalled_incarnation(folder / "journal", host))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}") from None
 
@@ -68,6 +85,7 @@ def persist_incarnation(folder: Path, host: str, incarnation: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
-            file.write(f"{incarnation}\n".encode())
+            number = str(incarnation).encode()
+            file.write(number + b" " + _checksum(number) + b"\n")
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None

@@ -1,15 +1,13 @@
 """The journal of a host: every event that its components have handled, in order, and a checksum of what they answered.
 
-A file is a line that names the format, then records: length and CRC-32 (4 bytes each, little endian), then MessagePack.
-The first record is the `Header`, every further one a turn: its time and its entries. A record that was torn by a crash
-is the last thing in a file and is passed over, so that a file ends with the last turn that was committed.
+A file is a first line and records, see `recordfile`. The first record is the `Header`, every further one a turn: its
+time and its entries. A record that was torn by a crash is the last thing in a file, and is passed over, so that a file
+ends with the last turn that was committed. Every other damage is an error.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -21,35 +19,15 @@ from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
+from volery.live.runtime.recordfile import OtherVersionError, RecordReader, UnbegunError, first_line, write_record
 from volery.live.transport.delivery import union
 
-MAGIC: Final = b"volery journal 2\n"
+KIND: Final = "journal"
+VERSION: Final = 3
 SUFFIX: Final = ".journal"
 RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
 BUFFER_BYTES: Final = 1 << 20
-RECORD_BYTES_MAX: Final = 1 << 30
-_FRAME: Final = struct.Struct("<II")
-
-
-class OtherVersionError(InputError):
-    """A journal is whole, but another version of Volery or of the design wrote it."""
-
-
-def check_magic(file: BinaryIO, magic: bytes, place: Path) -> None:
-    """Read the line that names a file's format and its version, as `volery journal 2`.
-
-    Raises:
-        OtherVersionError: the file has the format in another version.
-        InputError: the file has another format.
-    """
-    found = file.read(len(magic))
-    if found == magic:
-        return
-    kind, _, _ = magic.rpartition(b" ")
-    if found.startswith(kind + b" "):
-        raise OtherVersionError(str(place), f"is a {kind.decode()} of another version")
-    raise InputError(str(place), f"is no {kind.decode()}")
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -147,7 +125,7 @@ class JournalWriter:
         self.path, self.size = path, 0
         self._launched.clear()
         self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
-        self._file.write(MAGIC)
+        self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
 
     def launched(self, node: Address, task: Task, attempt: int) -> None:
@@ -175,8 +153,7 @@ class JournalWriter:
 
     def _write(self, record: bytes) -> None:
         file = self._file
-        file.write(_FRAME.pack(len(record), zlib.crc32(record)))
-        file.write(record)
+        write_record(file, record)
         self.size += len(record)
         if self._durability != "none":
             file.flush()
@@ -203,18 +180,21 @@ class JournalReader:
 
     Raises:
         OtherVersionError: another version wrote it.
-        InputError: it is not a journal.
+        UnbegunError: it ends within its header.
+        DamagedError: it is damaged, or no journal.
+        InputError: it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn_bytes = 0
         with self._open() as file:
-            check_magic(file, MAGIC, path)
-            record = self._record(file)
-            if record is None:
-                raise InputError(str(path), "holds no complete header: the host ended before it began")
+            records = RecordReader(file, path)
+            records.demand(KIND, VERSION)
+            record = records.record()
             self._first_turn = file.tell()
+        if record is None:
+            raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
         try:
             self.header = msgspec.msgpack.decode(record, type=Header)
         except msgspec.MsgspecError as error:  # the record has its checksum, so it is not damaged
@@ -233,6 +213,7 @@ class JournalReader:
             messages: what the header's architecture declares.
 
         Raises:
+            DamagedError: a record is damaged.
             OtherVersionError: it holds an event that this version of the architecture does not have.
         """
         known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
@@ -240,33 +221,29 @@ class JournalReader:
         decoder = msgspec.msgpack.Decoder(
             tuple[Time, list[tuple[Address, Address, event, int]]]  # type: ignore[valid-type] # made at run time
         )
-        with self._open() as file:
-            file.seek(self._first_turn)
-            while (record := self._record(file)) is not None:
-                try:
-                    yield JournalTurn(*decoder.decode(record))
-                except msgspec.MsgspecError as error:
-                    problem = f"holds an event that is not known here: {error}"
-                    raise OtherVersionError(str(self.path), problem) from None
+        for record in self._records():
+            try:
+                yield JournalTurn(*decoder.decode(record))
+            except msgspec.MsgspecError as error:
+                raise OtherVersionError(str(self.path), f"holds an event that is not known here: {error}") from None
 
     def times(self) -> tuple[Time, Time] | None:
-        """Of the first turn and of the last; None where there is none."""
+        """Of the first turn and of the last; None where there is none.
+
+        Raises:
+            DamagedError: a record is damaged.
+        """
         decoder = msgspec.msgpack.Decoder(tuple[Time, msgspec.Raw])
         first = last = None
-        with self._open() as file:
-            file.seek(self._first_turn)
-            while (record := self._record(file)) is not None:
-                last = decoder.decode(record)[0]
-                first = last if first is None else first
+        for record in self._records():
+            last = decoder.decode(record)[0]
+            first = last if first is None else first
         return None if first is None or last is None else (first, last)
 
-    def _record(self, file: BinaryIO) -> bytes | None:
-        at = file.tell()
-        frame = file.read(_FRAME.size)
-        if len(frame) == _FRAME.size:
-            length, crc = _FRAME.unpack(frame)
-            record = file.read(length) if length <= RECORD_BYTES_MAX else b""
-            if len(record) == length and zlib.crc32(record) == crc:
-                return record
-        self.torn_bytes = file.seek(0, os.SEEK_END) - at
-        return None
+    def _records(self) -> Iterator[bytes]:
+        with self._open() as file:
+            file.seek(self._first_turn)
+            records = RecordReader(file, self.path)
+            while (record := records.record()) is not None:
+                yield record
+            self.torn_bytes = records.torn_bytes

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from volery.core.component import Architecture, Component, UnknownMessageError
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.core.events import Computed, TaskFinished
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.live.config.plan import FederationPlan
@@ -26,12 +26,12 @@ from volery.live.runtime.journal import (
     Header,
     JournalReader,
     JournalTurn,
-    OtherVersionError,
     Started,
     journal_order,
     snapshot_path,
 )
 from volery.live.runtime.port import COMPUTE, LAUNCH, Effect, LivePort, checksum
+from volery.live.runtime.recordfile import OtherVersionError, UnbegunError
 from volery.live.runtime.snapshots import Hosted, first_difference, read_snapshot
 
 SHOWN_MAX: Final = 20
@@ -66,6 +66,7 @@ class Replayed(msgspec.Struct, frozen=True):
         difference: the first one; None where all effects are equal.
         segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
         left_out: the sign that another version wrote it; empty where it was replayed.
+        damage: the reason why a part of it, or all, is not proved, with its place; empty where it is whole.
     """
 
     path: str
@@ -78,6 +79,12 @@ class Replayed(msgspec.Struct, frozen=True):
     difference: ReplayDifference | None = None
     segment: int = 0
     left_out: str = ""
+    damage: str = ""
+
+    @property
+    def is_proved(self) -> bool:
+        """True if all of it replays, or nothing does because another version wrote it."""
+        return self.difference is None and not self.damage
 
 
 Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
@@ -192,24 +199,35 @@ def chains(paths: Iterable[Path]) -> list[Chain]:
     """Journals with their files put together, by host, incarnation and segment.
 
     Raises:
-        InputError: a file is no journal, or continues one that is not there and has no snapshot.
+        InputError: a file is no journal or is damaged, or continues one that is not there and has no snapshot.
     """
-    return _chained(map(JournalReader, paths))
+    found = _consecutive(map(JournalReader, paths))
+    for first, *_ in found:
+        _demand_beginning(first)
+    return [Chain(readers) for readers in found]
 
 
-def _chained(readers: Iterable[JournalReader]) -> list[Chain]:
+def _consecutive(readers: Iterable[JournalReader]) -> list[list[JournalReader]]:
     found: list[list[JournalReader]] = []
-    for reader in sorted(readers, key=lambda one: _order(one.header)):
+    for reader in sorted(readers, key=lambda reader: _order(reader.header)):
         host, incarnation, segment = _order(reader.header)
         if found and _order(found[-1][-1].header) == (host, incarnation, segment - 1):
             found[-1].append(reader)
-            continue
-        if segment and not snapshot_path(reader.path).exists():
-            missing = snapshot_path(reader.path).name
-            problem = f"continues an earlier file; give that one, too, or its snapshot, {missing}, beside it"
-            raise InputError(str(reader.path), problem)
-        found.append([reader])
-    return [Chain(readers) for readers in found]
+        else:
+            found.append([reader])
+    return found
+
+
+def _demand_beginning(reader: JournalReader) -> None:
+    """Refuse a file without the state in which it begins.
+
+    Raises:
+        InputError: it continues a file that is not there, and has no snapshot.
+    """
+    snapshot = snapshot_path(reader.path)
+    if reader.header.segment and not snapshot.exists():
+        problem = f"continues an earlier file; give that one, too, or its snapshot, {snapshot.name}, beside it"
+        raise InputError(str(reader.path), problem)
 
 
 def cut_hosts(kept: Iterable[Chain]) -> tuple[str, ...]:
@@ -245,61 +263,133 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     """
     reader = JournalReader(path)
     plan, effects = plan_of(reader.header, lookup, str(path)), list[Effect]()
-    return _replayed(reader, plan, Player(*hosted(reader, plan, effects), effects), witness)
+    return _replayed(reader, plan, _Beginning(Player(*hosted(reader, plan, effects), effects)), witness)
 
 
 def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
     """Replay files; what one of them leads to must be the snapshot with which the next one begins.
 
-    Journals that another version wrote are left out, with the reason.
+    Journals that another version wrote are left out, with the reason. A file that is damaged, or cannot be read, ends
+    nothing but its own replay.
 
     Raises:
-        OtherVersionError: all are left out.
-        InputError: as `replay` and `chains`.
+        InputError: not one of the files is replayed or damaged; the first one's reason.
     """
-    readers, others, replayed = list[JournalReader](), list[OtherVersionError](), False
+    readers, errors, is_judged = list[JournalReader](), list[InputError](), False
     for path in paths:
         try:
             readers.append(JournalReader(path))
-        except OtherVersionError as error:
-            others.append(error)
-            yield Replayed(str(path), "", 0, "", 0, 0, 0, left_out=error.problem)
-    for one in _chained(readers):
-        done = 0
-        try:
-            for result in _replayed_chain(one, lookup):
-                yield result
-                done, replayed = done + 1, True
-        except OtherVersionError as error:
-            others.append(error)
-            for reader in one.readers[done:]:
-                yield replace(_result(reader, 0, 0, None), left_out=error.problem)
-    if others and not replayed:
-        raise others[0]
+        except InputError as error:
+            errors.append(error)
+            yield _unread(path, error)
+
+    for files in _consecutive(readers):
+        for result, reason in _replayed_chain(files, lookup):
+            errors += () if reason is None else (reason,)
+            is_judged |= reason is None
+            yield result
+    if errors and not is_judged and not any(isinstance(error, DamagedError) for error in errors):
+        raise errors[0]
 
 
-def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
+def _unread(path: Path, error: InputError, header: Header | None = None) -> Replayed:
+    """The result of a file of which nothing is replayed."""
+    result = Replayed(str(path), "", 0, "", 0, 0, 0)
+    if header is not None:
+        result = replace(result, host=header.host, incarnation=header.incarnation, segment=header.segment)
+        result = replace(result, architecture=header.architecture)
+    if isinstance(error, UnbegunError):
+        return replace(result, torn_bytes=path.stat().st_size)
+    if isinstance(error, OtherVersionError):
+        return replace(result, left_out=error.problem)
+    return replace(result, damage=error.problem if error.place == str(path) else str(error))
+
+
+def _replayed_chain(
+    files: Sequence[JournalReader], lookup: Callable[[str], Architecture]
+) -> Iterator[tuple[Replayed, InputError | None]]:
+    """The results of files that follow each other; with the error, where one is not replayed at all."""
     player: Player | None = None
-    for reader in one.readers:
-        plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
-        before, unequal = player, ""
-        if before is None or snapshot_path(reader.path).exists():
-            player = Player(*hosted(reader, plan, effects), effects)
-            unequal = before.differs(player) if before is not None else ""
-        assert player is not None
-        if unequal:
-            problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-            yield _result(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
-            return
-        result = _replayed(reader, plan, player, None)
-        yield result
-        if result.difference is not None:
-            return
+    for at, reader in enumerate(files):
+        try:
+            plan = plan_of(reader.header, lookup, str(reader.path))
+            beginning = _beginning(reader, plan, player, is_first=not at)
+            result = _replayed(reader, plan, beginning, None)
+        except InputError as error:
+            player = None
+            yield _unread(reader.path, error, reader.header), error
+            continue
+
+        if result.torn_bytes and at + 1 < len(files) and not result.damage:
+            problem = f"ends within a record, although {files[at + 1].path.name} continues it: bytes are missing"
+            result = replace(result, damage=problem)
+        player = beginning.player if result.is_proved or beginning.damage else None
+        yield result, None
 
 
-def _replayed(reader: JournalReader, plan: FederationPlan, player: Player, witness: Witness | None) -> Replayed:
+class _Beginning(NamedTuple):
+    """The state in which a file begins, and what contradicts it.
+
+    Args:
+        player: None: the state is not known.
+        damage: of its snapshot, where the file before leads to the state, too.
+        difference: between its snapshot and the state to which the file before leads.
+    """
+
+    player: Player | None
+    damage: str = ""
+    difference: ReplayDifference | None = None
+
+
+def _beginning(reader: JournalReader, plan: FederationPlan, before: Player | None, *, is_first: bool) -> _Beginning:
+    """The state in which a file begins.
+
+    Args:
+        before: the player of the file before it; None where that one is not proved, or there is none.
+        is_first: whether the file before is not here.
+
+    Raises:
+        InputError: it has no snapshot that can be loaded, and there is no file before it.
+    """
+    if is_first:
+        _demand_beginning(reader)
+    elif not snapshot_path(reader.path).exists():
+        missing = "continues a file that is not proved, and has no snapshot: nothing of it is proved"
+        return _Beginning(before, "" if before is not None else missing)
+
+    effects = list[Effect]()
+    try:
+        player = Player(*hosted(reader, plan, effects), effects)
+    except DamagedError as error:
+        if before is None:
+            raise
+        return _Beginning(before, str(error))
+
+    unequal = before.differs(player) if before is not None else ""
+    if not unequal:
+        return _Beginning(player)
+    problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
+    return _Beginning(None, "", ReplayDifference(0, 0, "", "", "", (), problem))
+
+
+def _replayed(
+    reader: JournalReader, plan: FederationPlan, beginning: _Beginning, witness: Witness | None
+) -> Replayed:  # fmt: skip
+    player = beginning.player
+    if player is None:
+        return replace(_result(reader, 0, 0, beginning.difference), damage=beginning.damage)
+
     events = now = 0
-    for now, entries in reader.turns(plan.architecture.messages):
+    turns = reader.turns(plan.architecture.messages)
+    damage = beginning.damage
+    while True:
+        try:
+            now, entries = next(turns)
+        except StopIteration:
+            break
+        except DamagedError as error:
+            damage = damage or error.problem
+            break
         for address, source, event, expected in entries:
             events += 1
             problem = ""
@@ -322,7 +412,7 @@ def _replayed(reader: JournalReader, plan: FederationPlan, player: Player, witne
             if witness is not None:
                 witness(now, address, source, event, player.effects, time.perf_counter() - began)
             player.effects.clear()
-    return _result(reader, events, now, None)
+    return replace(_result(reader, events, now, None), damage=damage)
 
 
 def _result(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:

@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 
 from volery.core.component import Architecture, Component
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.core.model import Address, Key
 from volery.live.config.limits import Durability, JournalSize
 from volery.live.files import UNFINISHED, replacing
@@ -44,14 +44,15 @@ from volery.live.runtime.journal import (
     SUFFIX,
     Header,
     JournalWriter,
-    check_magic,
     journal_order,
     journal_path,
     snapshot_path,
 )
 from volery.live.runtime.port import Effect, LivePort
+from volery.live.runtime.recordfile import OtherVersionError, RecordReader, UnbegunError, first_line, write_record
 
-MAGIC: Final = b"volery snapshot 1\n"
+KIND: Final = "snapshot"
+VERSION: Final = 2
 NICE: Final = 5
 LIMIT_S: Final = 300
 """A process that has not written a snapshot by then is ended by the kernel, with its host or without."""
@@ -115,35 +116,71 @@ class _Unpickler(pickle.Unpickler):
         return found
 
 
+class _Records:
+    """A file to a pickler, each piece of which becomes a record."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, piece: Any) -> int:
+        record = bytes(piece)
+        write_record(self._file, record)
+        return len(record)
+
+
 def write_snapshot(file: BinaryIO, components: Mapping[Address, Component], problems: Problems) -> None:
-    """Write the state of components.
+    """Write the state of components; an empty record ends it.
 
     Raises:
         Exception: something in it cannot be pickled, for example a function without a name.
     """
-    file.write(MAGIC)
-    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
+    file.write(first_line(KIND, VERSION))
+    _Pickler(_Records(file), pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
+    write_record(file, b"")
+
+
+def pickle_of(path: Path) -> io.BytesIO:
+    """The pickle in a snapshot; nothing of it is loaded.
+
+    Raises:
+        OtherVersionError: the snapshot has another format.
+        DamagedError: it is damaged, or incomplete: a snapshot gets its name once it is complete.
+        InputError: it cannot be read.
+    """
+    content = io.BytesIO()
+    try:
+        with path.open("rb") as file:
+            records = RecordReader(file, path)
+            records.demand(KIND, VERSION)
+            while record := records.record():
+                content.write(record)
+            at = file.tell()
+            if record is None or file.read(1):
+                raise DamagedError(str(path), f"is damaged at byte {at}: it does not end where its content ends")
+    except UnbegunError as error:
+        raise DamagedError(str(path), f"is damaged at byte 0: it {error.problem}") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    content.seek(0)
+    return content
 
 
 def read_snapshot(path: Path, architecture: Architecture, effects: list[Effect]) -> Hosted:
     """The state in a file, its ports bound to a list of effects.
 
     Raises:
-        OtherVersionError: it has another format.
-        InputError: it cannot be read or loaded.
+        OtherVersionError: it has another format, or this version of the architecture cannot load it.
+        DamagedError: it is damaged.
+        InputError: it cannot be read.
     """
     roots = frozenset({"volery", getattr(architecture.build, "__module__", "volery").partition(".")[0]})
+    content = pickle_of(path)
     try:
-        with path.open("rb") as file:
-            check_magic(file, MAGIC, path)
-            found: Hosted = _Unpickler(file, roots, effects).load()
-            return found
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except InputError:
-        raise
+        state: Hosted = _Unpickler(content, roots, effects).load()
     except Exception as error:
-        raise InputError(str(path), f"cannot be loaded by this version of {architecture.name}: {error}") from None
+        problem = f"cannot be loaded by this version of {architecture.name}: {error}"
+        raise OtherVersionError(str(path), problem) from None
+    return state
 
 
 def obstacle(components: Mapping[Address, Component]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -172,7 +173,11 @@ def make_app(
         routes += pages(service, found, sessions, traffic, foreteller)
     app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _refuse_http, ClientDisconnect: _note_broken_off},
+        exception_handlers={
+            HTTPException: _refuse_http,
+            ClientDisconnect: _note_broken_off,
+            sqlite3.Error: _refuse_damaged,
+        },
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)],
     )
     app.state.intake = Intake()
@@ -189,6 +194,12 @@ async def _note_broken_off(request: Request, error: Exception) -> Response:  # n
 async def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refusal(request.url.path[:80], f"{error.detail}; /openapi.json says what there is", error.status_code)
+
+
+async def _refuse_damaged(request: Request, error: Exception) -> Response:
+    """Answer that the store of jobs cannot be read."""
+    log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
+    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 500)
 
 
 class _JobEndpoints:

@@ -1,21 +1,24 @@
 """Retention: jobs that ended long ago leave the store for Parquet files.
 
-Two files have the record of up to a thousand jobs, `jobs-000001.parquet` and `tasks-000001.parquet`. Both are complete
-and on the disk before a row leaves the store. A pass that was interrupted before the rows left writes the same files
-again; one that was interrupted later goes on where it was.
+Two files have the record of up to a thousand jobs, `jobs-000001.parquet` and `tasks-000001.parquet`. Their digests are
+in a third, `000001.sha256`, as the program sha256sum writes and checks them. All are complete and on the disk before a
+row leaves the store. A pass that was interrupted before the rows left writes the same files again; one that was
+interrupted later goes on where it was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.core.model import SECOND, JobId
 from volery.live.clock import unix_now_us
 from volery.live.config.limits import Retention
@@ -23,6 +26,7 @@ from volery.live.files import replacing, sync_folder
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.rows import NOTE_COLUMN
+from volery.live.service.soundness import demand_sound_jobs
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
 
@@ -47,6 +51,7 @@ _READ_TASKS: Final = (
     "ON usages.job = tasks.job AND usages.place = tasks.place AND usages.attempt = tasks.attempt WHERE tasks.job = ? "
     "ORDER BY tasks.place"
 )
+_DIGESTS: Final = re.compile(rb"([0-9a-f]{64}  (jobs|tasks)-[0-9]+\.parquet\n){2}")
 _TEXTS: Final = frozenset({"name", "user", "state", "reason", "moved", "description", "node", "folder", "held"})
 
 log = logging.getLogger(__name__)
@@ -161,10 +166,52 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # they hold commands and their environment
     with closing(reading(store)) as sql:
         sql.execute("BEGIN")
+        demand_sound_jobs(sql, jobs)  # a damage would get a digest of its own
         jobs_path, tasks_path = paths_of(folder, file)
+        digests = digests_path(jobs_path)
+        digests.unlink(missing_ok=True)
         _write_rows(tasks_path, sql, _READ_TASKS, jobs)
-        _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # the last one: by it a reader finds the other
+        _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # after the other: by it a reader finds both
+    with replacing(digests) as listed:
+        for path in (jobs_path, tasks_path):
+            listed.write(f"{_digest(path)}  {path.name}\n".encode())
     sync_folder(folder.parent)
+
+
+def digests_path(jobs: Path) -> Path:
+    """The file with the digests of a file of jobs and of the one of their tasks."""
+    return jobs.with_name(jobs.name.removeprefix("jobs-")).with_suffix(".sha256")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def demand_digests(jobs: Path) -> bool:
+    """Compare a file of jobs, and the one of their tasks, with their digests.
+
+    Returns:
+        False where there are none, because an earlier version wrote the files.
+
+    Raises:
+        DamagedError: a file has another digest, or is missing.
+        OSError: a file cannot be read.
+    """
+    digests = digests_path(jobs)
+    if not digests.exists():
+        return False
+    lines = digests.read_bytes()
+    if not _DIGESTS.fullmatch(lines):
+        raise DamagedError(str(digests), f"is damaged: it is not as `sha256sum {jobs.name} ...` prints it")
+    for line in lines.decode().splitlines():
+        digest, _, name = line.partition("  ")
+        path = digests.with_name(name)
+        if not path.exists():
+            raise DamagedError(str(path), f"is missing, but {digests.name} names it; put back a copy")
+        if _digest(path) != digest:
+            raise DamagedError(str(path), f"is damaged: its digest is another than in {digests.name}; put back a copy")
+    return True
 
 
 def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> None:
@@ -200,6 +247,7 @@ def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
     """The jobs of an archive with their tasks, in order of their ends.
 
     Raises:
+        DamagedError: a file has another digest than when it was written.
         InputError: the folder has no archived jobs, or a file of it cannot be read.
     """
     import pyarrow as pa
@@ -211,8 +259,11 @@ def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
     for path in found:
         tasks = path.with_name(path.name.replace("jobs-", "tasks-", 1))
         try:
+            demand_digests(path)
             yield from _joined(pq.ParquetFile(path), pq.ParquetFile(tasks))
-        except (OSError, pa.ArrowException) as error:
+        except DamagedError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             raise InputError(str(path), f"cannot be read with {tasks.name}: {error}") from None
 
 

@@ -34,7 +34,8 @@ from msgspec import Meta
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
+from volery.core.seal import sealed, unsealed
 from volery.live.clock import unix_now_us
 from volery.live.files import opened_lock, replacing
 
@@ -152,12 +153,15 @@ class TokenFile:
             InputError: it cannot be read.
         """
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_File).tokens
+            return msgspec.json.decode(unsealed(self.path.read_bytes(), self.path), type=_File).tokens
         except FileNotFoundError:
             return None
         except OSError as error:
             raise InputError(str(self.path), f"the tokens cannot be read: {error.strerror}") from None
-        except msgspec.MsgspecError as error:
+        except DamagedError as error:
+            problem = f"{error.problem}; put back a copy, or remove that line if you know what has changed"
+            raise DamagedError(str(self.path), problem) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(str(self.path), f"holds no tokens: {error}") from None
 
     @contextmanager
@@ -175,7 +179,7 @@ class TokenFile:
 
     def _write(self, tokens: tuple[AccessToken, ...]) -> None:
         """The whole file or, when this fails, the old one."""
-        content = msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n"
+        content = sealed(msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n")
         try:
             with replacing(self.path) as file:
                 file.write(content)

@@ -2,8 +2,7 @@
 
 A checksum is the CRC-32 of a row's columns as a MessagePack array, in the order of `CHECKED`. The rows of jobs, tasks
 and usages, which change with each report, bring theirs along; for all other writes a trigger adds it. The triggers
-exist in the connection of the store alone, so that a program that writes around the store leaves rows that do not
-check.
+exist in the connection of the store alone, so that a program that writes around the store leaves rows without it.
 """
 
 from __future__ import annotations
@@ -62,8 +61,15 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def row_checksum(row: Sequence[Any]) -> int:
-    """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1."""
-    return zlib.crc32(_encode(row))
+    """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1.
+
+    Returns:
+        -1, which is no checksum, for a text that is no UTF-8: see `readable`.
+    """
+    try:
+        return zlib.crc32(_encode(row))
+    except UnicodeEncodeError:
+        return -1
 
 
 def check_row(table: str, row: Sequence[Any]) -> None:
@@ -132,8 +138,6 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
             check_row(table, row)
         except sqlite3.DatabaseError as error:
             yield str(error)
-        except UnicodeEncodeError:  # see `readable`
-            yield damage_of(table, row)
 
 
 def readable(text: bytes) -> str:

@@ -81,6 +81,10 @@ class Failover:
         """The scheduler that has a job, and since which epoch."""
         return self._assignments.owner(job, user)
 
+    def choice(self, job: JobId, user: str) -> Address:
+        """The scheduler that a new job would get."""
+        return self._assignments.choice(job, user)
+
     def send(self, send: Callable[[], None]) -> None:
         """Send something to schedulers after all that was sent before, and not before each move so far is committed."""
         if self._unwritten:

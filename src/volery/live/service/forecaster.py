@@ -38,7 +38,7 @@ from volery.live.service.authentication import Principal
 from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest, reading
-from volery.live.service.queries import JobQueries
+from volery.live.service.queries import JobQueries, started_tasks
 from volery.live.service.requests import Operation, as_json, described, principal, seen_job
 from volery.live.service.rows import digest_of, encoded
 from volery.live.status import ActualMoments, Forecast, ForecastOutcome, ForecastRecord, JobStatus, MomentRecord
@@ -52,6 +52,7 @@ WAITING_MAX: Final = 8
 """So many may wait for the one that is being made."""
 RECORDED_MAX: Final = 1_000
 """Of a job that lists more different tasks no forecast is kept: to write the list down takes too long."""
+ABSENT: Final = "its scheduler, {}; it waits until that scheduler is back or its jobs are moved"
 FRESH_S: Final = 10.0
 """A forecast of a job under way serves whoever asks for it within this time."""
 
@@ -64,12 +65,16 @@ class Forecaster:
     Args:
         nodes: address of each node -> number of its machine.
         lost: gives the nodes that do not answer.
+        unanswering: (user, job) -> a sentence about the scheduler of the job if it does not answer, else nothing;
+            without a job, about that of the user's next one.
     """
 
     def __init__(
-        self, federation: Federation, nodes: dict[Address, int], lost: Callable[[], Collection[Address]] = tuple
-    ) -> None:
+        self, federation: Federation, nodes: dict[Address, int], lost: Callable[[], Collection[Address]] = tuple,
+        unanswering: Callable[[str, JobId | None], str] = lambda user, job: "",  # noqa: ARG005 - all answer
+    ) -> None:  # fmt: skip
         self._lost = lost
+        self._unanswering = unanswering
         self._path, self._store = federation.folder / "forecasts.sqlite", federation.folder / "jobs.sqlite"
         self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
         self._turn = asyncio.Lock()
@@ -109,6 +114,8 @@ class Forecaster:
             return _refused(task_count(job), f"it has more than {TASKS_PLAYED_MAX:,} tasks, more than the lab plays")
         if not await self._can_run(job):
             return _refused(task_count(job), "none of its tasks could ever run")
+        if absence := self._unanswering(job.user, None):
+            return _refused(task_count(job), ABSENT.format(absence))
         answer = await self._in_turn(await _sketch(job))
         if answer.outlook is not None and (isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX):
             await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
@@ -124,6 +131,8 @@ class Forecaster:
         """The forecast of what is left of a job; asked again soon, the answer is the same."""
         if job.ended:
             return _refused(job.tasks, "the job has ended")
+        if started_tasks(job) < job.tasks and (absence := self._unanswering(job.user, job.id)):
+            return _refused(job.tasks, ABSENT.format(absence))
         made = self._made.get(job.id)
         if made is None or (made.done() and time.monotonic() - self._made_s[job.id] > FRESH_S):
             made = self._made[job.id] = asyncio.ensure_future(self._in_turn(job.id))

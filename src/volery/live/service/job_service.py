@@ -234,6 +234,14 @@ class JobService(Component):
                 self._submissions.admit(job)
         return receipts
 
+    def unanswering(self, user: str, job: JobId | None = None) -> str:
+        """One sentence about the scheduler of a job, or of a user's next one, if it does not answer; else empty."""
+        register, failover = self.nodes.register, self._submissions.failover
+        if register is None:
+            return ""
+        scheduler = failover.choice(self._numbers[0], user) if job is None else failover.entry(job, user)
+        return register.unanswering(scheduler)
+
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Cancel a job; None where there is no such job."""
         if await self.writer.written(lambda: self._store.cancel(number)):

@@ -232,10 +232,10 @@ CREATE TABLE IF NOT EXISTS archived (
   job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL, checksum INTEGER)
 """,
     "CREATE INDEX IF NOT EXISTS archived_by_file ON archived (file)",
-    (
-        "CREATE TABLE IF NOT EXISTS used "
-        "(job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)"
-    ),
+    """
+CREATE TABLE IF NOT EXISTS used (
+  job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)
+""",
     _MOVES,
     _ASSIGNMENTS,
     *_SHARES.split(";"),

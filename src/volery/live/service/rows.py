@@ -13,15 +13,22 @@ import msgspec
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, identity_of
-from volery.live.service.checksums import row_checksum
+from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
 TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
+SELECT_JOB: Final = f"SELECT {JOB_COLUMNS}, {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}"
+RESULT_BYTES: Final = 1_000
+"""The row of a task with a longer result is compared with its checksum where the result is read, not in lists."""
+SELECT_TASK: Final = (
+    f"SELECT {TASK_COLUMNS}, launched, checksum, CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
+)
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
+_JOB_WIDTH: Final = len(JobStatus.__struct_fields__)
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
 
 Counts = tuple[int, int, int, int]
@@ -64,11 +71,16 @@ NEWEST: Final = JobOrder()
 
 
 def job_status(row: Sequence[Any]) -> JobStatus:
-    """A job from a row of `JOB_COLUMNS`."""
+    """A job from a row of `SELECT_JOB`.
+
+    Raises:
+        sqlite3.DatabaseError: the row is damaged.
+    """
+    check_row("jobs", row[_JOB_WIDTH:])
     (
         number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
         started_us, ended_us, moved, revision,
-    ) = row  # fmt: skip
+    ) = row[:_JOB_WIDTH]  # fmt: skip
     return JobStatus(
         id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
         failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
@@ -94,7 +106,7 @@ class JobListings:
         asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
         where = " AND ".join(words for words, _ in asked) or "1"
         rows = self._sql.execute(
-            f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} "  # noqa: S608 - ours
+            f"{SELECT_JOB} FROM jobs WHERE {where} "
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
             (*(value for _, value in asked), limit, order.skip),
         )
@@ -144,7 +156,7 @@ class JobListings:
         return found
 
     def job(self, number: JobId) -> JobStatus | None:
-        row = self._sql.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
+        row = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
         return job_status(row) if row else None
 
     def allocations_us(self, limit: int) -> list[Time]:
@@ -190,9 +202,9 @@ class ChangedRows:
 
     def changes(self, after: int, limit: int) -> list[JobStatus | TaskStatus]:
         """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        query = "SELECT {} FROM {} WHERE revision > ? ORDER BY revision LIMIT ?"
-        tasks = self._sql.execute(query.format(TASK_COLUMNS, "tasks"), (after, limit))
-        jobs = self._sql.execute(query.format(JOB_COLUMNS, "jobs"), (after, limit))
+        newest = "WHERE revision > ? ORDER BY revision LIMIT ?"
+        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, limit))
+        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, limit))
         found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
         found.sort(key=lambda status: status.revision)
         return found[:limit]
@@ -207,7 +219,7 @@ class ChangedRows:
 
     def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
         """The tasks of a job at some places, without those that have no row, and without their usage."""
-        query = f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
         rows = (self._sql.execute(query, (job, place)).fetchone() for place in places)
         return [task_status(row) for row in rows if row is not None]
 
@@ -309,14 +321,32 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
+def sound_content(digest: bytes, content: bytes) -> bytes:
+    """An encoded description that has its digest.
+
+    Raises:
+        sqlite3.DatabaseError: it has another.
+    """
+    if not isinstance(content, bytes) or digest_of(content) != digest:
+        raise sqlite3.DatabaseError(f"the description with digest {digest.hex()[:16]} is damaged")
+    return content
+
+
 def key_of(user: str, key: str) -> str | None:
     """A key as it is kept: each user has its own; no name or key holds the character between them."""
     return f"{user}\n{key}" if key else None
 
 
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
-    """A task from a row of `TASK_COLUMNS`, with the usage of its last attempt."""
-    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
+    """A task from a row of `SELECT_TASK`, with the usage of its last attempt.
+
+    Raises:
+        sqlite3.DatabaseError: the row is damaged.
+    """
+    *columns, launched, checksum, result = row
+    if result is not None:
+        check_row("tasks", (*columns, result, launched, checksum))
+    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = columns
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
         started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
@@ -389,7 +419,7 @@ _WRITE: Final = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _READ: Final = (
-    "SELECT place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held FROM usages "
+    "SELECT job, place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held, checksum FROM usages "
     "WHERE job = ? AND place >= ? AND place < ?"
 )
 
@@ -422,8 +452,16 @@ class UsageTable:
         self._rows.clear()
 
     def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
-        """The usage of a job's tasks between two places: (place, attempt) -> usage."""
-        return {
-            (place, attempt): TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
-            for place, attempt, cpu_us, peak, short, held in self._read.execute(_READ, (job, first, end))
-        }
+        """The usage of a job's tasks between two places: (place, attempt) -> usage.
+
+        Raises:
+            sqlite3.DatabaseError: a row is damaged.
+        """
+        usages = {}
+        for row in self._read.execute(_READ, (job, first, end)):
+            check_row("usages", row)
+            _, place, attempt, cpu_us, peak, short, held, _ = row
+            usages[place, attempt] = TaskUsage(
+                cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held
+            )
+        return usages

@@ -27,17 +27,19 @@ from volery.live.jobs import JobDescription, merged
 from volery.live.service import ledgers
 from volery.live.service.checksums import FORMATS_TABLE, add_checksums, add_triggers, schema_checksum, schema_damage
 from volery.live.service.rows import USAGES_TABLE, digest_of, encoded
+from volery.live.service.soundness import UNREADABLE, demand_sound, log_soundness
 
 VERSION: Final = 3
+REMEDY: Final = "`volery check` lists what is damaged; put the newest copy of the file in its place"
 LOG_BYTES: Final = 64 << 20
 """When a log that was longer is used again, its file is cut to this."""
 BUSY_MS: Final = 50
 """A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
 TABLES: Final = (
-    (
-        "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
-        "checksum INTEGER)"
-    ),
+    """
+CREATE TABLE descriptions (
+  id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, checksum INTEGER)
+""",
     """
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
@@ -89,7 +91,7 @@ class Database:
         read: one that sees what is committed.
 
     Raises:
-        InputError: it cannot be opened, is in use, or was written by another version.
+        InputError: it cannot be opened, is in use, is damaged, or was written by another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,8 +106,11 @@ class Database:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (torn_at := log_soundness(path).torn_at) is not None:
+                log.warning("the log of %s ends within a change, at byte %d, as a crash leaves it", path, torn_at)
             self.write = _connected(path, "synchronous = FULL")
             _prepare(self.write, path)
+            demand_sound(self.write)
             self.write.execute("PRAGMA wal_autocheckpoint = 0")
             self.write.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
             self.read = _connected(path, "query_only = 1")
@@ -117,9 +122,12 @@ class Database:
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
-        except sqlite3.Error as error:
+        except InputError:
             os.close(self._lock)
-            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+            raise
+        except UNREADABLE as error:
+            os.close(self._lock)
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {REMEDY}") from None
 
     def _named(self) -> str:
         row = self.write.execute("SELECT name FROM store").fetchone()
@@ -234,8 +242,10 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
             log.info("the rows of the store of jobs %s get checksums, which is done once", path)
             add_checksums(sql)
         add_triggers(sql)
-        sql.execute("INSERT OR REPLACE INTO formats (format, tables) VALUES (?, ?)", (VERSION, schema_checksum(sql)))
-        sql.execute(f"PRAGMA user_version = {VERSION}")
+        written = VERSION, schema_checksum(sql)
+        if sql.execute("SELECT max(format), tables FROM formats").fetchone() != written:
+            sql.execute("INSERT OR REPLACE INTO formats (format, tables) VALUES (?, ?)", written)
+            sql.execute(f"PRAGMA user_version = {VERSION}")
         sql.execute("COMMIT")
     except BaseException:
         sql.execute("ROLLBACK")

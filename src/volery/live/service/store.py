@@ -27,7 +27,7 @@ from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLe
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
-    TASK_COLUMNS,
+    SELECT_TASK,
     ChangedRows,
     JobListings,
     JobRow,
@@ -38,6 +38,7 @@ from volery.live.service.rows import (
     digest_of,
     encoded,
     key_of,
+    sound_content,
     state_after,
     task_status,
 )
@@ -64,6 +65,7 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
+_RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -124,8 +126,9 @@ class JobStore:
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
-        row = self._read.execute(f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ?", (number,)).fetchone()
-        return (row[0], _decode(row[1])) if row else None
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ?"
+        row = self._read.execute(query, (number,)).fetchone()
+        return (row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
@@ -335,7 +338,7 @@ class JobStore:
         return job
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
@@ -434,7 +437,7 @@ class JobStore:
             return []
         end = min(first + limit, job.tasks)
         rows = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
+            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
         known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
@@ -443,8 +446,12 @@ class JobStore:
 
     def result(self, number: JobId, place: int) -> bytes:
         """The pickled result or exception of a callable; empty where there is none."""
-        row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
-        return row[0] if row else b""
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        row = self._read.execute(query, (number, place)).fetchone()
+        if row is None:
+            return b""
+        check_row("tasks", row)
+        return bytes(row[_RESULT])
 
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""
@@ -461,9 +468,9 @@ class JobStore:
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
-        query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
         row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(number, row[0], _decode(row[1])) if row else None
+        return OpenJob(number, row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
         """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.

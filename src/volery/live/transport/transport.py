@@ -81,6 +81,8 @@ class Transport(Protocol):
         """Send what is queued, and disconnect."""
 
 
+FIRST_SLICE_S: Final = 0.2
+"""Those that run have answered by then, as a rule."""
 MEETING_SLICE_S: Final = 1.0
 
 
@@ -89,9 +91,10 @@ async def absent_peers(
 ) -> AsyncIterator[frozenset[HostName]]:
     """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
     loop, absent = asyncio.get_running_loop(), frozenset(peers)
-    until = loop.time() + limit_s
+    until, slice_s = loop.time() + limit_s, FIRST_SLICE_S
     while absent and (left_s := until - loop.time()) > 0:
-        absent = await transport.meet(absent, min(left_s, MEETING_SLICE_S))
+        absent = await transport.meet(absent, min(left_s, slice_s))
+        slice_s = MEETING_SLICE_S
         yield absent
 
 

@@ -154,3 +154,32 @@ def test_what_is_remembered_of_jobs_at_another_scheduler_does_not_grow_with_jobs
         await bench.failover.close()
 
     asyncio.run(scenario())
+
+
+def test_a_scheduler_whose_jobs_were_moved_is_relieved_at_once_if_it_is_lost_to_the_next_start_too() -> None:
+    """It is not given its grace again, nor any new job meanwhile; once it has answered, it is trusted as before."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.book.add(FIRST, [], "", 0)
+        hour_us = 3_600_000_000
+        again = Failover(
+            lambda job, user: ENTRIES[job % 3], ENTRIES, hour_us, bench.book, bench._written, bench.order,
+            bench._submit_again,
+        )  # fmt: skip
+        again.on_peer(PeerLost("gm/2"))
+        again.on_peer(PeerLost("gm/0"))
+        again.on_peer(PeerLost("gm/0"))
+        await bench.until(lambda: bench.writes)
+        assert [again.choice(job, "") for job in (9, 10, 11)] == ["gm/1", "gm/1", "gm/2"]
+        bench.commit()
+        await bench.until(lambda: bench.again)
+        assert bench.book.moves() == [FIRST, Reassignment(2, "gm/0", "gm/1")], "one move, though it was lost twice"
+        again.greet(["gm/0"])
+        again.on_peer(PeerLost("gm/0"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert again.choice(9, "") == "gm/0", "it has its grace again"
+        await again.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,38 @@
+"""Files compared with their checksums, as `volery check` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from volery.core.errors import InputError
+
+
+class CheckedFile(msgspec.Struct, frozen=True):
+    """A file that was compared with its checksums.
+
+    Args:
+        damages: each with its place; empty where there is none.
+        note: about a file that is whole as far as is known, for example that a crash has left its last record torn.
+    """
+
+    path: str
+    damages: tuple[str, ...] = ()
+    note: str = ""
+
+
+def checked(path: Path, check: Callable[[Path], str | Iterable[str]]) -> CheckedFile:
+    """Compare a file with its checksums.
+
+    Args:
+        check: returns a note, or the damages; an `InputError` of it is a damage.
+    """
+    try:
+        found = check(path)
+        if isinstance(found, str):
+            return CheckedFile(str(path), (), found)
+        return CheckedFile(str(path), tuple(found))
+    except InputError as error:
+        return CheckedFile(str(path), (error.problem if error.place == str(path) else str(error),))

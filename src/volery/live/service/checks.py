@@ -1,0 +1,155 @@
+"""Check of a state folder: every file that a host has written there, against its checksums."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from volery.core.checked import CheckedFile, checked
+from volery.core.errors import InputError
+from volery.live.node.descendants import read_ledger
+from volery.live.runtime.incarnations import stored_incarnation
+from volery.live.runtime.journal import SUFFIX, JournalReader, journal_order
+from volery.live.runtime.recordfile import OtherVersionError, UnbegunError
+from volery.live.runtime.snapshots import pickle_of
+from volery.live.service.archive import demand_digests, digests_path
+from volery.live.service.authentication import TokenFile
+from volery.live.service.forecast_inputs import reading
+from volery.live.service.marks import read_mark
+from volery.live.service.soundness import log_soundness, store_damage
+
+STORE: Final = "jobs.sqlite"
+Check = Callable[[Path], str | Iterable[str]]
+"""Returns a note on a file, or its damages; raises `InputError` for a damage that ends the check of the file."""
+
+
+def is_state_folder(folder: Path) -> bool:
+    """True if a host of a federation has kept its state in a folder."""
+    return (folder / STORE).exists() or any((folder / name).is_dir() for name in ("lives", "journal", "agents"))
+
+
+def check_state(folder: Path) -> Iterator[CheckedFile]:
+    """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
+    kinds: tuple[tuple[str, Check], ...] = (
+        (STORE, _check_store), ("forecasts.sqlite", _check_pages), ("tokens.json", _check_tokens),
+        ("jobs.mark", _check_mark),
+        ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
+        ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
+        (f"journal/*{SUFFIX}", _check_journal), ("journal/*.snapshot", _check_snapshot),
+    )  # fmt: skip
+    for pattern, check in kinds:
+        for path in sorted(folder.glob(pattern), key=_order):
+            if path.suffix not in (".lock", ".new"):
+                yield checked(path, _readable(check))
+
+
+def _order(path: Path) -> tuple[str, int, int]:
+    return journal_order(path) if path.suffix == SUFFIX else (path.name, 0, 0)
+
+
+def _readable(check: Check) -> Check:
+    def checking(path: Path) -> str | Iterable[str]:
+        try:
+            found = check(path)
+            return found if isinstance(found, str) else tuple(found)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+
+    return checking
+
+
+def _check_store(path: Path) -> str | Iterable[str]:
+    damages, note = list[str](), ""
+    try:
+        with _lock_of(path) as is_free:
+            torn_at = log_soundness(path).torn_at if is_free else None
+        if not is_free:
+            note = "a federation is at work with it: its log is checked when that ends"
+        elif torn_at is not None:
+            note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
+    except InputError as error:
+        damages.append(str(error))
+    damages += store_damage(path)
+    return damages or note
+
+
+class _lock_of:  # noqa: N801 - a context manager, called as a function
+    """Hold the lock of a store while no federation has it; false where one has."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_suffix(".lock")
+        self._lock = -1
+
+    def __enter__(self) -> bool:
+        try:
+            self._lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return True  # a copy may lack it
+        except BlockingIOError:
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+
+
+def _check_pages(path: Path) -> Iterable[str]:
+    with closing(reading(path)) as sql:
+        found = [str(problem) for (problem,) in sql.execute("PRAGMA integrity_check(9)")]
+    return [f"its pages are damaged: {' '.join(problem.split())}" for problem in found if problem != "ok"]
+
+
+def _check_tokens(path: Path) -> str:
+    TokenFile(path.parent).read()
+    return ""
+
+
+def _check_mark(path: Path) -> str:
+    read_mark(path)
+    return ""
+
+
+def _check_archived(path: Path) -> str:
+    return "" if demand_digests(path) else "has no digest: an earlier version wrote it"
+
+
+def _check_tasks(path: Path) -> str | Iterable[str]:
+    jobs = path.with_name(path.name.replace("tasks-", "jobs-", 1))
+    if jobs.exists():
+        return ""  # checked with that
+    return [f"has no {jobs.name} beside it"] if digests_path(jobs).exists() else "its pass has not ended"
+
+
+def _check_incarnation(path: Path) -> str:
+    stored_incarnation(path)
+    return ""
+
+
+def _check_ledger(path: Path) -> Iterable[str]:
+    return read_ledger(path)[1]
+
+
+def _check_journal(path: Path) -> str:
+    try:
+        reader = JournalReader(path)
+        reader.times()
+    except OtherVersionError as error:
+        return error.problem
+    except UnbegunError as error:
+        return error.problem
+    return f"its last record is incomplete, as a crash leaves it: {reader.torn_bytes} bytes" * (reader.torn_bytes > 0)
+
+
+def _check_snapshot(path: Path) -> str:
+    try:
+        pickle_of(path)
+    except OtherVersionError as error:
+        return error.problem
+    return ""

@@ -1,0 +1,236 @@
+"""A damaged store of jobs is told with its place, or nothing that a person can see has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flips import PLACES, flips
+from tests.unit.live.service.test_archive import filled, mover
+from tests.unit.live.service.test_store import Committing
+
+from volery.core.assignment import Owner
+from volery.core.errors import DamagedError, InputError
+from volery.core.events import Preemption, Reassignment, ShareChange
+from volery.live.messages import PreemptionReport, TaskReport
+from volery.live.service.archive import archived, paths_of
+from volery.live.service.checks import check_state
+from volery.live.service.checksums import CHECKED
+from volery.live.service.rows import JobQuery
+from volery.live.service.soundness import log_soundness, store_damage
+from volery.live.service.store import JobStore
+
+JOBS = 8
+
+
+def lived_in(folder: Path) -> Committing:
+    """A store with rows in every table."""
+    store = filled(folder, JOBS, stdin="some input\n" * 40)
+    asyncio.run(mover(store, folder, 2, days=1).pass_once())
+    store.begin(durable=False)
+    store.drain("node/4", True)
+    store.drain("node/5", True)
+    store.shares.reweigh("ada", 3, 1, "root", 7)
+    fact = Preemption(8, 16, 0, 22, "share", ShareChange("ada", 1, 2, 3), ShareChange("bob", 4, 5, 6))
+    store.shares.note(PreemptionReport("lm/0", 9, fact))
+    store.assigned.add(Reassignment(1, "gm/0", "gm/1"), [JOBS - 1], "gm/0 was lost", 8)
+    store.assigned.note([5], Owner("gm/1", 1), "by hand")
+    store.commit()
+    report = TaskReport(3 * (JOBS - 1) + 2, JOBS - 1, 0, "node/1", "finished", 9, result=b"pickled" * 300)
+    store.take_in([report], 9)
+    return store
+
+
+def seen(store: JobStore) -> list[Any]:
+    """All that a person can see of a store."""
+    jobs = store.jobs(JobQuery(), 99)
+    found: list[Any] = [jobs, store.drained(), store.next_numbers(), store.loads(), sorted(store.open_ids())]
+    for job in jobs:
+        found += [store.tasks(job.id, 0, 99), store.described(job.id), store.open_job(job.id), store.begun(job.id)]
+        found += [store.result(job.id, place) for place in range(job.tasks)]
+    found += [store.shares.weights(), store.shares.changes(None, 9), store.shares.preemptions(None, None, None, 9)]
+    found += [store.assigned.moves(), store.assigned.owners(), [store.retired.of(number) for number in range(JOBS)]]
+    return [*found, store.retired.last_file(), store.changes(0, 999)]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[JobStore]:
+    store = JobStore(path)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def told(path: Path) -> list[str]:
+    try:
+        return list(store_damage(path))
+    except InputError as error:
+        return [str(error)]
+
+
+def read_again(path: Path) -> tuple[list[Any] | None, str]:
+    """All that a person can see of a store, or why nothing can be seen."""
+    try:
+        with opened(path) as store:
+            return seen(store), ""
+    except (InputError, sqlite3.DatabaseError) as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_a_flipped_bit_in_the_store_is_told_or_changes_nothing_that_a_person_sees(tmp_path: Path, places: int) -> None:
+    path = tmp_path / "jobs.sqlite"
+    lived_in(tmp_path).close()
+    copy = tmp_path / "copy" / "jobs.sqlite"
+    copy.parent.mkdir()
+    assert not told(path)
+    with opened(path) as store:
+        expected = seen(store)
+
+    damaged = 0
+    for flip in flips(path, places):
+        damages = told(path)
+        damaged += bool(damages)
+        shutil.copy(path, copy)
+        found, problem = read_again(copy)
+        assert damages or not problem, f"{flip}: the check finds nothing, but the store says {problem}"
+        assert problem or found == expected, f"{flip}: the store returns what it never held, and the check {damages}"
+        assert "another version" not in f"{problem} {damages}", flip
+        for left in copy.parent.iterdir():
+            left.unlink()
+    assert damaged > places / 30, "the other places hold nothing"
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_a_flipped_bit_in_the_log_of_the_store_loses_no_change_without_a_word(tmp_path: Path, places: int) -> None:
+    store = lived_in(tmp_path)
+    expected = seen(store)
+    copy = tmp_path / "copy" / "jobs.sqlite"
+    copy.parent.mkdir()
+    path, log = copy, copy.with_name("jobs.sqlite-wal")
+    shutil.copy(tmp_path / "jobs.sqlite", path)
+    shutil.copy(tmp_path / "jobs.sqlite-wal", log)
+    store.close()
+    whole, frames = path.read_bytes(), log_soundness(path).frames
+    assert frames > 100
+    last_change = log.stat().st_size - 24 - 4096
+
+    for flip in flips(log, places):
+        content = log.read_bytes()
+        found, problem = read_again(path)
+        assert not problem or "at byte" in problem, flip
+        if not problem and found != expected:  # it is told, and only the last change is gone
+            path.write_bytes(whole)
+            log.write_bytes(content)
+            assert log_soundness(path).torn_at == last_change, flip
+        path.write_bytes(whole)
+        for name in ("jobs.sqlite-wal", "jobs.sqlite-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+
+
+def test_every_row_of_every_table_has_its_checksum(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    tables = {
+        name
+        for (name,) in store._sql.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        if not name.startswith("sqlite_")
+    }
+    assert tables == CHECKED.keys()
+    for table, columns in CHECKED.items():
+        assert store._one(f"SELECT count(*) FROM {table}") > 0, table
+        assert store._one(f"SELECT count(*) FROM {table} WHERE checksum IS NULL") == 0, table
+        present = [row[1] for row in store._sql.execute(f"PRAGMA table_info({table})")]
+        left_out = {"content"} if table == "descriptions" else set()  # it has a digest of its own
+        assert set(present) - {"checksum"} - left_out == set(columns), table
+    store.close()
+    assert told(tmp_path / "jobs.sqlite") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE jobs SET finished = 3 WHERE id = 5", "UPDATE tasks SET state = 'killed' WHERE job = 7 AND place = 2",
+     "UPDATE usages SET cpu_us = 8 WHERE job = 5", "UPDATE descriptions SET content = x'7b7d'",
+     "DELETE FROM formats", "UPDATE reweighs SET weight = 4", "UPDATE jobs SET checksum = NULL WHERE id = 7",
+     "UPDATE archived SET user = 'bob' WHERE job = 0", "UPDATE assignments SET note = ''"],
+)  # fmt: skip
+def test_a_row_that_another_program_has_changed_is_told_with_its_table_and_key(tmp_path: Path, change: str) -> None:
+    lived_in(tmp_path).close()
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as sql:
+        assert sql.execute(change).rowcount > 0
+    sql.close()
+    (damage, *_) = told(path)
+    assert change.split()[1 if change.startswith("UPDATE") else 2] in damage
+    (file,) = (file for file in check_state(tmp_path) if file.path == str(path))
+    assert damage in file.damages
+
+
+def test_a_change_of_a_damaged_row_does_not_hide_the_damage(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    store.close()
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as sql:
+        sql.execute("UPDATE jobs SET name = 'another' WHERE id = 5")
+        sql.execute("UPDATE tasks SET reason = 'another' WHERE job = 5 AND place = 2")
+    sql.close()
+    again = JobStore(tmp_path / "jobs.sqlite")
+    again.begin(durable=False)
+    with pytest.raises(sqlite3.DatabaseError, match="the row of table jobs with id 5 is damaged"):
+        again.job(5)
+    with pytest.raises(sqlite3.DatabaseError, match="the row of table tasks with job 5 and place 2 is damaged"):
+        again.result(5, 2)
+    again._sql.execute("UPDATE tasks SET state = 'unknown' WHERE job = 5 AND place = 2")
+    again._sql.execute("UPDATE jobs SET key = 'k' WHERE id = 5")
+    again.commit()
+    again.close()
+    assert [damage.partition(" is ")[0] for damage in told(tmp_path / "jobs.sqlite")] == [
+        "the row of table jobs with id 5", "the row of table tasks with job 5 and place 2",
+    ]  # fmt: skip
+
+
+def test_a_damaged_row_of_an_open_job_is_no_ground_for_a_start(tmp_path: Path) -> None:
+    lived_in(tmp_path).close()
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as sql:
+        sql.execute(f"UPDATE jobs SET first_task = 9 WHERE id = {JOBS - 1}")
+    sql.close()
+    with pytest.raises(InputError, match=r"row of table jobs with id 7 is damaged; `volery check` lists"):
+        JobStore(path)
+    with pytest.raises(InputError, match=r"is damaged"):
+        JobStore(path)  # and the lock is released
+
+
+def test_a_damaged_row_does_not_move_to_the_archive(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    store._sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 2")
+    with pytest.raises(sqlite3.DatabaseError, match="the row of table jobs with id 2 is damaged"):
+        asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
+    assert not paths_of(tmp_path / "archive", 2)[0].exists()
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("name", ["jobs-000001.parquet", "tasks-000001.parquet", "000001.sha256"])
+def test_a_flipped_bit_in_an_archive_is_told(tmp_path: Path, name: str, places: int) -> None:
+    asyncio.run(mover(filled(tmp_path, 4), tmp_path, 99, days=1).pass_once())
+    folder = tmp_path / "archive"
+    assert len(list(archived(folder))) == 3
+    for flip in flips(folder / name, places):
+        try:
+            jobs = list(archived(folder))
+        except DamagedError:
+            continue
+        pytest.fail(f"{flip}: {len(jobs)} jobs are read")
+
+
+def test_an_archive_of_an_earlier_version_is_read_and_said_to_have_no_digest(tmp_path: Path) -> None:
+    asyncio.run(mover(filled(tmp_path, 4), tmp_path, 99, days=1).pass_once())
+    (tmp_path / "archive/000001.sha256").unlink()
+    assert len(list(archived(tmp_path / "archive"))) == 3
+    notes = {Path(file.path).name: file.note for file in check_state(tmp_path)}
+    assert notes["jobs-000001.parquet"] == "has no digest: an earlier version wrote it"
