@@ -38,6 +38,8 @@ SLICE_S: Final = 0.005
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """Yield all items; others have a turn whenever items and their user have taken `SLICE_S`.
@@ -93,6 +95,26 @@ def _forget_end(task: asyncio.Future[Any]) -> None:
     """Take the exception of abandoned work, which the loop would log otherwise."""
     if not task.cancelled():
         task.exception()
+
+
+_in_background: Final[set[asyncio.Task[None]]] = set()
+
+
+def in_background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Start work whose end nobody waits for; an exception that ends it is logged, with this name.
+
+    The loop keeps no reference to a task, and reports the exception of one when it is collected, if ever.
+    """
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _in_background.add(task)
+    task.add_done_callback(_log_end)
+    return task
+
+
+def _log_end(task: asyncio.Task[None]) -> None:
+    _in_background.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("%s has failed, and does not go on: %s", task.get_name(), error, exc_info=error)
 
 
 Clock = Callable[[], Time]

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.model import JobId
+from volery.live.clock import in_background
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.batches import BatchWriter
 from volery.live.service.store import JobStore
@@ -196,7 +197,7 @@ class EventFeed:
 
     def open(self) -> None:
         """Publish from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._publish())
+        self._task = in_background(self._publish(), "the stream of events")
 
     async def close(self) -> None:
         """End all followers; call it once the writer takes nothing more."""
