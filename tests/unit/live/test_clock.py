@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from volery.live.clock import JsonLines, PlainLines, clock_from_now, ended_within, is_set_within
+from volery.live.clock import JsonLines, PlainLines, clock_from_now, ended_within, in_background, is_set_within
 from volery.look.text import utc
 
 
@@ -144,3 +144,18 @@ def test_work_that_ends_in_time_gives_its_result_or_its_exception() -> None:
             await ended_within(wrong(), PATIENCE_S)
 
     asyncio.run(scenario())
+
+
+def test_the_exception_that_ends_work_in_the_background_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails() -> None:
+        raise KeyError("gone")
+
+    async def scenario() -> None:
+        failing, cancelled = in_background(fails(), "the publisher"), in_background(asyncio.sleep(60), "the sleeper")
+        cancelled.cancel()
+        await asyncio.wait((failing, cancelled), timeout=10)
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert [line.getMessage() for line in caplog.records] == ["the publisher has failed, and does not go on: 'gone'"]
+    assert caplog.records[0].exc_info
