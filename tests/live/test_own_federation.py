@@ -45,7 +45,14 @@ def test_a_task_acts_as_its_user_until_its_job_has_ended(open_folder: Path) -> N
         tokens.add("bob", "user"),
         tokens.add("root", "admin"),
     )
-    keys = {"executor": "agent", "parameters": SMALL, "machines": [{"count": 3}], "run_as": RUN_AS, "api": address}
+    keys = {
+        "executor": "agent",
+        "parameters": SMALL,
+        "machines": [{"count": 3}],
+        "run_as": RUN_AS,
+        "calls": False,
+        "api": address,
+    }
     with at_work(open_folder, **keys) as api, ExitStack() as stack:
         client, other, admin = (stack.enter_context(Client(api, token)) for token in (ada, bob, root))
         outer, foreign = client.send({"command": PRINTS}).id, other.send({"command": PRINTS}).id
@@ -84,7 +91,7 @@ def test_a_site_gives_its_tasks_no_token_or_another_address(open_folder: Path) -
     token, _ = TokenFile(open_folder).add("ada", "user")
     keys = {"task_tokens": False, "api_url": "https://cluster.example:8642"}
     with at_work(
-        open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS, **keys
+        open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS, calls=False, **keys
     ) as api:
         with Client(api, token) as client:
             job = client.send({"command": PRINTS}).id
@@ -100,7 +107,9 @@ def test_why_names_the_task_that_waits_for_its_child_on_a_full_fleet(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        at_work(open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS) as api,
+        at_work(
+            open_folder, executor="agent", parameters=SMALL, machines=[{"count": 1}], run_as=RUN_AS, calls=False
+        ) as api,
         Client(api) as client,
     ):
         outer = client.send({"command": "echo; sleep 600"}).id
