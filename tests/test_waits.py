@@ -36,7 +36,6 @@ WAITS: Mapping[str, str] = {
     "service/batches.py Checkpoints.until": "for something to write; closing sets it",
     "service/events.py EventFeed._publish": "for a commit; it is cancelled when the feed closes",
     "service/events.py EventFeed.close": "a task that is cancelled",
-    "service/events.py Follower._wait": "for a change; each stream has a limit, and closing ends it",
     "service/failover.py Failover.close": "tasks that are cancelled",
     "service/failover.py Failover.settled": "a move that is written, tried again until the store closes",
     "service/forecaster.py ask_lab": "a process that is killed",

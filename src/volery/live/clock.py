@@ -14,6 +14,8 @@ import msgspec
 from volery.core.model import SECOND, Time
 from volery.look.text import utc
 
+log = logging.getLogger(__name__)
+
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
@@ -37,8 +39,6 @@ SLICE_S: Final = 0.005
 """A request needs a few turns of the loop to be answered, each of which waits for a slice of every long request."""
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
@@ -87,7 +87,7 @@ async def ended_within(work: Coroutine[Any, Any, T], limit_s: float) -> T:
             task.cancel()
             task.add_done_callback(_forget_end)
     if not task.done():
-        raise TimeoutError
+        raise TimeoutError(f"not within {limit_s:g} s")
     return task.result()
 
 
@@ -97,24 +97,26 @@ def _forget_end(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-_in_background: Final[set[asyncio.Task[None]]] = set()
+_background: set[asyncio.Task[None]] = set()
+"""The loop itself has only weak references to tasks."""
 
 
-def in_background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Start work whose end nobody waits for; an exception that ends it is logged, with this name.
+def in_background(work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+    """Begin work whose end nobody awaits; an exception that ends it is logged at once.
 
-    The loop keeps no reference to a task, and reports the exception of one when it is collected, if ever.
+    Args:
+        what: the work, for the log.
     """
-    task = asyncio.get_running_loop().create_task(work, name=name)
-    _in_background.add(task)
-    task.add_done_callback(_log_end)
+    task = asyncio.get_running_loop().create_task(work, name=what)
+    _background.add(task)
+    task.add_done_callback(_note_end)
     return task
 
 
-def _log_end(task: asyncio.Task[None]) -> None:
-    _in_background.discard(task)
+def _note_end(task: asyncio.Task[None]) -> None:
+    _background.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("%s has failed, and does not go on: %s", task.get_name(), error, exc_info=error)
+        log.critical("%s has failed, and is not tried again: %r", task.get_name(), error, exc_info=error)
 
 
 Clock = Callable[[], Time]

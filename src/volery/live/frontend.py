@@ -93,7 +93,7 @@ class JobFrontend(Frontend):
 
     def restarted(self, addresses: Collection[Address]) -> None:
         """Submit jobs again to schedulers that may have lost them."""
-        in_background(self._service.resubmit(addresses), "the submission of jobs to restarted schedulers")
+        in_background(self._service.resubmit(addresses), f"the resubmission to {', '.join(addresses)}")
 
     async def close(self) -> None:
         await self._archive.close()

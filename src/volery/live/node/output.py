@@ -186,7 +186,7 @@ class OutputReader:
         if len(self._reading) >= READS_MAX:
             self._send(OutputReply(question.number, "busy"))
             return
-        reading = in_background(self._answer(question), "the reading of an output")
+        reading = in_background(self._answer(question), f"the read of {question.folder}")
         self._reading.add(reading)
         reading.add_done_callback(self._reading.discard)
 

@@ -158,7 +158,7 @@ class Failover:
             jobs = self._assignments.make(move, self._book.open_jobs())
             self._unwritten += 1
             self._all_written.clear()
-            moving = in_background(self._move(move, jobs), f"the move of the jobs of {move.origin}")
+            moving = in_background(self._move(move, jobs), f"the move of jobs from {move.origin} to {move.heir}")
             self._moving.add(moving)
             moving.add_done_callback(self._moving.discard)
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs

@@ -82,7 +82,7 @@ class JobSubmissions:
         self.failover.greet_all_but(elsewhere)
         if unfinished := self._store.open_ids():
             self._held = {}
-            self._resuming = in_background(self._resume(unfinished, elsewhere), "the submission of the jobs of before")
+            self._resuming = in_background(self._resume(unfinished, elsewhere), "the resubmission of open jobs")
 
     async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:
