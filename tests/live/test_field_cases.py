@@ -32,7 +32,8 @@ def test_a_case_from_the_field_ends_as_it_should(case: Path) -> None:
     if RUN_AS:
         environment["RUN_AS"] = RUN_AS
     ran = subprocess.run(
-        [sys.executable, case.name], cwd=CASES, env=environment, capture_output=True, text=True, timeout=CASE_S, check=False
+        [sys.executable, case.name], cwd=CASES, env=environment, capture_output=True, text=True, timeout=CASE_S,
+        check=False,
     )  # fmt: skip
     if ran.returncode == SKIPPED:
         pytest.skip(ran.stdout.strip())
