@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.command import API_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE
 from volery.live.config.tables import refuse_surrogates
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
@@ -41,8 +42,6 @@ from volery.live.status import (
 
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
-API_VARIABLE: Final = "VOLERY_API"
-TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 BUSY: Final = 503
@@ -142,7 +141,16 @@ def description_of(job: JobLike, named: bool = False) -> JobDescription:
         job = read_job(job)
     elif not isinstance(job, JobDescription):
         job = job_from_table(job, "job")
-    return job if job.user or named else msgspec.structs.replace(job, user=user_name())
+    if not (job.user or named):
+        job = msgspec.structs.replace(job, user=user_name())
+    # Under one key equal jobs are one, whoever submits them.
+    return job if job.parent or job.key else msgspec.structs.replace(job, parent=parent_task())
+
+
+def parent_task() -> str:
+    """The task that this process belongs to, as JOB/INDEX; empty where it is none."""
+    job, index = (os.environ.get(name, "") for name in (JOB_VARIABLE, INDEX_VARIABLE))
+    return f"{job}/{index}" if job.isdecimal() and index.isdecimal() else ""
 
 
 def user_name() -> str:

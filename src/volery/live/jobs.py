@@ -108,6 +108,10 @@ class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_field
     key: Annotated[
         str, Meta(max_length=NAME_MAX, description="a job of this user with the same key is not submitted again")
     ] = ""
+    parent: Annotated[
+        str,
+        Meta(pattern=r"^([0-9]{1,18}/[0-9]{1,18})?$", description="the task that submits it, as 3/0; clients name it"),
+    ] = ""
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=TASKS_MAX)] | tuple[TaskDescription, ...],
         Meta(description="how many equal tasks, or a list of tasks"),
@@ -345,17 +349,22 @@ def task_count(job: WorkFields) -> int:
     return job.tasks if isinstance(job.tasks, int) else sum(task.count for task in job.tasks)
 
 
-def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> Iterator[PlannedTask]:
+def plan(
+    job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job", token: str = ""
+) -> Iterator[PlannedTask]:
     """The tasks of a job, numbered from `first`, with constraints compiled for a fleet; one by one, as they are taken.
 
     Equal tasks share one payload, so that a million of them take no more memory than their numbers.
+
+    Args:
+        token: of its tasks.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     estimated_us = estimate_us(job)
     for work, wanted in _wanted(job, fleet, place):
-        payload = encode_payload(_payload(work, first, job.user, fleet))
+        payload = encode_payload(_payload(work, first, job.user, fleet, token))
         for index in range(wanted.first, wanted.first + wanted.tasks):
             task = Task(first + index, number, wanted.mask, estimated_us, payload, wanted.request)
             yield PlannedTask(task, wanted.obstacle)
@@ -461,15 +470,17 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
+def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet, token: str) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
     if work.call:
-        return Call(work.call, first, timeout_s, user, gpus=gpus, **asked)
+        return Call(work.call, first, timeout_s, user, gpus=gpus, token=token, **asked)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
     stdin, argv = work.stdin.encode(), _argv(work)
-    return Command(argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
+    return Command(
+        argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, token=token, **asked
+    )  # fmt: skip
 
 
 def submission(

@@ -26,6 +26,7 @@ from volery.live.api_calls import (
 )
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
+from volery.live.command import API_VARIABLE, TOKEN_VARIABLE
 from volery.live.jobs import JobDescription
 from volery.live.status import ErrorDetail, ErrorResponse, JobStatus, TaskStatus
 
@@ -37,7 +38,7 @@ Asked = list[tuple[str, str, bytes]]
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (api_calls.API_VARIABLE, api_calls.TOKEN_VARIABLE, api_calls.CA_VARIABLE):
+    for name in (API_VARIABLE, TOKEN_VARIABLE, api_calls.CA_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -104,7 +105,7 @@ def test_what_is_not_volery_is_no_refusal() -> None:
 
 def test_an_address_is_given_by_hand_by_the_environment_or_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert api_address(None) == "http://127.0.0.1:8642"
-    monkeypatch.setenv(api_calls.API_VARIABLE, "https://there:1/")
+    monkeypatch.setenv(API_VARIABLE, "https://there:1/")
     assert api_address(None) == "https://there:1"
     assert api_address("http://here:2") == "http://here:2"
     with pytest.raises(InputError, match="no address of an API"):

@@ -298,6 +298,7 @@ class ProcessExecutor:
         return {
             **self._inherited,
             **(account.environment() if account is not None else {}),
+            **self._means.access_of(command),
             **command.env,
             **attempt_environment(attempt.node, attempt.task, attempt.number, attempt.task.id - command.first),
             **(attempt.held.environment if attempt.held is not None else {}),

@@ -107,7 +107,7 @@ class BatchWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._writing = asyncio.get_running_loop().create_task(self._write())
+        self._writing = in_background(self._write(), "the writer of the store of jobs")
 
     def note(self, event: News) -> None:
         """Write in the next batch what has become of a job or an attempt."""

@@ -45,7 +45,7 @@ from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing, admit, planned_jobs
+from volery.live.service.submissions import JobSubmissions, Outgoing, TokenOf, admit, no_token, planned_jobs
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -290,6 +290,7 @@ def job_service(
     reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
     observe: Callable[[TaskReport], None] | None = None, on_durable: Callable[[int], None] | None = None,
+    token: TokenOf = no_token,
 ) -> JobService:  # fmt: skip
     """Assemble a job service.
 
@@ -302,6 +303,7 @@ def job_service(
         register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
         observe: is called with each report of an attempt.
         on_durable: see `BatchWriter`.
+        token: see `JobSubmissions`.
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
 
@@ -313,7 +315,9 @@ def job_service(
     feed = EventFeed(store, writer)
     recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
-    submissions = JobSubmissions(store, fleet, writer, post, order, deployment.entry_for, standins, detection_us)
+    submissions = JobSubmissions(
+        store, fleet, writer, post, order, deployment.entry_for, standins, detection_us, token
+    )  # fmt: skip
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
     owners_of = draining.owners_of if draining is not None else None

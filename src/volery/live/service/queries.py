@@ -19,6 +19,7 @@ from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
 from volery.live.service.batches import BatchWriter
+from volery.live.service.descriptions import PartialDescription
 from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.reports import AttemptCounts, DecisionBook, History, NodeTable, Sample, candidates, counted
@@ -123,7 +124,8 @@ class JobQueries:
             return None
         more = []
         if self._capacity is not None and why.state == "pending":
-            scheduler, wanted = self._assigned(number, job.user), await self._wanted(number, why.index)
+            scheduler = self._assigned(number, job.user)
+            wanted = self._wanted(await self._part(number, why.index), why.index)
             seen = await self._capacity.machines(scheduler, wanted.mask, wanted.request)
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
@@ -168,15 +170,32 @@ class JobQueries:
         if place is None:
             place = self._first_waiting(job)
         task = self._store.tasks(number, place, 1)[0]
-        again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
+        part = await self._part(number, place)
+        funnel = counted(self._candidates(self._wanted(part, place)))
+        again = held = ""
+        if task.state == "pending":
+            again = self.sharing.why_again(number, place, task.attempt)
+            held = "" if funnel[-1].machines else self._held_by_parent(job, part.description.parent)
         return Why(
             job=number, index=place, state=task.state,
-            reason=again or task.reason or job.reason or self._unreported(job),
+            reason=again or held or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
-            funnel=counted(self._candidates(await self._wanted(number, place))),
+            funnel=funnel,
             decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
+
+    def _held_by_parent(self, job: JobStatus, parent: str) -> str:
+        """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
+        number, _, place = parent.partition("/")
+        above = self._store.job(int(number)) if place else None
+        if above is None or above.ended or above.user != job.user or int(place) >= above.tasks:
+            return ""
+        task = self._store.tasks(above.id, int(place), 1)[0]
+        if task.state != "running":
+            return ""
+        problem = f"no node has room, and task {parent}, which submitted this job, runs on {task.node}"
+        return f"{problem}; if it waits for this job, neither ends without more slots, or a cancelled job"
 
     def _unreported(self, job: JobStatus) -> str:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
@@ -185,9 +204,12 @@ class JobQueries:
         missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
-    async def _wanted(self, number: JobId, place: int) -> TaskDemand:
+    async def _part(self, number: JobId, place: int) -> PartialDescription:
         part = await self._store.descriptions.part(number, place)
         assert part is not None, "there is such a job"
+        return part
+
+    def _wanted(self, part: PartialDescription, place: int) -> TaskDemand:
         return demand_at(part.description, place - part.first, self._fleet)
 
     async def plan(self, description: JobDescription) -> JobPlan:

@@ -41,6 +41,12 @@ from volery.live.status import Receipt
 
 log = logging.getLogger(__name__)
 
+TokenOf = Callable[[JobId, str], str]
+
+
+def no_token(_job: JobId, _user: str) -> str:
+    return ""
+
 
 class JobSubmissions:
     """The jobs that schedulers have not finished, and the scheduler of each.
@@ -50,6 +56,7 @@ class JobSubmissions:
         order: sends a message to a component.
         entry: the address that a job of a user is submitted to.
         standins, detection_us: see `CrashRecovery`.
+        token: the token of the tasks of a job of a user; empty: they get none.
 
     Attributes:
         failover: moves jobs between schedulers.
@@ -58,12 +65,13 @@ class JobSubmissions:
     def __init__(
         self, store: JobStore, fleet: Fleet, writer: BatchWriter, post: Callable[[Event], None],
         order: Callable[[Address, Message], None], entry: Callable[[JobId, str], Address],
-        standins: Sequence[Address], detection_us: Time,
+        standins: Sequence[Address], detection_us: Time, token: TokenOf = no_token,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
         self._writer = writer
         self._order = order
+        self._token = token
         self._feed = SubmitThrottle(post)
         self.failover = Failover(entry, standins, detection_us, store.assigned, writer.written, order, self._resubmit)
         self._held: dict[JobId, Submission] | None = None
@@ -126,7 +134,8 @@ class JobSubmissions:
         """Begin to send a job to the scheduler that has it now, unless it was given up or submitted again meanwhile."""
         if self._sent.get(sent.number) is sent:
             owner = self.failover.owner(sent.number, sent.description.user)
-            self._feed.submit(sent.number, owner.entry, sent.messages(owner.epoch))
+            token = self._token(sent.number, sent.description.user)
+            self._feed.submit(sent.number, owner.entry, sent.messages(owner.epoch, token))
 
     def withdraw(self, number: JobId, user: str) -> None:
         """Withdraw a job: nothing more of it is sent, and nothing that waits to be sent is before the order."""
@@ -214,13 +223,14 @@ class Submission(NamedTuple):
     def identity(self) -> JobId:
         return identity_of(self.number, self.first)
 
-    def messages(self, epoch: int) -> Iterator[Message]:
+    def messages(self, epoch: int, token: str = "") -> Iterator[Message]:
         """The messages that submit it, made as they are taken; each call begins from the first one.
 
         Args:
             epoch: since which its scheduler has it.
+            token: of its tasks.
         """
-        everything = plan(self.description, self.identity, self.first, self.fleet)
+        everything = plan(self.description, self.identity, self.first, self.fleet, token=token)
         tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
         messages = submission(self.identity, tasks, self.left, self.description.user, TASKS_PER_TURN)
         first = next(messages)

@@ -27,6 +27,7 @@ from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 import volery
 from volery.core.model import SECOND, JobId, TaskId, Time
+from volery.live.clock import in_background
 from volery.live.messages import TaskReport, identity_of, number_of
 from volery.live.service.queries import JobQueries
 from volery.live.service.store import JobStore
@@ -196,10 +197,10 @@ class JobTracer:
         self._telemetry.attempt(self._store, event)
 
     def open(self, queries: JobQueries) -> None:
-        loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._follow(queries, queries.revision)), loop.create_task(self._refresh(queries))
-        ]  # fmt: skip
+            in_background(self._follow(queries, queries.revision), "the export of traces"),
+            in_background(self._refresh(queries), "the export of metrics"),
+        ]
 
     async def _follow(self, queries: JobQueries, after: int) -> None:
         async for batch in queries.feed.follow(after).batches(REFRESH_S):
