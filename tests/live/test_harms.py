@@ -136,9 +136,9 @@ def test_a_timer_of_a_call_ends_its_own_call_or_none(tmp_path: Path) -> None:
     bench(tmp_path, scenario, workers=1)
 
 
-def workers_below(process: int) -> list[int]:
+def workers_below(parent: int) -> list[int]:
     found = []
-    for pid in children(process):
+    for pid in children(parent):
         with suppress(OSError):
             if b"volery.live.node.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
