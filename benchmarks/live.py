@@ -277,6 +277,7 @@ def _content(case: Case, url: str, workers: int) -> str:
         'api = "127.0.0.1:0"',
         f'executor = "{case.executor}"',
         f'run_as = "{RUN_AS if case.executor == "agent" else ""}"',
+        "calls = false",
         f"reports = {str(case.reports or case.http).lower()}",
         f'durability = "{case.durability}"',
         "[parameters]",

@@ -50,6 +50,12 @@ class Bench:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def until_polled(self, holds: Callable[[], object]) -> None:
+        """Wait for something of which no report tells."""
+        async with asyncio.timeout(LIMIT_S):
+            while not holds():
+                await asyncio.sleep(0.005)
+
     async def run(self, command: Command | Call) -> TaskReport:
         number = self.start(command)
         await self.until(lambda: number in self.outcomes)

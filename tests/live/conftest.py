@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from volery.core.errors import InputError
+from volery.live.node.call import demand_workers
+from volery.live.node.spawn import Accounts
+
 SERVER_S = 10
 
 
@@ -40,6 +44,19 @@ class Server:
 
 RUN_AS = "nobody" if os.geteuid() == 0 else ""
 """Whom tasks of a whole federation run as."""
+
+
+def _reaches_interpreter() -> bool:
+    """True if that account can run Python calls, which it cannot where this interpreter is in root's home."""
+    try:
+        demand_workers(Accounts(RUN_AS), ())
+    except InputError:
+        return False
+    return True
+
+
+CALLS = "true" if _reaches_interpreter() else "false"
+"""What a federation's file has for the key `calls` then."""
 
 
 @pytest.fixture

@@ -14,10 +14,13 @@ from pathlib import Path
 import cloudpickle
 import pytest
 from tests.live.bench import Bench, bench
+from tests.live.commands import serving
 
 from volery.core.errors import InputError
+from volery.live.client import Client
 from volery.live.command import Call, Command
 from volery.live.node.agent import NodeAgent
+from volery.live.node.call import demand_workers
 from volery.live.node.spawn import Accounts
 from volery.live.node.worker import CallAnswer, frame
 
@@ -122,7 +125,7 @@ def test_a_worker_for_calls_is_started_as_the_account_on_the_loop_that_ships(
     free.mkdir()
     free.chmod(0o777)
     (free / "answer").write_bytes(frame(1, CallAnswer(pickle.dumps("well"))))
-    script = f"id -un > {free}/who; head -c 4 > /dev/null; cat {free}/answer; cat > /dev/null"
+    script = f"id -un > {free}/who; printf R; head -c 4 > /dev/null; cat {free}/answer; cat > /dev/null"
     monkeypatch.setattr("volery.live.node.call._COMMAND", ("/bin/sh", "-c", script))
 
     async def scenario(it: Bench) -> None:
@@ -138,8 +141,47 @@ def test_an_interpreter_out_of_reach_of_an_account_is_named(open_folder: Path, m
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     monkeypatch.setattr("volery.live.node.call._COMMAND", (str(program),))
-    ((state, reason, _),) = play(open_folder, Call(b"whatever", user="ada"))
-    assert (state, f"may not execute {program}; install Volery" in reason) == ("failed", True)
+    with pytest.raises(InputError, match=f"run_as: nobody, whom .* may not execute {program}; install Volery where"):
+        demand_workers(Accounts({"ada": "nobody"}), ())
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (("/no/such/python",), "No such file or directory"),
+        (("/bin/sh", "-c", "echo 'ModuleNotFoundError: cannot read volery' >&2; exit 1"), "cannot read volery"),
+        (("/bin/sh", "-c", "exit 3"), "exit code 3"),
+    ],
+)
+def test_an_account_that_cannot_run_calls_is_refused_before_the_first_one(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], problem: str
+) -> None:
+    monkeypatch.setattr("volery.live.node.call._COMMAND", command)
+    with pytest.raises(InputError, match=f"run_as: nobody, .*{problem}"):
+        demand_workers(Accounts("nobody"), ())
+
+
+def test_up_ends_where_the_account_of_calls_cannot_reach_the_interpreter(open_folder: Path) -> None:
+    """The federation is not even begun; without calls it is."""
+    hidden = open_folder / "home"
+    hidden.mkdir(mode=0o700)
+    (hidden / "python").symlink_to(sys.executable)
+    environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
+    words = [hidden / "python", "-m", "volery.cli.main", "up", "--api", "127.0.0.1:0", "--run-as", "nobody"]
+    done = subprocess.run(
+        [*words, "-o", open_folder / "f"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "run_as: nobody, whom Python calls run as, may not execute" in " ".join(done.stderr.split())
+    assert not (open_folder / "f" / "journal").exists()
+
+
+def test_a_federation_without_calls_refuses_them_at_the_submission(open_folder: Path) -> None:
+    words = ["up", "--api", "127.0.0.1:0", "--run-as", "nobody", "--no-calls", "-o", str(open_folder / "f")]
+    with serving(words) as (up,), Client(up.ready()["api"]) as client:
+        with pytest.raises(InputError, match="is a Python call, and this federation runs none"):
+            client.map(abs, [-1])
+        assert client.submit({"command": "true"}).result(timeout=60).state == "done"
 
 
 @pytest.mark.usefixtures("worker_command")

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from tests.live import serving
 from tests.live.bench import LIMIT_S
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.cli.federation import choose
 from volery.cli.main import main
@@ -28,6 +28,7 @@ from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd
 from volery.live.status import UNCONFINED
 
+AS_ACCOUNT: dict[str, Any] = {"run_as": RUN_AS, "calls": CALLS == "true"}
 SMALL = {"count": 4, "capacity": {"cpu_milli": 2000, "memory_mb": 1000, "gpus": 0, "disk_mb": 900}}
 LARGE = {"count": 2, "capacity": {"cpu_milli": 4000, "memory_mb": 3000, "gpus": 2, "disk_mb": 500}}
 HOSTS = {"gm": ["gm/*"], "lm": ["lm/*"], "node": ["node/*"]}
@@ -163,7 +164,12 @@ def test_where_nothing_confines_tasks_all_views_say_so(
     reliable: bool, open_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     parameters = {"gms": 1, "lms": 1, "reliable": reliable}
-    keys: dict[str, Any] = {"machines": [{}], "executor": "agent", "run_as": RUN_AS, "parameters": parameters}
+    keys: dict[str, Any] = {
+        "machines": [{}],
+        "executor": "agent",
+        **AS_ACCOUNT,
+        "parameters": parameters,
+    }
     with serving.at_work(open_folder, **keys) as url, Client(url) as client:
         monkeypatch.setenv("COLUMNS", "200")
         job = client.send({"command": "true"})
@@ -181,7 +187,12 @@ def test_where_nothing_confines_tasks_all_views_say_so(
 @pytest.mark.parametrize("reliable", [False, True])
 def test_nodes_say_what_they_offer_and_what_holds_tasks_there(reliable: bool, open_folder: Path) -> None:
     parameters = {"gms": 1, "lms": 1, "heartbeat_s": 0.05, "reliable": reliable}
-    keys: dict[str, Any] = {"machines": [SMALL], "executor": "agent", "run_as": RUN_AS, "parameters": parameters}
+    keys: dict[str, Any] = {
+        "machines": [SMALL],
+        "executor": "agent",
+        **AS_ACCOUNT,
+        "parameters": parameters,
+    }
     with serving.at_work(open_folder, **keys) as url, Client(url) as client:
         job = client.send(asks(100, 50, command="true"))
         for _ in client.events(job.id):

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.live.client import Client
 from volery.live.status import JobStatus, TaskStatus
 
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 folder = "f"
 [parameters]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import Serving, serving, volery
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.live.client import Client
 from volery.live.dashboard import frame
@@ -18,6 +18,7 @@ from volery.live.status import JobStatus
 DETECTION_S = 0.5
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 folder = "f"
 broker = "BROKER"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import httpx2
 import pytest
 from tests.live.commands import Serving, serving, volery
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 from tests.live.test_tls import Guarded, guarded
 
 from volery.core.model import SUBMITTER
@@ -48,7 +48,7 @@ def apart(guarded: Guarded) -> Iterator[Apart]:
 
 def _apart(base: Path, guarded: Guarded) -> Iterator[Apart]:
     tls = guarded.authority.folder
-    run_as = f'run_as = "{RUN_AS}"\n' if RUN_AS else ""
+    run_as = f'run_as = "{RUN_AS}"\ncalls = {CALLS}\n' if RUN_AS else ""
     for host in ("gm", "lm", "node", "api"):
         (base / host).mkdir()
         (base / host / "federation.toml").write_text(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.live.client import Client
 from volery.live.status import TaskStatus
@@ -17,6 +17,7 @@ from volery.live.status import TaskStatus
 LIMIT_S = 60
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 folder = "f"
 broker = "BROKER"

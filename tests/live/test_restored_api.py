@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import Serving, serving
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.core.errors import InputError
 from volery.live.client import Client
@@ -20,6 +20,7 @@ from volery.live.status import ENDED_JOBS, JobStatus
 LIMIT_S = 60
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 folder = "f"
 broker = "BROKER"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving, volery
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.cli.federation import choose, sizes_of, usual_sizes
 from volery.live.config.federation import FederationFile, resolve
@@ -21,7 +21,7 @@ def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open
     (open_folder / "job.toml").write_text(JOB)
     folder = str(open_folder / "f")
     words = ["up", "-a", design, "--nodes", "9", "--clusters", "2", "--api", "127.0.0.1:0", "-o", folder]
-    words += ["--run-as", RUN_AS]
+    words += ["--run-as", RUN_AS, "--calls" if CALLS == "true" else "--no-calls"]
     with serving(words) as (federation,):
         url = federation.ready()["api"]
         job = json.loads(volery("submit", open_folder / "job.toml", "--watch", "--api", url, "--json"))
@@ -37,7 +37,7 @@ def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) ->
     (open_folder / "job.toml").write_text(JOB)
     config = open_folder / "federation.toml"
     config.write_text(
-        f'name = "serving"\nbroker = "{broker}"\napi = "127.0.0.1:0"\nrun_as = "{RUN_AS}"\n'
+        f'name = "serving"\nbroker = "{broker}"\napi = "127.0.0.1:0"\nrun_as = "{RUN_AS}"\ncalls = {CALLS}\n'
         "[parameters]\ngms = 1\nlms = 2\n"
         '[[machines]]\ncount = 8\n[hosts]\ngm = ["gm/*"]\nlm-0 = ["lm/0"]\nlm-1 = ["lm/1"]\nnode = ["node/*"]\n'
     )

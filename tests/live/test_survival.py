@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving, volery
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
@@ -18,6 +18,7 @@ from volery.live.status import JobStatus
 
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 folder = "f"
 [parameters]

@@ -10,6 +10,7 @@ import pytest
 from tests.live.bench import Bench, bench, lines_of
 
 from volery.live.command import Call, Command
+from volery.live.config.limits import NodeRules
 
 
 @pytest.mark.parametrize(
@@ -36,14 +37,14 @@ def test_a_task_that_clears_its_working_folder_keeps_its_output(tmp_path: Path, 
     bench(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("amounts", [{}, {"memory_mb": 64}])
+@pytest.mark.parametrize("memory_mb", [0, 64])
 @pytest.mark.parametrize("stdin", [b"", b"given"])
-def test_the_working_folder_is_empty_when_a_task_begins(tmp_path: Path, amounts: dict[str, int], stdin: bytes) -> None:
+def test_the_working_folder_is_empty_when_a_task_begins(tmp_path: Path, memory_mb: int, stdin: bytes) -> None:
     async def scenario(it: Bench) -> None:
-        end = await it.run(Command(("sh", "-c", "ls -A | wc -l"), stdin=stdin, **amounts))  # type: ignore[arg-type]
+        end = await it.run(Command(("sh", "-c", "ls -A | wc -l"), stdin=stdin, memory_mb=memory_mb))
         assert lines_of(Path(end.folder) / "stdout") == ["0"]
 
-    bench(tmp_path, scenario)
+    bench(tmp_path, scenario, rules=NodeRules(amounts=True))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

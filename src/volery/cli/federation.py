@@ -43,6 +43,7 @@ IN_FILE = {
     "architecture": "architecture", "clusters": "[parameters]", "nodes": "count of [[machines]]",
     "slots": "slots of [[machines]]", "amounts": "capacity of [[machines]]", "gms": "[parameters]",
     "api": "api", "folder": "folder", "run_as": "run_as",
+    "calls": "calls",
 }  # fmt: skip
 """Options of `up` -> where the federation's file says the same."""
 RESERVED_SHARE = 10
@@ -83,6 +84,9 @@ def up(
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
     run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
+    calls: Annotated[
+        bool, typer.Option("--calls/--no-calls", help="Tasks may be Python calls, which --run-as must be able to run.")
+    ] = True,
     give_up_jobs: GiveUpJobs = False,
     log_json: LogJson = False,
     as_json: AsJson = False,
@@ -99,7 +103,7 @@ def up(
         machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
             machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
-            run_as=run_as,
+            run_as=run_as, calls=calls,
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json, give_up_jobs)

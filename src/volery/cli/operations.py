@@ -21,7 +21,7 @@ NodeName = Annotated[str, argument("Its address, as node/3.", "NODE")]
 
 
 def nodes(
-    state: Annotated[str | None, option("Only those in use, drained or lost.")] = None,
+    state: Annotated[str | None, option("Only those in use, short of something, drained or lost.")] = None,
     host: Annotated[str | None, option("Only those on this host.")] = None,
     cluster: Annotated[str | None, option("Only those of this cluster, as lm/0.", form="ADDRESS")] = None,
     text: Annotated[str | None, option("Only where address, host, hostname or labels contain this.")] = None,
@@ -41,8 +41,8 @@ def nodes(
          *more, "labels"),
         [_node_row(node, amounts=amounts) for node in found],
     )  # fmt: skip
-    for words in dict.fromkeys(node.held for node in found if node.held):
-        where = [node.address for node in found if node.held == words]
+    for words in dict.fromkeys(words for node in found for words in (node.held, node.shortage) if words):
+        where = [node.address for node in found if words in (node.held, node.shortage)]
         some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
         terminal().print(f"{some}: {words}", highlight=False, emoji=False)
 

@@ -29,12 +29,14 @@ class CrashRecovery(msgspec.Struct, frozen=True):
         detection_us: within this time both of them receive these.
         standins: entries that take over each other's jobs, in the order in which they do. The driver watches them and
             decides by `volery.core.assignment`; nothing where jobs of an entry that is gone wait for it.
+        takes_back: whether a task is placed again of which an attempt has the outcome "unstarted".
     """
 
     rebuild: Callable[[Address, int], Component]
     detector_pairs: tuple[tuple[Address, Address], ...] = ()
     detection_us: Time = 0
     standins: tuple[Address, ...] = ()
+    takes_back: bool = False
 
 
 class Refusals(msgspec.Struct, frozen=True):

@@ -17,8 +17,12 @@ import msgspec
 from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.why import Decision
 
-Outcome = Literal["finished", "failed", "killed"]
-"""The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another."""
+Outcome = Literal["finished", "failed", "killed", "unstarted"]
+"""The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another.
+
+An attempt is unstarted whose node lacked something to begin it; then its task is to be placed again. Drivers end none
+like that unless `CrashRecovery.takes_back`.
+"""
 
 
 class Submit(Message, frozen=True):

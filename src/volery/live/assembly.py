@@ -21,6 +21,7 @@ from volery.live.config.federation import ALL, DISCOVERED, Federation, layout_di
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import host_recovery, recovery_in_words
 from volery.live.messages import HostName
+from volery.live.node.call import demand_workers
 from volery.live.node.executor import Executor, Recorder
 from volery.live.node.runtime import NodeRuntime, Reporter, UnreceivedReports, node_runtime, reporter_of
 from volery.live.node.spawn import Accounts
@@ -182,11 +183,7 @@ async def _begin(
         node.reporter.again()
     if supervised is not None:
         supervised.go_on(host.ended)
-    confined = node.introduction(nodes)
-    if confined is not None and node.reporter is not None:
-        node.reporter.introduce(confined)
-    elif confined is not None:
-        host.inbox.report(confined)
+    node.introduce(nodes, host.inbox.report)
     if front is not None:
         await front.open()
 
@@ -198,10 +195,12 @@ def _demand_safe(
     """Refuse before anything is opened.
 
     Raises:
-        InputError: tasks would run as root; strangers could use the API, or overhear tokens.
+        InputError: tasks would run as root, or calls could not run; strangers could use the API, or overhear tokens.
     """
     if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
-        Accounts(federation.file.run_as)
+        accounts = Accounts(federation.file.run_as)
+        if federation.file.calls:
+            demand_workers(accounts, federation.file.environment)
     if front is None and SUBMITTER in here:
         from volery.live.frontend import demand_safe_api
 

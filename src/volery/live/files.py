@@ -8,6 +8,50 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+
+class AppendedFile:
+    """A file that is written at its end, and loses nothing where the disk is full for a while.
+
+    Args:
+        descriptor: of the file, which is closed with the object.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._unwritten = bytearray()
+
+    def write(self, content: bytes) -> None:
+        """Note what `flush` is to write."""
+        self._unwritten += content
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return len(self._unwritten)
+
+    def flush(self) -> None:
+        """Write all that is unwritten.
+
+        Raises:
+            OSError: a part could not be written; another call goes on where this one has ended.
+        """
+        while self._unwritten:
+            del self._unwritten[: os.write(self._descriptor, self._unwritten)]
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Write what can be written, and close the file.
+
+        Raises:
+            OSError: a part could not be written.
+        """
+        try:
+            self.flush()
+        finally:
+            os.close(self._descriptor)
+
+
 UNFINISHED: Final = ".new"
 """The suffix of a file that will replace another."""
 

@@ -390,6 +390,18 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[T
     return (wanted for _, wanted in _wanted(job, fleet, place))
 
 
+def demand_commands(job: JobDescription, place: str = "job") -> None:
+    """Refuse Python calls.
+
+    Raises:
+        InputError: a task is one.
+    """
+    for work, where in _works(job, place):
+        if work.call:
+            problem = "is a Python call, and this federation runs none (calls = false in its file); submit a command"
+            raise InputError(f"{where}.call", problem)
+
+
 def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
     compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):

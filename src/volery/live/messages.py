@@ -36,7 +36,7 @@ def identity_of(number: JobId, first_task: TaskId) -> JobId:
 AGENT: Final = "agent"
 """The role of a host's reporter; see `volery.live.node.runtime`."""
 
-AttemptState = Literal["running", "finished", "failed", "killed"]
+AttemptState = Literal["running", "finished", "failed", "killed", "unstarted"]
 
 
 class AttemptUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -97,10 +97,16 @@ class ReportsStored(Message, frozen=True):
 
 
 class ConfinementReport(Message, frozen=True):
-    """Agent > submitter, when it begins: the confinement of tasks on these nodes, in words."""
+    """Agent > submitter, when it begins and when its shortage changes: the state of these nodes, in words.
+
+    Args:
+        words: what confines tasks there.
+        shortage: what the machine lacks, so that tasks cannot start; empty: nothing.
+    """
 
     nodes: tuple[Address, ...]
     words: str
+    shortage: str = ""
 
 
 OutputPlace = Literal["here", "not here", "busy"]

@@ -26,7 +26,7 @@ RESULTS_MAX: Final = 200
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
-NodeState = Literal["in use", "drained", "lost"]
+NodeState = Literal["in use", "short", "drained", "lost"]
 HostState = Literal["up", "opening", "lost", "unseen"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
@@ -35,6 +35,12 @@ AttributeValue = str | int
 """Of a label, or another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
 Revision = Annotated[int, Meta(description="grows with every change of anything; the id of its event")]
+
+
+Absences = Annotated[
+    tuple[str, ...],
+    Meta(description="a sentence about each host that does not answer, and about each that lacks something"),
+]
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +106,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     drained: Annotated[bool, Meta(description="nothing more is placed there")] = False
     lost: Annotated[bool, Meta(description="it does not answer the component in charge of it")] = False
+    shortage: Annotated[str, Meta(description="what its machine lacks, so that tasks wait there; empty: nothing")] = ""
     arch: str
     os: str
     kernel: str
@@ -117,7 +124,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> NodeState:
         """The state of the node; a drained node that is lost is lost."""
-        return "lost" if self.lost else "drained" if self.drained else "in use"
+        return "lost" if self.lost else "drained" if self.drained else "short" if self.shortage else "in use"
 
 
 def held_by(components: Sequence[str], nodes: int) -> str:
@@ -268,7 +275,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     funnel: tuple[FunnelStep, ...] = ()
     decisions: tuple[DecisionStep, ...] = ()
     explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
-    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
+    absent: Annotated[
+        tuple[str, ...], Meta(description="a sentence about each host that does not answer or lacks something")
+    ] = ()
 
 
 class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,7 +299,9 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
     groups: tuple[PlannedGroup, ...]
-    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
+    absent: Annotated[
+        tuple[str, ...], Meta(description="a sentence about each host that does not answer or lacks something")
+    ] = ()
     lost: Annotated[int, Meta(description="nodes that do not answer, and are not counted")] = 0
 
 

@@ -21,7 +21,7 @@ from tests.live.chaos.harming import Harming
 from tests.live.chaos.judging import Run, judge
 from tests.live.chaos.links import BRIDGE, Namespaces, Relay
 from tests.live.chaos.roles import Supervisor, roles_at_work
-from tests.live.conftest import RUN_AS, Server
+from tests.live.conftest import CALLS, RUN_AS, Server
 
 from volery.core.model import SECOND
 from volery.faults.scenario import RESOURCES, ScenarioJob
@@ -135,7 +135,8 @@ class Chaos:
             names = 'ca = "tls/ca.crt", certificate = "tls/{host}.crt", key = "tls/{host}.key"'
             tables = f'broker_tls = {{ {names} }}\ntls = {{ certificate = "tls/api.crt", key = "tls/api.key" }}\n'
         text = (
-            f'name = "chaos-{os.getpid()}"\narchitecture = "{schedule.architecture}"\nrun_as = "{RUN_AS}"\n'
+            f'name = "chaos-{os.getpid()}"\narchitecture = "{schedule.architecture}"\n'
+            f'run_as = "{RUN_AS}"\ncalls = {CALLS}\n'
             f'seed = {schedule.seed}\nbroker = "{"tls" if self._tls else "nats"}://{address}:{port}"\n'
             f'api = "{self._api.partition("//")[2]}"\n{tables}[parameters]\n{parameters}\n'
             f"[[machines]]\ncount = {schedule.machines}\n{offered}\n[hosts]\n{hosts}\n"

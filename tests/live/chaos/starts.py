@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx2
 from tests.live.chaos.roles import Role, roles_at_work
-from tests.live.conftest import RUN_AS, Server, program
+from tests.live.conftest import CALLS, RUN_AS, Server, program
 
 DETECTION_S: Final = 1.5
 SLACK_S: Final = 2.0
@@ -41,6 +41,7 @@ name = "starts-{port}"
 broker = "{broker}"
 api = "127.0.0.1:{port}"
 run_as = "{run_as}"
+calls = {calls}
 
 [parameters]
 gms = 2
@@ -119,7 +120,9 @@ class Starts:
         self._config = folder / "federation.toml"
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._config.write_text(FILE.format(broker=broker, port=port, run_as=RUN_AS, detection_s=detection_s))
+        self._config.write_text(
+            FILE.format(broker=broker, port=port, run_as=RUN_AS, calls=CALLS, detection_s=detection_s)
+        )
 
     def play(self, count: int) -> None:
         """Start hosts until so many starts are measured, or one is stuck."""

@@ -313,7 +313,7 @@ class MasterAssembly:
             lambda job: gms[job % len(gms)],
             {("node", "lm"): 0},
             (
-                CrashRecovery(component, tuple(detector_pairs), lease.detection_us, tuple(gms)),
+                CrashRecovery(component, tuple(detector_pairs), lease.detection_us, tuple(gms), takes_back=True),
                 Draining(lambda node: pairs[self._lm_of[node]] if node in self._lm_of else ()),
             ),
         )

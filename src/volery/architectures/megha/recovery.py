@@ -267,16 +267,17 @@ class Paired:
     # Results.
 
     def on_result(self, message: Result, node: Address, now: Time) -> None:
-        """Keep a result; an attempt that was evicted has none, and its own GM has the task back."""
+        """Keep a result; an attempt that was evicted, or that its node could not begin, goes back to its own GM."""
         if not message.evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
             known = self._lm.there[node].get(message.active.task)
             if known is None or known.attempt != message.active.attempt:
                 return
-            evicted = self._lm.shares.evicted(known, now)
-            assert evicted, "evicted for nobody"
-            self._lm.let_go(known, node)
+            if self._lm.shares.evicted(known, now):
+                self._lm.let_go(known, node)
+            else:
+                self._hand_back(node, [known])
         self._lm.shares.go_on(node, now)
 
     def _with_owner(self, active: Active) -> Active:

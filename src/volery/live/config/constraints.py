@@ -291,6 +291,7 @@ class Fleet:
     Args:
         slots: per machine, how many tasks it runs at once.
         capacities: per machine, what it offers instead of slots, by name; all offer the same resources.
+        calls: whether tasks may be Python calls.
 
     Raises:
         InputError: the machines differ in more ways than a constraint set has bits for.
@@ -303,8 +304,11 @@ class Fleet:
         slots: Sequence[int],
         name: str = "federation",
         capacities: Sequence[Mapping[str, int]] = (),
+        *,
+        calls: bool = True,
     ) -> None:
         self.machines = tuple(machines)
+        self.calls = calls
         self.vocabulary = Vocabulary(self.machines)
         names = tuple(capacities[0]) if capacities else ()
         amounts = tuple([tuple([offered[name] for name in names]) for offered in capacities])

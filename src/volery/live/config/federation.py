@@ -106,6 +106,9 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     run_as: Annotated[
         str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
     ] = ""
+    calls: Annotated[
+        bool, Meta(description="tasks may be Python calls; false: accounts of `run_as` need not reach this interpreter")
+    ] = True
     environment: Annotated[
         tuple[str, ...],
         Meta(description='variables of the host that tasks get beside the usual ones, as ["CUDA_*"]'),
@@ -250,7 +253,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         slots += [slot_count] * count
     if not machines:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
-    fleet = Fleet(machines, slots, file.name, _alike(capacities))
+    fleet = Fleet(machines, slots, file.name, _alike(capacities), calls=file.calls)
     check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
     plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
     if "@" in file.broker:

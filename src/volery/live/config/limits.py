@@ -67,6 +67,7 @@ class NodeRules(msgspec.Struct, frozen=True):
         output: how much of what they leave behind is kept.
         amounts: whether they ask for amounts, and not for slots.
         environment: names of variables that they take over from the agent, beside the usual ones; `*` ends a pattern.
+        gives_back: whether an attempt may end as "unstarted" where the machine lacks something, to start elsewhere.
         calls_max: Python calls of a worker process, before another takes its place; 0: no limit.
     """
 
@@ -74,6 +75,7 @@ class NodeRules(msgspec.Struct, frozen=True):
     output: OutputLimits = OutputLimits()
     amounts: bool = False
     environment: tuple[str, ...] = ()
+    gives_back: bool = False
     calls_max: int = CALLS_MAX
 
 

@@ -143,6 +143,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     jobs = {number: queries.job(number) for number in {run.job for run in runs}}
     known = facts(
         ("state", _state(node)),
+        ("lacks", node.shortage or NOTHING),
         ("host", link(frame.HOSTS, _place(node)) if node.host else NOTHING),
         ("cluster", ", ".join(owners) or NOTHING),
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),

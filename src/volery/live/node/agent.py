@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from volery.core.errors import InputError
@@ -17,6 +17,7 @@ from volery.live.node.descendants import Descendants, ProcessLedger
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.output import OutputRotation
 from volery.live.node.processes import ProcessExecutor
+from volery.live.node.shortage import StartPause
 from volery.live.node.spawn import Accounts, Spawners
 
 
@@ -59,12 +60,27 @@ class NodeAgent:
         limit_processes(rules.isolation.account_pids_max)
         self._means = ExecutorContext(
             folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
-            Descendants(self._ledger.folder), accounts, rules.environment, by_incarnation,
+            Descendants(self._ledger.folder), StartPause(self._tell_shortage), rules.gives_back, accounts,
+            rules.environment, by_incarnation,
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
         self._calls = CallExecutor(self._means, workers, report, rules.calls_max)
         self._closed = False
+        self._shortage_changed: Callable[[], None] | None = None
+
+    @property
+    def shortage(self) -> str:
+        """The shortage of the machine, for which tasks cannot start, in words; empty: none."""
+        return self._means.pause.words
+
+    def watch_shortage(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever `shortage` changes."""
+        self._shortage_changed = changed
+
+    def _tell_shortage(self) -> None:
+        if self._shortage_changed is not None:
+            self._shortage_changed()
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         executor = self._calls if _is_call(task) else self._processes
@@ -86,6 +102,7 @@ class NodeAgent:
         self._closed = True
         await self._processes.close()
         await self._calls.close()
+        self._means.pause.close()
         self._means.descendants.close()
         self._means.starters.close()
         self._means.outputs.close()

@@ -11,16 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Address, JobId, Task, TaskId
 from volery.live.clock import is_set_within
@@ -34,13 +38,18 @@ from volery.live.node.context import (
     inherited_environment,
 )
 from volery.live.node.executor import OnEnd, Report, report_now
+from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
-from volery.live.node.worker import ANSWER_BYTES_MAX, HEADER, MAGIC, UNANSWERED, CallAnswer, CallRequest, frame
+from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, lack_of, unstarted
+from volery.live.node.spawn import Account, Accounts
+from volery.live.node.worker import ANSWER_BYTES_MAX, HEADER, MAGIC, READY, UNANSWERED, CallAnswer, CallRequest, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
 """What a call has started and left has so long to be gone once it is killed; else its worker goes, too."""
 _LEFT_LOOK_S: Final = 0.002
+READY_S: Final = 60.0
+"""A worker that is not ready after so long is replaced."""
 _READ_S: Final = 0.5
 """What a worker has written before its end is read within this time, also where a process that it left holds on."""
 _PROGRAM_MAX: Final = 200
@@ -147,7 +156,7 @@ class _Worker:
 class _CallAttempt:
     """One launch; `worker` is the process that makes the call, and `late` that its time was over."""
 
-    __slots__ = ("attempt", "folder", "held", "late", "node", "number", "on_end", "stopped", "task", "worker")
+    __slots__ = ("attempt", "folder", "held", "late", "node", "number", "on_end", "since", "stopped", "task", "worker")
 
     def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
@@ -160,6 +169,11 @@ class _CallAttempt:
         self.stopped = False
         self.late = False
         self.worker: _Worker | None = None
+        self.since = time.monotonic()
+
+    @property
+    def key(self) -> tuple[TaskId, int]:
+        return self.task.id, self.attempt
 
     def expire(self) -> None:
         """End the call, whose time is over."""
@@ -252,12 +266,11 @@ class CallExecutor:
                 await self._bury(worker)
                 worker = None
             if worker is None:
-                worker = await self._new_worker(call.user)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            if not attempt.stopped:
-                self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+                worker = await self._worker_for(attempt, call.user)
+        except ValueError as error:
+            self._end(attempt, "failed", f"not started: {error}")
             return worker
-        if attempt.stopped:  # while the worker was made
+        if worker is None or attempt.stopped:  # while the worker was made
             return worker
         can_go_on = False
         try:
@@ -271,14 +284,39 @@ class CallExecutor:
         finally:
             if not can_go_on:
                 await self._bury(worker)
+            self._means.pause.freed()
         return worker if can_go_on else None
+
+    async def _worker_for(self, attempt: _CallAttempt, user: str) -> _Worker | None:
+        """A new worker for an attempt; None where that has ended."""
+        while not attempt.stopped:
+            try:
+                return await self._new_worker(user)
+            except (OSError, ValueError, MemoryError, subprocess.SubprocessError, WorkerNotReadyError) as error:
+                if not await self._is_delayed(attempt, error):
+                    if not attempt.stopped:
+                        self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+                    return None
+        return None
+
+    async def _is_delayed(self, attempt: _CallAttempt, error: BaseException) -> bool:
+        """Wait where the machine lacks something to start an attempt; false if it has ended, or is to fail."""
+        pause = self._means.pause
+        if attempt.stopped or not lack_of(error):
+            return False
+        pause.begin(attempt.key, error)
+        if self._means.may_give_back(attempt.attempt) and attempt.since <= time.monotonic() - GIVE_BACK_S:
+            attempt.stopped = True
+            self._end(attempt, "unstarted", unstarted(attempt.node, pause.words))
+            return False
+        await pause.over()
+        return not attempt.stopped
 
     async def _new_worker(self, user: str) -> _Worker:
         means = self._means
         name, value = means.ledger.mark
         account = means.account_of(user)
-        whose = account.environment() if account is not None else {}
-        environment = {**inherited_environment((*means.environment, *WORKER_VARIABLES)), **whose, name: value}
+        environment = {**_worker_environment(means.environment, account), name: value}
         here, there = socket.socketpair()
         with there:
             reader, writer = await asyncio.open_unix_connection(sock=here)
@@ -293,15 +331,32 @@ class CallExecutor:
                 writer.close()
                 raise
         try:
-            means.began(popen.pid)
-            return _Worker(popen, mark, user, reader, writer)
+            worker = _Worker(popen, mark, user, reader, writer)
         except OSError:
             popen.kill()
             popen.wait()
-            means.ended(popen.pid)
             means.descendants.release(mark)
             writer.close()
             raise
+        means.began(popen.pid)
+        await self._await_ready(worker)
+        return worker
+
+    async def _await_ready(self, worker: _Worker) -> None:
+        """Wait until a worker takes calls.
+
+        Raises:
+            WorkerNotReadyError: it has ended before, or is ended now, because it takes too long.
+        """
+        try:
+            async with asyncio.timeout(READY_S):
+                await worker.reader.readexactly(len(READY))
+        except BaseException as error:
+            code = await self._bury(worker)
+            if not isinstance(error, asyncio.IncompleteReadError | ConnectionError | TimeoutError):
+                raise  # this executor is being closed
+            how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
+            raise WorkerNotReadyError(f"one has ended with {how} before it could take a call") from None
 
     async def _bury(self, worker: _Worker) -> int:
         """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
@@ -317,11 +372,19 @@ class CallExecutor:
 
     async def _call(self, worker: _Worker, attempt: _CallAttempt, call: Call) -> bool:
         """Make one call; true if the worker can make another."""
-        try:
-            request = self._prepared(worker, attempt, call)
-        except (OSError, ValueError) as error:
-            self._end(attempt, "failed", f"not started: {error}")
-            return attempt.held is None
+        while True:
+            try:
+                request = self._prepared(worker, attempt, call)
+                break
+            except (OSError, ValueError, MemoryError) as error:
+                is_free = attempt.held is None
+                self._undo(attempt)
+                if await self._is_delayed(attempt, error):
+                    continue
+                if not attempt.stopped:
+                    self._end(attempt, "failed", f"not started: {error}")
+                return is_free
+        self._means.pause.started(attempt.key)
         attempt.worker = worker
         if self._report is not None:
             self._report(
@@ -342,7 +405,10 @@ class CallExecutor:
             if timer is not None:
                 timer.cancel()
         if not answer.begun:
-            self._end(attempt, "failed", f"not started: {answer.reason}")
+            self._undo(attempt)
+            attempt.worker = None
+            if await self._is_delayed(attempt, WorkerNotReadyError(answer.reason)):
+                self._waiting.put_nowait(attempt)
             return False
         free = self._freed(worker, attempt) and await self._cleared(worker)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
@@ -362,9 +428,16 @@ class CallExecutor:
         task = attempt.task
         account = self._means.account_of(call.user)
         folder, attempt.number = self._means.folders.make(task, attempt.number)
-        if account is not None:
-            account.own(folder)
         attempt.folder = str(folder)
+        opened = opened_outputs(folder)
+        try:
+            user = os.geteuid() if account is None else account.uid
+            self._means.pause.demand(self._means.folders.root, opened[-1], user, running=0)  # its worker is there
+            if account is not None:
+                account.own(folder, opened)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
         attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
         if held is not None:
             held.take_in(worker.pid)
@@ -374,6 +447,16 @@ class CallExecutor:
         if held is None:
             return CallRequest(call.pickled, attempt.folder, environment)
         return CallRequest(call.pickled, attempt.folder, environment | held.environment, held.memory_mb, held.cpus)
+
+    def _undo(self, attempt: _CallAttempt) -> None:
+        """Remove what was prepared for a call that has not begun."""
+        if attempt.held is not None:
+            attempt.held.release()
+        if attempt.folder:
+            self._means.outputs.end(attempt.folder)
+            shutil.rmtree(attempt.folder, ignore_errors=True)
+        attempt.held, attempt.folder = None, ""
+        attempt.number = self._means.number_of(attempt.task, attempt.attempt)
 
     async def _unanswered(
         self, worker: _Worker, attempt: _CallAttempt, call: Call, *, is_wrong: bool
@@ -425,6 +508,7 @@ class CallExecutor:
         if attempt.held is not None:
             attempt.held.end()
         self._means.outputs.end(attempt.folder)
+        self._means.pause.forget(attempt.key)
         if self._report is not None:
             self._report(
                 report_now(
@@ -433,6 +517,41 @@ class CallExecutor:
                 )
             )  # fmt: skip
         attempt.on_end(task, attempt.attempt, outcome)
+
+
+def _worker_environment(names: Iterable[str], account: Account | None) -> dict[str, str]:
+    """The environment of a worker process; `names` are those of variables that tasks take over."""
+    whose = account.environment() if account is not None else {}
+    return {**inherited_environment((*names, *WORKER_VARIABLES)), **whose}
+
+
+def demand_workers(accounts: Accounts, names: Iterable[str]) -> None:
+    """Demand that every account of tasks can run a worker process, which ends as soon as its input does.
+
+    Args:
+        names: of variables that tasks take over.
+
+    Raises:
+        InputError: one cannot.
+    """
+    for account in accounts.named():
+        environment = _worker_environment(names, account)
+        try:
+            tried = subprocess.run(  # noqa: S603 - ours
+                _COMMAND, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False,
+                timeout=READY_S, **account.becoming(),
+            )  # fmt: skip
+        except PermissionError:
+            problem = f"may not execute {_COMMAND[0]}"
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = f"cannot start {_COMMAND[0]} ({error})"
+        else:
+            if not tried.returncode:
+                continue
+            lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+            problem = f"cannot run {' '.join(_COMMAND)} ({lines[-1][:200]})"
+        remedy = "install Volery where all accounts can read it, or write calls = false (up --no-calls) to do without"
+        raise InputError("run_as", f"{account.name}, whom Python calls run as, {problem}; {remedy}")
 
 
 def _why_no_worker(error: Exception) -> str:

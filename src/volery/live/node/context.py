@@ -20,7 +20,10 @@ from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
 from volery.live.node.output import OutputRotation
+from volery.live.node.shortage import StartPause
 from volery.live.node.spawn import Account, Accounts, Spawners
+
+GIVE_BACKS_MAX: Final = INCARNATION_ATTEMPTS // 4
 
 
 class ExecutorContext(NamedTuple):
@@ -31,6 +34,8 @@ class ExecutorContext(NamedTuple):
         confinement: holds attempts to what they ask for.
         outputs: keeps what they write in bounds.
         descendants: finds what those processes have started.
+        pause: while the machine lacks something, nothing starts.
+        gives_back: whether attempts that cannot start here may end as "unstarted", to start elsewhere.
         accounts: whom they run as; None: as this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
@@ -42,6 +47,8 @@ class ExecutorContext(NamedTuple):
     outputs: OutputRotation
     starters: Spawners
     descendants: Descendants
+    pause: StartPause
+    gives_back: bool = False
     accounts: Accounts | None = None
     environment: tuple[str, ...] = ()
     by_incarnation: bool = False
@@ -53,6 +60,10 @@ class ExecutorContext(NamedTuple):
             ValueError: there is no account for this user.
         """
         return self.accounts.of(user) if self.accounts is not None else None
+
+    def may_give_back(self, attempt: int) -> bool:
+        """True if an attempt that cannot start here may go back; one that did so often stays, as numbers are few."""
+        return self.gives_back and attempt % INCARNATION_ATTEMPTS < GIVE_BACKS_MAX
 
     def number_of(self, task: Task, attempt: int) -> int:
         """The number of an attempt for people, see `attempt_number`."""
@@ -117,7 +128,11 @@ class AttemptFolders:
                     folder.mkdir(parents=True)
             except FileExistsError:
                 continue
-            (folder / WORK).mkdir()
+            try:
+                (folder / WORK).mkdir()
+            except OSError:
+                folder.rmdir()
+                raise
             return folder, free
         raise AssertionError("numbers do not end")
 

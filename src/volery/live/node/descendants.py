@@ -32,6 +32,8 @@ from typing import Final, NamedTuple
 from volery.core.errors import InputError
 from volery.live.files import opened_lock
 
+log = logging.getLogger(__name__)
+
 MARK_LIMIT: Final = 10
 """RLIMIT_LOCKS, which Python does not name."""
 _MARK_TITLE: Final = b"Max file locks"
@@ -333,6 +335,7 @@ class ProcessLedger:
         self._path = folder / "processes"
         self._running: dict[int, int] = {}
         self._lines = 0
+        self._is_behind = False
         running, damages = read_ledger(self._path)
         for damage in damages:
             log.error("%s %s: processes of an earlier agent that have left no other mark may go on", self._path, damage)
@@ -356,11 +359,23 @@ class ProcessLedger:
         os.close(self._lock)
 
     def _write(self, line: str) -> None:
-        os.write(self._file, _summed(line))
-        self._lines += 1
-        if self._lines > COMPACT_LINES + 2 * len(self._running):
-            os.close(self._file)
-            self._file = self._rewritten()
+        """Append a line, or begin the file anew; without room for either, it is written with a later one.
+
+        Until then a mark and the environment tell what runs here: a task is not to fail for its record.
+        """
+        try:
+            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._running):
+                rewritten = self._rewritten()
+                os.close(self._file)
+                self._file = rewritten
+            else:
+                record = _summed(line)
+                self._is_behind = os.write(self._file, record) < len(record)
+                self._lines += 1
+        except OSError as error:
+            if not self._is_behind:
+                log.warning("%s lacks what runs here until it can be written: %s", self._path, error.strerror)
+            self._is_behind = True
 
     def _rewritten(self) -> int:
         fresh = self._path.with_suffix(".new")
@@ -369,7 +384,7 @@ class ProcessLedger:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.writelines(map(_summed, lines))  # no other account may see which processes are whose
         fresh.replace(self._path)
-        self._lines = 0
+        self._lines, self._is_behind = 0, False
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 

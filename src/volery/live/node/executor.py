@@ -40,7 +40,7 @@ class Executor(Protocol):
     """Runs tasks on this host, for any number of its nodes; all calls come from the event loop's thread."""
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
-        """Start an attempt. What cannot be started ends with outcome "failed"; nothing is raised.
+        """Start an attempt. It fails where it can never start, and waits where the machine is short of something.
 
         The note is kept with it where attempts can outlive this program.
         """

@@ -35,6 +35,7 @@ STREAMS: Final = ("stdout", "stderr")
 _FOLDER: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18}\.[0-9]{1,18})")
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -65,6 +66,40 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def opened_outputs(folder: Path) -> list[int]:
+    """Descriptors of the new, empty output of an attempt, in order of `STREAMS`.
+
+    Raises:
+        OSError: a file cannot be made; then none is open.
+    """
+    opened: list[int] = []
+    try:
+        for name in STREAMS:
+            opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def input_file(content: bytes, path: Path | None) -> int:
+    """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
+    if path is None:
+        memory = os.memfd_create("stdin")
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(memory, 0, os.SEEK_SET)
+        except OSError:
+            os.close(memory)
+            raise
+        return memory
+    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
+        file.write(content)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def kept_from(descriptor: int) -> int:
@@ -155,7 +190,11 @@ class OutputReader:
         reading.add_done_callback(self._reading.discard)
 
     async def _answer(self, question: OutputRequest) -> None:
-        self._send(await asyncio.to_thread(read, self._root, question))
+        try:
+            reply = await asyncio.to_thread(read, self._root, question)
+        except RuntimeError:  # this process may have no further thread
+            reply = OutputReply(question.number, "busy")
+        self._send(reply)
 
 
 def read(root: Path, question: OutputRequest) -> OutputReply:
@@ -243,7 +282,10 @@ class OutputRotation:
         self._cleaning = loop.call_later(CLEAN_S, self._clean)
         if self._cleaner is None or self._cleaner.done():
             running = frozenset(self._running)
-            self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
+            try:
+                self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
+            except RuntimeError as error:  # this process may have no further thread
+                log.warning("old folders of attempts are looked at in an hour: %s", error)
 
     def close(self) -> None:
         for timer in (self._looking, self._cleaning):

@@ -10,6 +10,7 @@ program has started is ever reaped here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -30,16 +31,21 @@ from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_environment, attempt_name, inherited_environment
 from volery.live.node.descendants import ProcessStatus, processes
 from volery.live.node.executor import OnEnd, Report, report_now
+from volery.live.node.output import input_file, opened_outputs
+from volery.live.node.shortage import GIVE_BACK_S, lack_of, unstarted
 from volery.live.node.spawn import SHELL, Account, StartGate, demand_program
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
 PROGRAMS_MAX: Final = 1000
 UNDYING_S: Final = 5.0
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
 CLOSE_GRACE_S: Final = 2.0
+WATCH_S: Final = 0.2
+"""Between two tries to get a descriptor for a process that runs."""
 
 Stop = Literal["", "killed", "timeout"]
+
+log = logging.getLogger(__name__)
 
 
 class _Attempt:
@@ -58,6 +64,7 @@ class _Attempt:
         "on_end",
         "pidfd",
         "popen",
+        "since",
         "stop",
         "task",
         "timer",
@@ -79,6 +86,7 @@ class _Attempt:
         self.left = False
         self.mark = 0
         self.deadline = 0.0
+        self.since = time.monotonic()
 
     @property
     def key(self) -> tuple[TaskId, int]:
@@ -132,8 +140,7 @@ class ProcessExecutor:
         started = _Attempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[started.key] = started
         self._waiting.append(started)
-        if self._spawner is None:
-            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
+        self._spawn_soon()
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Ask the attempt's processes to end, and end them after the grace time."""
@@ -144,6 +151,7 @@ class ProcessExecutor:
     def _kill(self, found: _Attempt, grace_max_s: float = float("inf")) -> None:
         if found.popen is None:
             self._waiting.remove(found)
+            self._means.pause.forget(found.key)
             self._end(found, "killed", None, "ended before it was started")
         else:
             self._stop(found, "killed", grace_max_s)
@@ -167,17 +175,46 @@ class ProcessExecutor:
             await self._empty.wait()
         os.close(self._nothing)
 
+    def _spawn_soon(self) -> None:
+        if self._waiting and self._spawner is None and not self._means.pause.paused:
+            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
+
     def _spawn_next(self) -> None:
         """Spawn one and let others have the event loop: it is blocked for 0.5 ms and more."""
         self._spawner = None
-        if self._waiting:
+        if self._waiting and not self._means.pause.paused:
             attempt = self._waiting.popleft()
             try:
                 self._spawn(attempt)
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
-                self._end(attempt, "failed", None, _why_not_started(error, attempt))
-        if self._waiting:
-            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
+            except (OSError, ValueError, MemoryError, subprocess.SubprocessError) as error:
+                if lack_of(error):
+                    self._put_back(attempt, error)
+                else:
+                    self._means.pause.forget(attempt.key)
+                    self._end(attempt, "failed", None, _why_not_started(error, attempt))
+            else:
+                self._means.pause.started(attempt.key)
+        self._spawn_soon()
+
+    def _put_back(self, attempt: _Attempt, error: BaseException) -> None:
+        """Have an attempt wait that has not begun, because the machine lacks something; or end it, to start elsewhere.
+
+        Those behind it would fare no better.
+        """
+        self._release(attempt)
+        if attempt.folder != Path():
+            shutil.rmtree(attempt.folder, ignore_errors=True)
+        attempt.held, attempt.mark, attempt.folder = None, 0, Path()
+        attempt.number = self._means.number_of(attempt.task, attempt.attempt)
+        self._waiting.appendleft(attempt)
+        pause, since = self._means.pause, time.monotonic() - GIVE_BACK_S
+        pause.begin(attempt.key, error)
+        pause.when_over(self._spawn_soon)
+        for late in [waiting for waiting in self._waiting if waiting.since <= since]:
+            if self._means.may_give_back(late.attempt):
+                self._waiting.remove(late)
+                pause.forget(late.key)
+                self._end(late, "unstarted", None, unstarted(late.node, pause.words))
 
     def _spawn(self, attempt: _Attempt) -> None:
         command = decode_payload(attempt.task.payload)
@@ -194,10 +231,12 @@ class ProcessExecutor:
         gate: StartGate | None = None
         opened: list[int] = []
         try:
-            for name in ("stdout", "stderr"):
-                opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+            opened += opened_outputs(folder)
+            user = os.geteuid() if account is None else account.uid
+            running = len(self._attempts) - len(self._waiting) - 1
+            self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
-                stdin = _holding(command.stdin, folder / "stdin" if held is not None else None)
+                stdin = input_file(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)
             if account is not None:
                 account.own(folder, opened)
@@ -219,10 +258,10 @@ class ProcessExecutor:
                 os.close(descriptor)
             if gate is not None:
                 gate.close()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(attempt.pidfd, self._left, attempt)
+        self._means.began(attempt.pid)
+        self._watch(attempt)
         if command.timeout_s:
-            attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
+            attempt.timer = asyncio.get_running_loop().call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._means.watch_output(folder, account)
         self._send_report(attempt, "running")
 
@@ -232,16 +271,26 @@ class ProcessExecutor:
         try:
             if attempt.held is not None:
                 attempt.held.take_in(attempt.pid)
-            self._means.began(attempt.pid)
-            attempt.pidfd = os.pidfd_open(attempt.pid)
         except OSError:
             attempt.signal_all()
             attempt.popen.wait()
-            self._means.ended(attempt.pid)
             attempt.popen = None
             raise
         if gate is not None:
             gate.open()
+
+    def _watch(self, attempt: _Attempt) -> None:
+        """Wait for the end of the first process, which the task runs in by now; a shortage delays that alone."""
+        loop = asyncio.get_running_loop()
+        try:
+            attempt.pidfd = os.pidfd_open(attempt.pid)
+            loop.add_reader(attempt.pidfd, self._left, attempt)
+        except OSError as error:
+            log.warning("the end of process %d is noticed later: %s", attempt.pid, error)
+            if attempt.pidfd >= 0:
+                os.close(attempt.pidfd)
+            attempt.pidfd = -1
+            loop.call_later(WATCH_S, self._watch, attempt)
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
@@ -356,14 +405,13 @@ class ProcessExecutor:
         usage = usage_of(attempt.held, spent)
         outcome, reason = _judge(attempt, code, usage)
         self._end(attempt, outcome, code, reason, usage)
+        self._means.pause.freed()
 
     def _end(
         self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: AttemptUsage | None = None
     ) -> None:  # fmt: skip
         del self._attempts[attempt.key]
-        self._means.descendants.release(attempt.mark)
-        if attempt.held is not None:
-            attempt.held.release()
+        self._release(attempt)
         self._means.outputs.end(str(attempt.folder))
         if attempt.timer is not None:
             attempt.timer.cancel()
@@ -372,6 +420,11 @@ class ProcessExecutor:
             attempt.on_end(attempt.task, attempt.attempt, outcome)
         elif not self._attempts:
             self._empty.set()
+
+    def _release(self, attempt: _Attempt) -> None:
+        self._means.descendants.release(attempt.mark)
+        if attempt.held is not None:
+            attempt.held.release()
 
     def _send_report(
         self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
@@ -385,23 +438,6 @@ class ProcessExecutor:
                     counted=attempt.number,
                 )
             )  # fmt: skip
-
-
-def _holding(content: bytes, path: Path | None) -> int:
-    """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
-    if path is None:
-        memory = os.memfd_create("stdin")
-        try:
-            with os.fdopen(memory, "wb", closefd=False) as file:
-                file.write(content)
-            os.lseek(memory, 0, os.SEEK_SET)
-        except OSError:
-            os.close(memory)
-            raise
-        return memory
-    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
-        file.write(content)
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

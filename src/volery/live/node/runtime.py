@@ -29,6 +29,7 @@ from volery.live.messages import (
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import Executor, Report
 from volery.live.node.output import OutputReader
+from volery.live.node.shortage import obstacles, permit_descriptors
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
 from volery.live.node.spawn import Accounts
 from volery.live.node.supervisor_client import SupervisorClient
@@ -48,11 +49,24 @@ class NodeRuntime(NamedTuple):
     reporter: Reporter | None = None
     supervised: SupervisorClient | None = None
 
-    def introduction(self, nodes: Iterable[Address]) -> ConfinementReport | None:
-        """The report of what confines tasks on these nodes; None where no real processes run."""
-        agent = self.executor
-        words = agent.held if isinstance(agent, NodeAgent | SupervisorClient) else ""
-        return ConfinementReport(tuple(nodes), words) if words else None
+    def introduce(self, nodes: Iterable[Address], send: SendReport) -> None:
+        """Report what confines tasks on these nodes and what the machine lacks, now and when that changes.
+
+        Where no real processes run there is nothing to report.
+        """
+        agent, listed = self.executor, tuple(nodes)
+        if not isinstance(agent, NodeAgent | SupervisorClient):
+            return
+
+        def report() -> None:
+            confined = ConfinementReport(listed, agent.held, agent.shortage)
+            if self.reporter is not None:
+                self.reporter.introduce(confined)
+            else:
+                send(confined)
+
+        agent.watch_shortage(report)
+        report()
 
 
 def node_runtime(
@@ -69,16 +83,39 @@ def node_runtime(
     if not any(address in deployment.machines for address in here):
         return NodeRuntime()
     folder, kind = federation.folder.resolve(), federation.file.executor
+    if given is None and kind == "agent":
+        _compare_limits(federation, name, deployment, here)
     recovery = host_recovery(federation.plan.architecture, deployment)
+    gives_back = recovery is not None and recovery.takes_back and any(node not in here for node in deployment.machines)
     if given is None and kind == "agent" and recovery is not None:
         lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
-        run_as, rules = federation.file.run_as, _rules(federation)
+        run_as, rules = federation.file.run_as, _rules(federation, gives_back=gives_back)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
     reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else send
     return NodeRuntime(given or _executor(federation, name, report, by_incarnation=recovery is not None), reporter)
+
+
+def _compare_limits(federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address]) -> None:
+    """Compare what this machine permits with the tasks that its nodes run at once, and log what is too little.
+
+    Raises:
+        InputError: the folder of tasks cannot be used, or no account be used for tasks.
+    """
+    accounts, cluster = Accounts(federation.file.run_as), federation.fleet.cluster
+    folder = federation.folder.resolve() / "tasks"
+    accounts.check_folder(folder)
+    machines = [deployment.machines[address] for address in here if address in deployment.machines]
+    slots = sum(cluster.slots[machine] for machine in machines)
+    offered_mb = 0
+    if "memory_mb" in cluster.resources:
+        place = cluster.resources.index("memory_mb")
+        offered_mb = sum(cluster.capacities[machine][place] for machine in machines)
+    permit_descriptors(slots)
+    for words in obstacles(slots, offered_mb, folder, accounts.users()):
+        log.warning("host %s: %s", name, words)
 
 
 def _executor(federation: Federation, name: HostName, report: Report, *, by_incarnation: bool) -> Executor:
@@ -95,10 +132,10 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
     return agent
 
 
-def _rules(federation: Federation) -> NodeRules:
+def _rules(federation: Federation, *, gives_back: bool = False) -> NodeRules:
     file = federation.file
     amounts = bool(federation.fleet.cluster.resources)
-    return NodeRules(file.isolation, file.output, amounts, file.environment, file.calls_max)
+    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back, file.calls_max)
 
 
 AgentReport = TaskReport | ConfinementReport | OutputReply

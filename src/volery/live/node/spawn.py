@@ -54,9 +54,12 @@ class AccountSpawner:
             return self._thread.submit(started, words, cpus, mark, **options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
+        except RuntimeError as error:  # the process may have no further thread
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     def close(self) -> None:
-        self._thread.shutdown()
+        """End the thread; what waits for it is never started."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _become(self) -> None:
         """Take the account's identity in this thread alone, with no way back."""
@@ -91,7 +94,13 @@ class Spawners:
             return started(words, cpus, mark, **options)
         if account not in self._by_account:
             self._by_account[account] = AccountSpawner(account)
-        return self._by_account[account].start(words, cpus, mark, **options)
+        spawner = self._by_account[account]
+        try:
+            return spawner.start(words, cpus, mark, **options)
+        except (BlockingIOError, PermissionError):  # it may have no thread; the next start makes another
+            del self._by_account[account]
+            spawner.close()
+            raise
 
     def close(self) -> None:
         for starter in self._by_account.values():
@@ -261,6 +270,14 @@ class Accounts:
             raise ValueError(f"no account is named to run the tasks of user {user!r} as; see run_as")
         return account
 
+    def named(self) -> list[Account]:
+        """The accounts that tasks run as; none: this process's own."""
+        return list(dict.fromkeys(self._by_user.values()))
+
+    def users(self) -> tuple[int, ...]:
+        """The users of the operating system whom tasks run as."""
+        return tuple(account.uid for account in self.named()) or (os.geteuid(),)
+
     def check_folder(self, folder: Path) -> None:
         """Make the folder of the attempts, and demand that every account can get there.
 
@@ -273,7 +290,7 @@ class Accounts:
                 folder.chmod(0o711)
         except OSError as error:
             raise InputError(str(folder), f"cannot be made for the tasks: {error.strerror}") from None
-        for account in set(self._by_user.values()):
+        for account in self.named():
             words = [SHELL, "-c", 'cd "$0"', str(folder.resolve())]
             tried = subprocess.run(words, capture_output=True, check=False, cwd="/", **account.becoming())  # noqa: S603 - ours
             if tried.returncode:

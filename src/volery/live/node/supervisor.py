@@ -116,11 +116,19 @@ class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
         attempts: that run, or have ended and were not forgotten.
         expired: the lease was over before the host came, and the attempts are void.
         held: what holds tasks to the amounts that they ask for, in words.
+        shortage: what the machine lacks, see `NodeShortage`.
     """
 
     attempts: tuple[SupervisedAttempt, ...]
     expired: bool
     held: str = ""
+    shortage: str = ""
+
+
+class NodeShortage(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Supervisor > host: what the machine lacks from now on, so that attempts cannot start; empty: nothing."""
+
+    words: str
 
 
 class AttemptReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -130,7 +138,7 @@ class AttemptReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 FromHost = TakeOver | StartAttempt | KillAttempt | ForgetAttempt | KeepAlive | Shutdown
-FromSupervisor = AttemptInventory | AttemptReport
+FromSupervisor = AttemptInventory | NodeShortage | AttemptReport
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -220,6 +228,7 @@ class TaskSupervisor:
 
     def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
         self._agent = NodeAgent(tasks, state, self._take_report, accounts=accounts, rules=rules, by_incarnation=True)
+        self._agent.watch_shortage(self._tell_shortage)
         self._attempts: dict[tuple[TaskId, int], SupervisedAttempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
@@ -284,7 +293,8 @@ class TaskSupervisor:
             return
         (host, message), self._coming = self._coming, None
         self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        host.send(AttemptInventory(tuple(self._attempts.values()), self._expired, self._agent.held))
+        attempts, agent = tuple(self._attempts.values()), self._agent
+        host.send(AttemptInventory(attempts, self._expired, agent.held, agent.shortage))
         if self._expired:
             self._forget_killed()
         self._expired = False
@@ -340,6 +350,10 @@ class TaskSupervisor:
         if self._host is not None:
             self._host.send(AttemptReport(report))
         self._maybe_serve()
+
+    def _tell_shortage(self) -> None:
+        if self._host is not None:
+            self._host.send(NodeShortage(self._agent.shortage))
 
     def _gone(self, host: Channel) -> None:
         if self._coming is not None and host is self._coming[0]:

@@ -32,6 +32,7 @@ from volery.live.node.supervisor import (
     FromSupervisor,
     KeepAlive,
     KillAttempt,
+    NodeShortage,
     Shutdown,
     StartAttempt,
     SupervisedAttempt,
@@ -63,6 +64,7 @@ class SupervisorClient:
 
     Attributes:
         held: what holds tasks to the amounts that they ask for, in words; known once it is open.
+        shortage: what the machine lacks, so that attempts cannot start, in words; empty: nothing.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class SupervisorClient:
         self._run_as = run_as
         self._rules = rules
         self.held = ""
+        self.shortage = ""
+        self._shortage_changed: Callable[[], None] | None = None
         self._tasks = tasks
         self._state = state
         self._lease_s = lease_s
@@ -118,7 +122,7 @@ class SupervisorClient:
             self._held.cancel()
             raise SupervisorLost(f"its task supervisor has not answered for {ANSWER_S:g} s")
         held = self._held.result()
-        self.held = held.held
+        self.held, self.shortage = held.held, held.shortage
         if self.held:
             log.info("%s", self.held)
         self._tick()
@@ -213,6 +217,10 @@ class SupervisorClient:
         self._asked.add((task, attempt))
         self._send(KillAttempt(task, attempt))
 
+    def watch_shortage(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever `shortage` changes."""
+        self._shortage_changed = changed
+
     def forget(self, task: TaskId, attempt: int) -> None:
         """Have the supervisor forget an attempt whose end is stored."""
         self._send(ForgetAttempt(task, attempt))
@@ -247,6 +255,12 @@ class SupervisorClient:
     def _take(self, _: Channel, message: Any) -> None:
         if isinstance(message, AttemptInventory):
             self._held.set_result(message)
+            return
+        if isinstance(message, NodeShortage):
+            self.shortage = message.words
+            log.warning("%s", self.shortage or "tasks can start here again")
+            if self._shortage_changed is not None:
+                self._shortage_changed()
             return
         assert isinstance(message, AttemptReport)
         if self._closing:

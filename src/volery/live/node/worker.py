@@ -28,6 +28,8 @@ from volery.live.command import WORK, Raised
 from volery.live.node.process_state import ProcessState, place, private_mb, stop_timers
 from volery.live.pickles import dumps
 
+READY: Final = b"R"
+"""A worker sends it first: from then on it takes calls."""
 HEADER: Final = struct.Struct("<4sQI")
 """Of a frame: `MAGIC`, the number of the request, and the length of the content."""
 MAGIC: Final = b"VOLE"
@@ -226,6 +228,7 @@ def serve(calls: CallSocket) -> None:
     """Answer calls until there are no more."""
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
     state = ProcessState()
+    calls.write(READY)
     while len(header := calls.read(HEADER.size)) == HEADER.size:
         _, number, length = HEADER.unpack(header)
         request = decoder.decode(calls.read(length))

@@ -35,7 +35,7 @@ from volery.live.messages import (
 from volery.live.node.executor import Executor, OnEnd
 from volery.live.runtime import port as effect_kinds
 from volery.live.runtime.failure_detector import FailureDetector, Presence, WatchList, meeting_s
-from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
+from volery.live.runtime.journal import RAISED, Entry, JournalStall, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
@@ -124,6 +124,7 @@ class Host:
         self.waits_for: frozenset[HostName] = frozenset()
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
+        self._stall = JournalStall(name, self._release, self.stop)
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
@@ -226,6 +227,7 @@ class Host:
 
     def _stop(self) -> None:
         self._outbox.drop()
+        self._stall.close()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
@@ -308,13 +310,13 @@ class Host:
 
     def _turn(self) -> None:
         self.inbox.awake = False
-        if self._stopped.is_set():
+        if self._stopped.is_set() or self._stall.lasts:
             return
         inbox, effects = self.inbox.events, self._effects
         now = self.now()
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
             self._handle_news(self._watch, now)
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._stall.lasts:
                 return
         self._turn_us = now
         pop, journal, entries = inbox.popleft, self._journal, self._entries
@@ -423,9 +425,13 @@ class Host:
                 try:
                     self._journal.append(now, self._entries)
                 except OSError as error:
-                    self.stop(error)
-                    return
+                    self._stall.begin(self._journal, error)
             self._entries.clear()
+        if not (self._stall.lasts or self._stopped.is_set()):
+            self._release()
+
+    def _release(self) -> None:
+        """Release the effects of turns that are in the journal."""
         if self._actions:
             actions, self._actions = self._actions, []
             for call, arguments in actions:

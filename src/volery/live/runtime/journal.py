@@ -7,8 +7,11 @@ ends with the last turn that was committed. Every other damage is an error.
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -19,6 +22,9 @@ from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
+from volery.live.files import AppendedFile
+from volery.live.messages import HostName
+from volery.live.node.shortage import lack_of
 from volery.live.runtime.recordfile import OtherVersionError, RecordReader, UnbegunError, first_line, write_record
 from volery.live.transport.delivery import union
 
@@ -28,6 +34,10 @@ SUFFIX: Final = ".journal"
 RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
 BUFFER_BYTES: Final = 1 << 20
+STALL_S: Final = 0.5
+"""Between two tries to write a journal for which the machine lacks something."""
+
+log = logging.getLogger(__name__)
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -124,7 +134,7 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
-        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
+        self._file = AppendedFile(descriptor)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
 
@@ -148,17 +158,32 @@ class JournalWriter:
         return event
 
     def append(self, now: Time, entries: Iterable[Entry]) -> None:
-        """Write a turn; it is as durable as was asked for when this returns."""
+        """Write a turn; it is as durable as was asked for when this returns.
+
+        Raises:
+            OSError: it is not; `flush` tries again.
+        """
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
-        file = self._file
-        write_record(file, record)
+        write_record(self._file, record)
         self.size += len(record)
-        if self._durability != "none":
+        self.flush()
+
+    def flush(self) -> None:
+        """Make all turns as durable as was asked for.
+
+        Raises:
+            OSError: the disk is full, for example; nothing is lost, and another call goes on.
+        """
+        file = self._file
+        if self._durability != "none" or file.unwritten_bytes >= BUFFER_BYTES:
             file.flush()
-            if self._durability == "fsync":
+        if self._durability == "fsync":
+            try:
                 os.fdatasync(file.fileno())
+            except OSError as error:  # the kernel may have dropped what it could not write, and another call be well
+                raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.strerror})", str(self.path)) from error
 
     @property
     def is_full(self) -> bool:
@@ -170,6 +195,54 @@ class JournalWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+class JournalStall:
+    """The wait of a host for room for its journal; meanwhile it handles nothing and releases no effect.
+
+    Args:
+        host: its name.
+        over: is called when the journal is written.
+        failed: is called with an error that is no shortage.
+    """
+
+    def __init__(self, host: HostName, over: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        self._host = host
+        self._over = over
+        self._failed = failed
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def lasts(self) -> bool:
+        return self._timer is not None
+
+    def begin(self, journal: JournalWriter, error: OSError) -> None:
+        """Wait because of an error, and try again."""
+        lack = lack_of(error)
+        if not lack:
+            self._failed(error)
+            return
+        if self._timer is None:
+            text = "host %s waits, short of %s: its journal cannot be written: %s"
+            log.error(text, self._host, lack, error.strerror)
+        else:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(STALL_S, self._try_again, journal)
+
+    def _try_again(self, journal: JournalWriter) -> None:
+        try:
+            journal.flush()
+        except OSError as error:
+            self.begin(journal, error)
+            return
+        self._timer = None
+        log.warning("host %s goes on: its journal can be written again", self._host)
+        self._over()
+
+    def close(self) -> None:
+        """Give the wait up."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class JournalReader:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from volery.core.errors import DamagedError, InputError
+from volery.live.files import AppendedFile
 
 LINE_BYTES_MAX: Final = 100
 _HEAD: Final = struct.Struct("<III")
@@ -39,7 +40,7 @@ def first_line(kind: str, version: int) -> bytes:
     return b"%s %08x\n" % (named, zlib.crc32(named))
 
 
-def write_record(file: BinaryIO, record: bytes) -> None:
+def write_record(file: BinaryIO | AppendedFile, record: bytes) -> None:
     """Append a record; an empty one is allowed.
 
     Raises:

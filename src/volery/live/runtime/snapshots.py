@@ -358,14 +358,17 @@ class SegmentedJournal(JournalWriter):
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
         path = journal_path(self._folder, header.host, header.incarnation, header.segment)
-        before, full = self._file, self.path
+        before, full, size = self._file, self.path, self.size
         try:
             before.flush()
             self._begin(path, header)
-            self._header = header
             self._file.flush()
+            self._header = header
             before.close()
         except (OSError, InputError) as error:
+            if self._file is not before:  # there is no room for its header
+                path.unlink(missing_ok=True)
+                self._file, self.path, self.size = before, full, size
             self._limit *= 2
             log.error("the journal of host %s stays in one file for now: %s", header.host, error)
             return

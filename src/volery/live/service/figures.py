@@ -110,9 +110,13 @@ def in_order(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
 
 
+USABLE: Final = ("in use", "short")
+"""What a node is that runs tasks, and will run more."""
+
+
 def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
     """Nodes, slots and what runs there, as fields of a status."""
-    usable = [node for node in nodes if node.state == "in use"]
+    usable = [node for node in nodes if node.state in USABLE]
     return {
         "nodes": len(nodes), "drained": sum(node.drained for node in nodes), "lost": sum(node.lost for node in nodes),
         "slots": sum(node.slots for node in nodes), "usable": sum(node.slots for node in usable),
@@ -201,7 +205,7 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
         *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
         *_meter(
             "volery_slots_usable", "gauge", "of these, on nodes that are neither drained nor lost",
-            [({}, sum(node.slots for node in nodes if node.state == "in use"))],
+            [({}, sum(node.slots for node in nodes if node.state in USABLE))],
         ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
         *_meter("volery_commits_total", "counter", "batches written to the store", [({}, service.writer.commits)]),

@@ -122,7 +122,8 @@ class JobService(Component):
         self._book.note(event)
 
     def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
-        self.nodes.confined(event)
+        for node in self.nodes.confined(event):
+            self._order_drain(node, drained=node in self.nodes.closed())
 
     def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
         self.queries.sharing.note(event)
@@ -263,14 +264,14 @@ class JobService(Component):
             raise InputError(f"nodes/{node}", problem)
         await self.writer.written(lambda: self._store.drain(node, drained))
         (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
-        self._order_drain(node, drained)
+        self._order_drain(node, node in self.nodes.closed())
         return next(found for found in self.nodes.statuses() if found.address == node)
 
     def _repeat_orders(self) -> None:
-        """Repeat all drained nodes and weights: a component may have restarted."""
+        """Repeat all closed nodes and weights: a component may have restarted."""
         if self.writer.closed:
             return
-        for node in sorted(self.nodes.drained):
+        for node in sorted(self.nodes.closed()):
             self._order_drain(node, drained=True)
         self.queries.sharing.send_weights()
         asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
@@ -312,7 +313,8 @@ def job_service(
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
     owners_of = draining.owners_of if draining is not None else None
-    table = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts)
+    spread = len({agents.get(node) for node in deployment.machines}) > 1
+    table = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts, spread)
     capacity = CapacityQueries(order) if answers_queries(deployment) else None
     sharing = UserShares(
         shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order

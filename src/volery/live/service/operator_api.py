@@ -42,7 +42,7 @@ from volery.live.status import (
 )
 
 NODE_FILTERS: Final = {
-    "state": "only these: in use, drained or lost", "host": "only on this host",
+    "state": "only these: in use, short, drained or lost", "host": "only on this host",
     "cluster": "only those that this component is in charge of, as lm/0",
     "text": "only where address, host, hostname or labels contain this",
 }  # fmt: skip

@@ -196,9 +196,8 @@ class JobQueries:
         """
         slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
         taken, groups = self._table.taken(), []
-        drained, lost = self._table.drained_machines(), self._table.lost_machines()
         async for wanted in in_slices(demands(description, self._fleet)):
-            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost)
+            steps = self._candidates_of(wanted, taken)
             left = [] if wanted.request else steps[-1][1]
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
@@ -217,8 +216,12 @@ class JobQueries:
         )  # fmt: skip
 
     def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
-        drained, lost = self._table.drained_machines(), self._table.lost_machines()
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._table.taken(), lost)
+        return self._candidates_of(wanted, self._table.taken())
+
+    def _candidates_of(self, wanted: TaskDemand, taken: Mapping[int, int]) -> list[tuple[str, list[int]]]:
+        table = self._table
+        drained, lost, short = table.drained_machines(), table.lost_machines(), table.short_machines()
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost, short)
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -133,6 +133,7 @@ class NodeTable:
         drained: the nodes that are drained at the start.
         owners_of: node -> the components that get an order when it is drained; see `Draining`.
         register: of all hosts; None: they are not known.
+        spread: whether nodes are on several hosts.
 
     Attributes:
         machines: address of each node -> number of its machine.
@@ -141,13 +142,16 @@ class NodeTable:
     def __init__(
         self, nodes: Mapping[Address, int], fleet: Fleet, drained: set[Address],
         owners_of: Callable[[Address], tuple[Address, ...]] | None = None, register: HostRegister | None = None,
+        spread: bool = False,
     ) -> None:  # fmt: skip
         self.machines = nodes
         self.drained = drained
         self._fleet = fleet
         self._owners_of = owners_of
         self.register = register
+        self._spread = spread
         self._confined: dict[Address, str] = {}
+        self._shortages: dict[Address, str] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._latest: dict[TaskId, int] = {}
         self._lost: set[tuple[Address, Address]] = set()
@@ -170,8 +174,20 @@ class NodeTable:
         self._running.pop(key, None)
         return True
 
-    def confined(self, event: ConfinementReport) -> None:
+    def confined(self, event: ConfinementReport) -> list[Address]:
+        """Take in the state of a host's nodes; returns those that are open to tasks now, or not any more."""
+        before = self.closed()
         self._confined.update(dict.fromkeys(event.nodes, event.words))
+        for node in event.nodes:
+            if event.shortage:
+                self._shortages[node] = event.shortage
+            else:
+                self._shortages.pop(node, None)
+        return sorted(before ^ self.closed())
+
+    def closed(self) -> set[Address]:
+        """Nodes on which nothing is placed: drained ones, and those short of something while there are other hosts."""
+        return self.drained | self._shortages.keys() if self._spread else set(self.drained)
 
     def peer(self, event: PeerReport) -> None:
         (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
@@ -199,7 +215,12 @@ class NodeTable:
         return lost if self.register is None else lost | self.register.lost_nodes
 
     def absent(self) -> tuple[str, ...]:
-        return () if self.register is None else tuple(self.register.absent())
+        """A sentence about each host that does not answer, and about each that lacks something."""
+        lost = () if self.register is None else self.register.absent()
+        short: dict[str, list[Address]] = {}
+        for node, words in self._shortages.items():
+            short.setdefault(words, []).append(node)
+        return (*lost, *(f"{_named(nodes)} cannot start tasks, {words}" for words, nodes in short.items()))
 
     def hosts(self) -> list[HostStatus]:
         return [] if self.register is None else self.register.statuses()
@@ -213,6 +234,9 @@ class NodeTable:
 
     def drained_machines(self) -> set[int]:
         return {self.machines[node] for node in self.drained if node in self.machines}
+
+    def short_machines(self) -> set[int]:
+        return {self.machines[node] for node in self._shortages if node in self.machines}
 
     def lost_machines(self) -> set[int]:
         return {self.machines[node] for node in self.lost()}
@@ -229,12 +253,13 @@ class NodeTable:
             address = told.address
             now = (
                 running.get(address, 0), address in self.drained, self._confined.get(address, ""), address in lost,
-                *place_of(address),
+                self._shortages.get(address, ""), *place_of(address),
             )  # fmt: skip
-            if now != (told.running, told.drained, told.held, told.lost, told.host, told.hostname):
+            if now != (told.running, told.drained, told.held, told.lost, told.shortage, told.host, told.hostname):
                 self._statuses[place] = replace(
-                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], host=now[4], hostname=now[5]
-                )
+                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], shortage=now[4], host=now[5],
+                    hostname=now[6],
+                )  # fmt: skip
         return self._statuses[:]
 
     def _empty(self) -> list[NodeStatus]:
@@ -251,6 +276,11 @@ class NodeTable:
                 )
             )  # fmt: skip
         return found
+
+
+def _named(nodes: Sequence[Address]) -> str:
+    """The first of some nodes, and how many more there are."""
+    return f"{nodes[0]} and {len(nodes) - 1} more" if len(nodes) > 1 else nodes[0]
 
 
 TASKS_MAX: Final = 20_000
@@ -334,7 +364,7 @@ class DecisionBook:
 
 def candidates(
     cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int],
-    lost: Collection[int] = (),
+    lost: Collection[int] = (), short: Collection[int] = (),
 ) -> list[tuple[str, list[int]]]:  # fmt: skip
     """The machines that are left of all, demand by demand.
 
@@ -343,6 +373,7 @@ def candidates(
         drained: machines on which nothing is placed.
         taken: machine -> tasks that run there.
         lost: machines that do not answer.
+        short: machines that lack something to start a task.
     """
     left = list(range(len(cluster.slots)))
     steps = [("machines", left)]
@@ -359,6 +390,9 @@ def candidates(
     if lost:
         left = [machine for machine in left if machine not in lost]
         steps.append(("answer", left))
+    if short:
+        left = [machine for machine in left if machine not in short]
+        steps.append(("lack nothing to start a task", left))
     if not request:
         left = [machine for machine in left if taken.get(machine, 0) < cluster.slots[machine]]
         steps.append(("have a free slot now", left))

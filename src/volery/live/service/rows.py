@@ -307,8 +307,15 @@ class JobRow(msgspec.Struct):
 
 
 def state_after(report: TaskReport, job: JobRow) -> TaskState:
-    """The state that a report puts its task in: one that was killed runs again, unless its job is given up."""
-    return "pending" if report.state == "killed" and not job.cancelling else report.state
+    """The state that a report puts its task in.
+
+    One that was killed, or could not begin, runs again, unless its job is given up.
+    """
+    match report.state:
+        case "killed" | "unstarted":
+            return "killed" if job.cancelling else "pending"
+        case state:
+            return state
 
 
 def encoded(description: JobDescription) -> bytes:

@@ -383,7 +383,8 @@ class JobStore:
         self._usages.note(job.id, place, report)
         job.count(state, -1)
         job.count(told, +1)
-        job.state = "running"
+        if report.state != "unstarted":
+            job.state = "running"
         if job.started_us is None:
             job.started_us = started_us
 

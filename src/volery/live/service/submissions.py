@@ -21,7 +21,16 @@ from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.command import decode_payload, encode_payload
 from volery.live.config.constraints import Fleet
-from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
+from volery.live.jobs import (
+    JobDescription,
+    TaskDemand,
+    demand_commands,
+    demands,
+    merged_tasks,
+    plan,
+    submission,
+    with_tasks,
+)
 from volery.live.messages import identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.failover import Failover
@@ -358,10 +367,12 @@ async def planned_jobs(
     """Jobs that are numbered from `number` on, and their tasks from `first` on.
 
     Raises:
-        InputError: constraints that the fleet gives no meaning to.
+        InputError: constraints that the fleet gives no meaning to, or calls that it does not run.
     """
     jobs: list[NewJob] = []
     for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
+        if not fleet.calls:
+            demand_commands(description, place)
         needs = await wanted(demands(description, fleet, place))
         impossible = [one for one in needs if one.obstacle]
         if (count := sum(one.tasks for one in impossible)) > IMPOSSIBLE_MAX:

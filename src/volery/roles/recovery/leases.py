@@ -167,7 +167,8 @@ class Result(Message, frozen=True):
     """Node > both masters, and the owner where that counts results: the attempt has ended.
 
     Args:
-        evicted: it was ended for another task and has no result; then the master that leads alone receives it.
+        evicted: it was ended for another task, or the node could not begin it, and has no result; then the master that
+            leads alone receives it.
     """
 
     active: Active
@@ -275,7 +276,10 @@ class GuardedNode(Component):
         if self._evicted and self._was_evicted(active.task, event.outcome):
             self._port.send(self._master, Result(active, evicted=True))
             return
-        if active.task not in self._unseated or event.outcome != "killed":
+        if event.outcome == "unstarted" and active.task not in self._unseated:
+            self._port.send(self._master, Result(active, evicted=True))
+            return
+        if active.task not in self._unseated or event.outcome not in ("killed", "unstarted"):
             self._finished[active.task] = active
             self._tell(Result(active))
         if self._unseated:

@@ -44,7 +44,7 @@ from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Forget, Lead, Result, Run, Status
+from volery.roles.recovery.leases import Active, Forget, Lead, Result, Run, Status, Unseat
 from volery.sim import simulate
 from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
@@ -139,6 +139,31 @@ def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
     effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
     ((to, ended),) = messages(effects, Result)
     assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
+
+
+def test_what_a_node_could_not_begin_goes_back_to_its_global_master_and_its_room_is_free() -> None:
+    node, task = Inside("node/0", ROOM), Task(1, 0, request=(400,))
+    node.hear(Run(0, task, 0, "gm/0", 0))
+    ((to, ended),) = messages(node.hear(TaskFinished(task, 0, "unstarted"), "node/0"), Result)
+    assert (to, ended.evicted) == ("lm/0", True), "it has no result, and may run here again"
+    assert [one for one in node.hear(Run(0, task, 1, "gm/0", 0)) if isinstance(one, Launched)]
+
+    lm = Inside("lm/0", ROOM)
+    lm.hear(place(1, 0, 0, task), "gm/0")
+    lost = messages(lm.hear(ended, "node/0"), Lost)
+    assert [(to, lost.attempts[0].task, lost.preempted) for to, lost in lost] == [("gm/0", 1, False)]
+    assert lm.state.allocations.free[0][0] == Packing(1).free((1000,))
+    assert not messages(lm.hear(ended, "node/0"), Lost), "it is told twice, and goes back once"
+
+
+def test_what_a_node_could_not_begin_is_no_end_of_what_was_to_stop_there() -> None:
+    """Of an attempt that has no place any more, the node reports all that runs, as if it had been killed."""
+    node, task = Inside("node/0"), Task(1, 0)
+    node.hear(Run(0, task, 0, "gm/0", 0))
+    node.hear(Unseat(0, (1,)))
+    effects = node.hear(TaskFinished(task, 0, "unstarted"), "node/0")
+    assert not messages(effects, Result)
+    assert messages(effects, Status)
 
 
 def preempt(number: int, victim: int) -> Preempt:

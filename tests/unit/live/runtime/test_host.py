@@ -1,8 +1,10 @@
-"""A host: components get PeerLost before anything else, a full disk stops it, and faulty hosts stop nobody."""
+"""A host: components get PeerLost first, a failing disk stops it, a full one delays it, faulty hosts stop nobody."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -237,5 +239,59 @@ def test_a_host_that_waits_for_others_sends_beats_and_says_for_whom(monkeypatch:
         opening.cancel()
         await one.close()
         delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_without_room_for_its_journal_releases_nothing_and_goes_on_when_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("volery.live.runtime.journal.STALL_S", 0.01)
+    refused = [errno.ENOSPC] * 3
+
+    async def scenario() -> None:
+        async with at_work(60 * SECOND, tmp_path) as pair:
+            one, journal = pair.hosts["one"], pair.hosts["one"]._journal
+            assert journal is not None
+            whole = journal._file.flush
+
+            def flush() -> None:
+                if refused:
+                    number = refused.pop()
+                    assert not released
+                    raise OSError(number, os.strerror(number))
+                whole()
+
+            released: list[str] = []
+            monkeypatch.setattr(journal, "_durability", "flush")
+            monkeypatch.setattr(journal._file, "flush", flush)
+            watcher = pair.watchers["watcher/0"]
+            one._actions.append((released.append, ("an effect",)))
+            one.inbox.post("watcher/0", Note("first"), "watcher/0")
+            await watcher.until(lambda: "first" in watcher.heard)
+            one.inbox.post("watcher/0", Note("second"), "watcher/0")
+            await watcher.until(lambda: "second" in watcher.heard)
+            assert (refused, released, one.failed) == ([], ["an effect"], None)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EBADF, errno.EFBIG])
+def test_a_host_whose_journal_fails_for_another_reason_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    async def scenario() -> None:
+        async with at_work(60 * SECOND, tmp_path) as pair:
+            one, journal = pair.hosts["one"], pair.hosts["one"]._journal
+            assert journal is not None
+
+            def flush() -> None:
+                raise OSError(number, os.strerror(number))
+
+            monkeypatch.setattr(journal, "_durability", "flush")
+            monkeypatch.setattr(journal._file, "flush", flush)
+            one.inbox.post("watcher/0", Note("first"), "watcher/0")
+            with pytest.raises(OSError, match=os.strerror(number)):
+                await one.run()
 
     asyncio.run(scenario())

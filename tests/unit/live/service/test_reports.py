@@ -136,6 +136,38 @@ def test_a_status_says_what_is_drained_and_what_holds_tasks() -> None:
     assert not NodeTable(NODES, Fleet(MACHINES, [2, 2]), set()).can_drain
 
 
+SHORT = "short of disk space (No space left on device); free space"
+
+
+def test_a_node_whose_host_lacks_something_is_short_and_named() -> None:
+    nodes = table()
+    assert nodes.confined(ConfinementReport(("node/0", "node/1"), "", SHORT)) == [], "there is no other host"
+    first, second = nodes.statuses()
+    assert (first.state, first.shortage, second.state) == ("short", SHORT, "drained")
+    assert nodes.absent() == (f"node/0 and 1 more cannot start tasks, {SHORT}",)
+    assert nodes.short_machines() == {0, 1}
+    nodes.confined(ConfinementReport(("node/0", "node/1"), ""))
+    assert [status.state for status in nodes.statuses()] == ["in use", "drained"]
+    assert nodes.absent() == ()
+
+
+def test_nodes_of_a_short_host_are_closed_while_there_are_others() -> None:
+    nodes = NodeTable(NODES, Fleet(MACHINES, [2, 2]), {"node/1"}, lambda node: ("lm/0",), spread=True)
+    assert nodes.confined(ConfinementReport(("node/0",), "", SHORT)) == ["node/0"]
+    assert nodes.confined(ConfinementReport(("node/0",), "", SHORT)) == [], "it is closed already"
+    assert nodes.confined(ConfinementReport(("node/1",), "", SHORT)) == [], "it is drained"
+    assert nodes.closed() == {"node/0", "node/1"}
+    assert nodes.confined(ConfinementReport(("node/0", "node/1"), "")) == ["node/0"]
+    assert nodes.closed() == {"node/1"}
+
+
+def test_machines_that_are_short_of_something_are_left_out_of_what_could_run_a_task() -> None:
+    steps = candidates(Fleet(MACHINES, [2, 2]).cluster, 0, (), (), {}, short={1})
+    assert [(demand, len(left)) for demand, left in steps][-2:] == [
+        ("lack nothing to start a task", 1), ("have a free slot now", 1),
+    ]  # fmt: skip
+
+
 class Clock:
     """Seconds, as they are set."""
 
