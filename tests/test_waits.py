@@ -17,7 +17,7 @@ WAITS: Mapping[str, str] = {
     "api_load.py load_by_api": "a load generator; it ends with its operator",
     "assembly.py serve": "until a signal; it ends what it waits for then",
     "calibration.py hop_us": "a measurement, between transports that have met",
-    "client.py _Follower._fetch": "a thread that its client ends with None",
+    "follower.py FutureFollower._fetch": "a thread that its client ends with None",
     "clock.py is_set_within": "the wait of a task of its own, which the limit cancels",
     "dashboard/tasks.py logs": "each piece of output has a limit of its own",
     "load.py _loaded": "a load generator, within LIMIT_S",
@@ -39,7 +39,8 @@ WAITS: Mapping[str, str] = {
     "service/forecaster.py ask_lab": "a process that is killed",
     "service/forecaster.py _answer_of": "within the limit of `ask_lab`",
     "service/http_server.py Listener.wait_closed": "tasks that are cancelled",
-    "service/queries.py JobQueries.changes": "for a change; each follower's stream has a limit, and closing sets it",
+    "service/events.py EventFeed._publish": "for a commit; closing the writer sets it",
+    "service/events.py EventFeed.close": "a task that is cancelled",
     "service/submissions.py JobSubmissions.stop": "a task that is cancelled",
     "service/submissions.py SubmitThrottle.room": "for turns of this host, which a timer of its own takes",
 }

@@ -180,6 +180,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Cluster",
         ),
     ] = ""
+    resources: Annotated[
+        str,
+        field(
+            "Resources of the trace that tasks ask for, as cpu_milli,memory_mb; without it, those that capacity or the "
+            "file of machines names.",
+            "NAME,...",
+            "Workload",
+        ),
+    ] = ""
     slot_request: Annotated[
         str,
         field(
@@ -266,6 +275,7 @@ class SettingFields(TypedDict, total=False):
     crashes: str
     requests: str | Path
     capacity: str
+    resources: str
     slot_request: str
     racks: int
     reference_mhz: int

@@ -167,9 +167,9 @@ def test_up_ends_where_the_account_of_calls_cannot_reach_the_interpreter(open_fo
     hidden.mkdir(mode=0o700)
     (hidden / "python").symlink_to(sys.executable)
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
-    words = [hidden / "python", "-m", "volery.cli.main", "up", "--api", "127.0.0.1:0", "--run-as", "nobody"]
+    words = [str(hidden / "python"), "-m", "volery.cli.main", "up", "--api", "127.0.0.1:0", "--run-as", "nobody"]
     done = subprocess.run(
-        [*words, "-o", open_folder / "f"], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [*words, "-o", str(open_folder / "f")], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
     assert "run_as: nobody, whom Python calls run as, may not execute" in " ".join(done.stderr.split())

@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,22 @@ def test_a_job_from_submission_to_its_output(http: httpx2.Client) -> None:
     assert http.get(f"/jobs/{number}/tasks/1/logs?offset=99").content == b""
     assert [job["name"] for job in http.get("/jobs").json()] == ["hello"]
     assert http.get("/jobs?state=running").json() == []
+
+
+def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_no_answer(
+    http: httpx2.Client, tmp_path: Path
+) -> None:
+    whole, number = submit(http, command="true"), submit(http, command="true", name="damaged")
+    events(http, f"job={number}")
+    events(http, f"job={whole}")
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite", timeout=LIMIT_S, isolation_level=None)) as sql:
+        sql.execute("UPDATE jobs SET finished = 7 WHERE id = ?", (number,))
+    for path in (f"/jobs/{number}", f"/jobs/{number}/tasks", "/jobs"):
+        answer = http.get(path)
+        assert answer.status_code == 503
+        problem = answer.json()["error"]["problem"]
+        assert f"the row of table jobs with id {number} is damaged; `volery check` lists what is damaged" in problem
+    assert http.get(f"/jobs/{whole}").json()["finished"] == 1
 
 
 def test_output_is_served_by_ranges_and_without_what_was_dropped(http: httpx2.Client, tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from volery.core.errors import InputError
 from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.transport.broker import DOUBT_S, INCARNATION_MAX, BrokerTransport, FrameAssembly, pieces
+from volery.live.transport.broker import (
+    CLAIM_S,
+    DOUBT_S,
+    INCARNATION_MAX,
+    BrokerTransport,
+    FrameAssembly,
+    pieces,
+)
 from volery.live.transport.delivery import Codec, HostFrame
 from volery.roles.recovery.channel import RENEWALS
 
@@ -262,6 +269,52 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
         await restored.close()
 
     asyncio.run(scenario())
+
+
+def test_hosts_keep_the_mark_of_a_host_and_hand_it_to_its_next_incarnation(broker: str) -> None:
+    async def scenario() -> None:
+        first, keeper = (BrokerTransport(broker, "marks", "same") for _ in range(2))
+        await keeper.open("keeper", lambda sender, frame: None)
+        assert await first.claim("api", 1, ["keeper"]) == 1
+        assert not first.kept_marks
+        first.begun(1, lambda incarnation: None)
+        for mark in (b"one", b"two"):
+            first.announce(mark)
+        await first.close()
+        next_one, stranger = (BrokerTransport(broker, "marks", "same") for _ in range(2))
+        await next_one.claim("api", 2, ["keeper"], patient=True)
+        assert next_one.kept_marks == {"keeper": b"two"}
+        next_one.announce(b"three")
+        await stranger.claim("other", 1, ["keeper"])
+        assert not stranger.kept_marks, "a mark is for its own host"
+        for transport in (next_one, stranger, keeper):
+            await transport.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
+def test_a_patient_claim_waits_for_a_peer_that_is_slow_and_no_longer_than_its_limit(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr("volery.live.transport.broker.CLAIM_FIRST_S", LIMIT_S)
+        keeper, first = (BrokerTransport(broker, "patience", "same") for _ in range(2))
+        claiming = loop.create_task(first.claim("api", 7, ["keeper"], patient=True))
+        await asyncio.sleep(2 * CLAIM_S)
+        assert not claiming.done(), "the peer may keep a mark"
+        await keeper.open("keeper", lambda sender, frame: None)
+        assert await claiming == 7
+        await first.close()
+        alone = BrokerTransport(broker, "patience", "same")
+        monkeypatch.setattr("volery.live.transport.broker.CLAIM_FIRST_S", 3 * CLAIM_S)
+        began = loop.time()
+        await alone.claim("api", 8, ["keeper", "gone for good"], patient=True)
+        assert loop.time() - began >= 3 * CLAIM_S
+        for transport in (alone, keeper):
+            await transport.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
 def test_a_host_that_runs_as_an_earlier_incarnation_than_its_peer_has_met_logs_what_to_do(

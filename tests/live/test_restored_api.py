@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,14 @@ class Site:
         return self.notes.read_text().split()
 
     def copy(self, to: str) -> Path:
-        """Copy what the API's machine has, as a backup does."""
-        shutil.copytree(self.api, self.folder / to)
+        """Back up what the API's machine has, while it runs, too."""
+        shutil.copytree(self.api, self.folder / to, ignore=shutil.ignore_patterns("jobs.sqlite*"))
+        store = Path("f", "jobs.sqlite")
+        with (
+            closing(sqlite3.connect(self.api / store)) as one,
+            closing(sqlite3.connect(self.folder / to / store)) as other,
+        ):
+            one.backup(other)
         return self.folder / to
 
     def restore(self, copy: Path) -> None:
@@ -112,6 +119,7 @@ def run(client: Client, site: Site, texts: list[str]) -> list[int]:
     return numbers
 
 
+@pytest.mark.essential
 def test_an_api_restored_from_an_older_copy_is_refused_until_the_jobs_since_are_given_up(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a", "b"])
@@ -146,6 +154,7 @@ def serving_fails(site: Site) -> str:
         return errors
 
 
+@pytest.mark.whole
 def test_an_api_with_an_empty_folder_is_refused_and_then_gives_no_number_again(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a", "b"])
@@ -160,6 +169,7 @@ def test_an_api_with_an_empty_folder_is_refused_and_then_gives_no_number_again(s
     assert sorted(site.noted()) == list("abcd")
 
 
+@pytest.mark.whole
 def test_an_api_moves_to_another_machine_with_its_folder_and_nothing_else_is_asked(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a"])
@@ -170,6 +180,49 @@ def test_an_api_moves_to_another_machine_with_its_folder_and_nothing_else_is_ask
     with site.api_at_work() as (_, client):
         assert [client.job(number).state for number in before] == ["done"]
         assert run(client, site, ["b"]) == [1]
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+@pytest.mark.whole
+def test_a_job_that_runs_on_is_recognised_by_a_restored_api_and_runs_once(site: Site) -> None:
+    go = site.folder / "go"
+    with site.api_at_work() as (api, client):
+        number = client.send({"command": f"{site.noting('begun')}; while ! test -e {go}; do sleep 0.05; done"}).id
+        until(lambda: site.noted() == ["begun"], "it begins")
+        copy = site.copy("copy")
+        run(client, site, ["since"])
+        api.running.kill()
+    site.restore(copy)
+    with site.api_at_work(GIVE_UP) as (_, client):
+        until(lambda: client.job(number).running == 1, "it is shown as running again")
+        go.touch()
+        assert ended(client, number).state == "done"
+        assert run(client, site, ["after"]) == [2]
+    assert site.noted() == ["begun", "since", "after"]
+
+
+@pytest.mark.whole
+def test_a_job_of_which_the_end_is_lost_with_the_store_fails_and_why_tells_it_before(site: Site) -> None:
+    go = site.folder / "go"
+    with site.api_at_work() as (api, client):
+        number = client.send({"command": f"while ! test -e {go}; do sleep 0.05; done"}).id
+        until(lambda: client.job(number).running == 1, "it runs")
+        copy = site.copy("copy")
+        go.touch()
+        assert ended(client, number).state == "done"
+        run(client, site, ["x"])  # stored on the disk, so that the node's host keeps the end no longer
+        api.stop()
+    site.restore(copy)
+    with site.api_at_work(GIVE_UP) as (_, client):
+        until(lambda: "its scheduler has finished it" in client.why(number).reason, "why is not silent")
+        job = ended(client, number)
+        assert (job.state, job.reason) == ("failed", "the ends of 1 tasks were not reported")
 
 
 class Load:
@@ -212,6 +265,7 @@ class Load:
                 self.receipts.append((receipt.id, text))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("harm", ["restored", "emptied", "moved"])
 def test_an_api_that_loses_its_folder_under_load_shows_nothing_as_done_that_did_not_finish(
     site: Site, harm: str

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.live.federations import LIMIT_S, Federation, plan
 from volery.architectures import REGISTRY, lookup
 from volery.cli.watch import FilmSpan, of_journals
 from volery.core.component import Component
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.live.config.limits import JournalSize
 from volery.live.runtime import snapshots
 from volery.live.runtime.journal import journal_order, snapshot_path
@@ -170,6 +171,41 @@ def test_a_snapshot_that_is_not_what_came_before_it_is_found(tmp_path: Path) -> 
     assert results[0].difference is None
     assert results[1].difference is not None
     assert "its snapshot differs, at " in results[1].difference.problem
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["a journal", "a snapshot", "a torn file that is continued", "a file without snapshot"])
+def test_a_damaged_file_of_a_rotated_journal_is_told_and_the_others_are_proved(tmp_path: Path, how: str) -> None:
+    lived(tmp_path, "megha", until=lambda: (tmp_path / "all-1.000002.snapshot").exists())
+    first, second, third, *_ = paths = list(journals(tmp_path))
+    if how == "a journal":
+        flip(first)
+    elif how == "a snapshot":
+        flip(snapshot_path(second))
+    elif how == "a torn file that is continued":
+        os.truncate(first, first.stat().st_size - 5)
+    else:
+        flip(first)
+        snapshot_path(second).unlink()
+    results = list(replay_all(paths, lookup))
+    assert [result.path for result in results] == [str(path) for path in paths]
+    damaged = [Path(result.path) for result in results if result.damage]
+    assert damaged == ([first, second] if how == "a file without snapshot" else [second if "snap" in how else first])
+    assert all(result.is_proved and result.events > 0 for result in results[2:])
+    expected = {
+        "a journal": "is damaged in the record at byte ", "a snapshot": f"{snapshot_path(second)}: is damaged in the ",
+        "a torn file that is continued": f"ends within a record, although {second.name} continues it",
+        "a file without snapshot": "continues a file that is not proved, and has no snapshot",
+    }  # fmt: skip
+    assert expected[how] in results[paths.index(damaged[-1])].damage
+    with nullcontext() if how == "a snapshot" else pytest.raises(DamagedError):
+        read_period(paths, "lived", lookup)
+    assert third.exists()
 
 
 def test_a_journal_without_its_beginning_and_without_a_snapshot_is_refused(tmp_path: Path) -> None:

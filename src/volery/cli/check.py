@@ -52,7 +52,8 @@ def _print_checks(folder: Path, files: list[CheckedFile]) -> None:
 
     rows = []
     for file in files:
-        verdict = Text("DAMAGED", "bold red") if file.damages else Text("sound", "green")
+        sound = Text("see note", "yellow") if file.note else Text("sound", "green")
+        verdict = Text("DAMAGED", "bold red") if file.damages else sound
         rows.append((_name(folder, file), verdict, file.note))
     print_table(("file", "verdict", "note"), rows, title="Checksums")
     for file in files:
@@ -60,8 +61,7 @@ def _print_checks(folder: Path, files: list[CheckedFile]) -> None:
             typer.echo(f"{file.path}: {damage}")
     damaged = sum(bool(file.damages) for file in files)
     unproved = sum(bool(file.note) and not file.damages for file in files)
-    outcome = f"{damaged} of {len(files)} files are damaged" if damaged else f"All {len(files)} files are sound"
-    typer.echo(f"{outcome}; {unproved} have a note." if unproved else f"{outcome}.")
+    typer.echo(f"Damaged files: {damaged} of {len(files)}; files with a note: {unproved}.")
 
 
 def _name(folder: Path, file: CheckedFile) -> str:

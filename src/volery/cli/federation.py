@@ -149,6 +149,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
     with live_extra():
         from volery.live.assembly import serve
         from volery.live.clock import run_loop
+        from volery.live.runtime.host import Superseded
     from volery.live.clock import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
@@ -171,7 +172,10 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
             typer.echo(f"journal: {running.journal}")
         typer.echo(f"host {name} is at work; Ctrl-C ends it")
 
-    run_loop(serve(federation, name, tell, give_up_jobs))
+    try:
+        run_loop(serve(federation, name, tell, give_up_jobs))
+    except (OSError, Superseded) as error:
+        raise InputError(f"host {name}", f"has stopped: {error}; start it again once that is mended") from error
     log.info("host %s has ended", name)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from volery.cli.options import AsJson, NodeSlots, Scheduler, Workload, option
-from volery.cli.output import live_extra, print_json, print_table
+from volery.cli.output import live_extra, print_json, print_omissions, print_table
 from volery.cli.progress import OneLine
 from volery.core.errors import InputError
 
@@ -45,7 +45,9 @@ def load(
 
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
-    work = sped_up(workload.load_trace(trace, seed=seed, job_count=jobs), speedup)
+    read, reading = workload.load_workload(trace, seed=seed, job_count=jobs)
+    print_omissions(reading.left_out if reading else None, as_json=as_json)
+    work = sped_up(read, speedup)
     with OneLine(as_json, when_moved=True) as line:
         watch = load_watcher(line, work.job_count)
         if api is not None:

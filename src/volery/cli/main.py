@@ -87,7 +87,7 @@ STATUSES: Final = {
     0: "all went well",
     1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
     2: "what was given is wrong; the message names the place and the fix",
-    LEFT_OUT: "`--strict` was given, and more than 1 % of the machine time of the work was left out",
+    LEFT_OUT: "`--strict` was given, and over 1 % of the jobs, tasks, waits or machine time of the work was omitted",
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
     PIPE_CLOSED: "whoever read the output has stopped",
 }

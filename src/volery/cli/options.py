@@ -101,7 +101,11 @@ Profile = Annotated[
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="Status 3 if more than 1 % of the machine time is left out.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--strict",
+        help="Status 3 if over 1 % of jobs, tasks, waits or machine time is omitted.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 CostFile = Annotated[
     Path | None,

@@ -145,7 +145,7 @@ def print_results(
 
     Args:
         stage_times: time per stage, where it was measured.
-        strict: leave with status 3 where more than 1 % of the machine time of the work is left out.
+        strict: leave with status 3 where over 1 % of jobs, tasks, waits or machine time is omitted.
 
     Raises:
         typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
@@ -175,6 +175,14 @@ def print_results(
         raise typer.Exit(INTERRUPTED)
     if strict and warnings:
         raise typer.Exit(LEFT_OUT)
+
+
+def print_omissions(found: Omissions | None, *, as_json: bool = False) -> None:
+    """Print what is omitted of a trace above 1 % of jobs, tasks, waits or machine time; beside JSON on stderr."""
+    from volery.report.notes import omission_warnings
+
+    for sentence in omission_warnings(found) if found is not None else ():
+        typer.echo(sentence, err=as_json)
 
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
-from volery.cli.output import omission_rows, print_answer, print_json, print_table, terminal
+from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from volery.workload.doctor import Diagnosis
 
 SPARKLINE_POINTS = 60
+UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
+"""Of what is in use at one time, by the unit of work."""
+WORKERS = 10_000
+"""That the load is taken over where nothing is said of them."""
 
 trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or write one.", no_args_is_help=True)
 
@@ -46,12 +50,22 @@ def describe_trace(
             callback=trace_name,
         ),
     ],
-    workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
+    workers: Annotated[
+        int | None,
+        option(
+            "Workers that the load is taken over: with the processors that the file states (MaxProcs of SWF), else of "
+            "one slot or processor each, unless --machines or --capacity say more; 10,000 without all of these."
+        ),
+    ] = None,
     cutoff: Annotated[
         float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
     ] = None,
     constraints: Annotated[str, declared("constraints", shown=True)] = "none",
     machines: Annotated[Path | None, declared("machines")] = None,
+    capacity: Annotated[str, declared("capacity")] = "",
+    slots: Annotated[int, declared("slots", shown=True)] = 1,
+    reference_mhz: Annotated[int, declared("reference_mhz")] = 0,
+    requests: Annotated[str, declared("requests", shown=True)] = "none",
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
@@ -61,22 +75,34 @@ def describe_trace(
     as_json: AsJson = False,
 ) -> None:
     """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
-    from volery.workload import constrain, describe, load_cluster, load_curve, load_workload
+    from volery.workload import ask, constrain, describe, load_cluster, load_curve, load_workload, processors_alone
     from volery.workload.description import describe_constraints, draw_load_curve
 
-    cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
     trace, reading = load_workload(
         source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only)
     )
-    described = describe(trace, workers, cutoff, reading)
+    trace = ask(trace, requests, seed)
+    stated = None
+    if trace.resources and not (capacity or machines):
+        from volery.workload.formats import stated_processors
+
+        stated = stated_processors(Path(source))
+    count = workers if workers is not None else 1 if stated else WORKERS
+    cluster = load_cluster(
+        count, slots=slots, constraints=constraints, machines=machines, seed=seed, capacity=capacity,
+        resources=trace.resources if capacity or machines else (), reference_mhz=reference_mhz,
+    )  # fmt: skip
+    over = cluster if cluster.resources or not trace.resources else processors_alone(trace, count, stated)
+    described = describe(trace, count, cutoff, reading, over)
     use = describe_constraints(constrain(trace, constraints, seed), cluster)
     if picture is not None:
-        draw_load_curve(load_curve(trace, workers), f"{trace.name} on {workers:,} workers", picture)
+        draw_load_curve(load_curve(trace, count, cluster=over), f"{trace.name} on {count:,} workers", picture)
     if as_json:
         content: dict[str, Any] = msgspec.to_builtins(described)
         print_json(content | {"constraints": use, "picture": None if picture is None else str(picture)})
         return
-    _print_description(described, use, load_curve(trace, workers, SPARKLINE_POINTS))
+    print_omissions(described.left_out)
+    _print_description(described, use, load_curve(trace, count, SPARKLINE_POINTS, over))
     if picture is not None:
         typer.echo(f"picture: {picture}")
 
@@ -184,6 +210,7 @@ def examine_trace(
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
+    print_omissions(found.left_out)
     typer.echo(f"{found.source}: {found.rows:,} rows of {found.format}")
     for one in found.findings:
         answer = f"chosen: {one.chosen}" if one.chosen else f"choose --repair {one.rule}={'|'.join(one.actions)}"
@@ -239,6 +266,10 @@ def _exact(seconds: float) -> str:
 def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
     d = described
     load = "none: all jobs arrive at once" if d.load is None else f"{d.load:.4f}"
+    unit = UNITS_AT_ONCE.get(d.work_unit, d.work_unit.removesuffix("-seconds"))
+    machines = f"{d.workers:,} worker{'s' if d.workers > 1 else ''}"
+    if d.offered != d.workers:
+        machines += f" of {_exact(d.offered)} {unit} together"
     return [
         ("jobs", f"{d.jobs:,}"),
         ("tasks", f"{d.tasks:,}"),
@@ -248,10 +279,10 @@ def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("task duration, p50 (s)", _rounded(d.duration_p50_s)),
         ("task duration, p99 (s)", _rounded(d.duration_p99_s)),
         ("task duration, max (s)", _exact(d.duration_max_s)),
-        ("work (task-seconds)", f"{d.task_seconds:,.0f}"),
+        (f"work ({d.work_unit})", f"{d.work:,.0f}"),
         ("span of arrivals (s)", _exact(d.span_s)),
-        (f"load at {d.workers:,} workers", load),
-        ("peak demand (slots)", f"{d.peak_demand:,}"),
+        (f"load at {machines}", load),
+        (f"peak demand ({unit})", _exact(d.peak_demand)),
     ]
 
 
@@ -293,8 +324,6 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
         ("blank lines", odd.blank_lines),
-        ("rows that began before the trace (they begin with it)", odd.cut_rows),
-        ("ids to wait for that are not in the file (not heeded)", odd.unknown_parents),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

@@ -14,6 +14,8 @@ import msgspec
 from volery.core.model import SECOND, Time
 from volery.look.text import utc
 
+log = logging.getLogger(__name__)
+
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
@@ -85,7 +87,7 @@ async def ended_within(work: Coroutine[Any, Any, T], limit_s: float) -> T:
             task.cancel()
             task.add_done_callback(_forget_end)
     if not task.done():
-        raise TimeoutError
+        raise TimeoutError(f"not within {limit_s:g} s")
     return task.result()
 
 
@@ -93,6 +95,28 @@ def _forget_end(task: asyncio.Future[Any]) -> None:
     """Take the exception of abandoned work, which the loop would log otherwise."""
     if not task.cancelled():
         task.exception()
+
+
+_background: set[asyncio.Task[None]] = set()
+"""The loop itself has only weak references to tasks."""
+
+
+def in_background(work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+    """Begin work whose end nobody awaits; an exception that ends it is logged at once.
+
+    Args:
+        what: the work, for the log.
+    """
+    task = asyncio.get_running_loop().create_task(work, name=what)
+    _background.add(task)
+    task.add_done_callback(_note_end)
+    return task
+
+
+def _note_end(task: asyncio.Task[None]) -> None:
+    _background.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("%s has failed, and is not tried again: %r", task.get_name(), error, exc_info=error)
 
 
 Clock = Callable[[], Time]

@@ -74,6 +74,15 @@ def opened_lock(path: Path) -> int:
     return lock
 
 
+def file_identity(file: Path | int) -> tuple[int, int] | None:
+    """The device and the number of a file, by its path or a descriptor; None where there is none."""
+    try:
+        status = os.stat(file)  # noqa: PTH116 - of a descriptor, too
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new version of a file, which no other account can read; it replaces the old one when the context ends.

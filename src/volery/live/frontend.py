@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.live.clock import unix_now_us
+from volery.live.clock import in_background, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.config.tls import server_files
 from volery.live.dashboard.routes import window_routes
@@ -93,7 +92,7 @@ class JobFrontend(Frontend):
 
     def restarted(self, addresses: Collection[Address]) -> None:
         """Submit jobs again to schedulers that may have lost them."""
-        asyncio.get_running_loop().create_task(self._service.resubmit(addresses))
+        in_background(self._service.resubmit(addresses), f"the resubmission to {', '.join(addresses)}")
 
     async def close(self) -> None:
         await self._archive.close()

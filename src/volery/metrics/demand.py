@@ -29,7 +29,7 @@ import numpy.typing as npt
 from volery.core.model import CONSTRAINT_BITS_MAX, SECOND, Cluster
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, ends_us
-from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, view
+from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, asked, view
 from volery.metrics.occupancy import busy_time_us
 
 
@@ -44,7 +44,7 @@ class ConstraintLoad(msgspec.Struct, frozen=True):
 
 
 class TotalLoad(msgspec.Struct, frozen=True):
-    """Load of the whole cluster over the seconds of a workload: slots in use / slots."""
+    """Load of the whole cluster over the seconds of a workload: what is in use / what there is."""
 
     mean: float
     median: float
@@ -56,14 +56,15 @@ def constraint_load(trace: Trace, cluster: Cluster) -> list[ConstraintLoad]:
     """Load per constraint, for every constraint that a machine has (figures 2 to 4)."""
     begin, end, needs = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    machine_bits, slots = np.array(cluster.constraints, dtype=np.int64), np.array(cluster.slots, dtype=np.int64)
+    amount, offered = _counted(trace, cluster)
+    machine_bits = np.array(cluster.constraints, dtype=np.int64)
     loads = []
     for constraint in range(int(machine_bits.max()).bit_length()):
-        having = int(slots[(machine_bits >> constraint) & 1 == 1].sum())
+        having = int(offered[(machine_bits >> constraint) & 1 == 1].sum())
         if having:
             needing = (needs >> constraint) & 1 == 1
-            load = busy_time_us(begin[needing], end[needing], edges) / (np.diff(edges) * having)
-            loads.append(ConstraintLoad(constraint, *_statistics(load)))
+            busy = busy_time_us(begin[needing], end[needing], edges, None if amount is None else amount[needing])
+            loads.append(ConstraintLoad(constraint, *_statistics(busy / (np.diff(edges) * having))))
     return loads
 
 
@@ -71,7 +72,20 @@ def total_load(trace: Trace, cluster: Cluster) -> TotalLoad:
     """Load of the cluster as a whole (table 1)."""
     begin, end, _ = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    return TotalLoad(*_statistics(busy_time_us(begin, end, edges) / (np.diff(edges) * cluster.slot_count)))
+    amount, offered = _counted(trace, cluster)
+    return TotalLoad(*_statistics(busy_time_us(begin, end, edges, amount) / (np.diff(edges) * offered.sum())))
+
+
+def _counted(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
+    """What runnable tasks ask for, and machines offer, of the resource of the largest load; None: one slot each."""
+    if not cluster.resources:
+        return None, np.array(cluster.slots, dtype=np.int64)
+    fits, duration_us = _fits(trace, cluster), view(trace.duration_us).astype(np.float64)
+    offered = np.array(cluster.capacities, dtype=np.int64)
+    whole = offered.sum(axis=0)
+    work_us = np.array([(asked(trace, k) * duration_us).sum() for k in range(len(whole))])
+    place = int(np.argmax(np.where(whole > 0, work_us / np.maximum(whole, 1), -1)))
+    return asked(trace, place)[fits], offered[:, place]
 
 
 def _statistics(load: Floats) -> tuple[float, float, float, float]:
@@ -83,9 +97,16 @@ def runnable_tasks(trace: Trace, cluster: Cluster) -> tuple[Longs, Longs, Longs]
     """Begin, end (in microseconds, without any delay) and constraints of the tasks that some machine can run."""
     end = arrival_of_task_us(trace) + view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us)
     begin = end - view(trace.duration_us)
-    needs = view(trace.constraints) if trace.constraints else np.zeros(trace.task_count, dtype=np.int64)
-    fits = satisfiable(needs, cluster)
+    fits, needs = _fits(trace, cluster), _needs(trace)
     return (begin, end, needs) if fits.all() else (begin[fits], end[fits], needs[fits])
+
+
+def _needs(trace: Trace) -> Longs:
+    return view(trace.constraints) if trace.constraints else np.zeros(trace.task_count, dtype=np.int64)
+
+
+def _fits(trace: Trace, cluster: Cluster) -> Flags:
+    return satisfiable(_needs(trace), cluster)
 
 
 def satisfiable(needs: Longs, cluster: Cluster) -> Flags:

@@ -115,7 +115,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         ignores: features of the workload that the design does not decide by.
         kept_by_driver: features that the driver enforces, because the design does not.
         declares: whether the design declares the features that it uses.
-        left_out: work of the trace file that was not replayed; None where there was no such file.
+        left_out: what was omitted of the trace file, by effect and reason; None where there was no such file.
+        unheeded_resources: that tasks of the file ask for, and that did not count.
         never_ran: tasks that never started; None where all did.
         in_one_slot: tasks that took one slot though they ask for more; None where none did.
         makespan_s: first submit to last answer or finish.
@@ -185,6 +186,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Omissions | None = None
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
+    unheeded_resources: tuple[str, ...] = ()
     cutoff_from_trace_s: float | None = None
     load: float | None = None
     load_by: str = ""

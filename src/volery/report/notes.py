@@ -63,6 +63,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
             "--cutoff S sets another."
         )
     found += omission_notes(groups)
+    if names := list(dict.fromkeys(name for run in runs for name in run.unheeded_resources)):
+        found.append(f"Requests of {', '.join(names)} do not count; --resources, or --capacity, says which do.")
     found += ignorance_lines(groups)
     found += measured_notes(runs)
     if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
@@ -129,10 +131,10 @@ def omission_notes(groups: Sequence[RunGroup]) -> list[str]:
     return [_sentence(title, part, several) for title, part, several in _kinds(groups) if not part.is_large]
 
 
-def omission_sentences(omissions: Omissions, *, large: bool) -> list[str]:
-    """A sentence per effect on a trace, of those above 1 % of jobs, tasks, waits or machine time, or of the others."""
+def omission_warnings(omissions: Omissions) -> list[str]:
+    """A sentence per effect on a trace, of those above 1 % of jobs, tasks, waits or machine time."""
     parts = [(TITLES[effect], omissions.of(effect)) for effect in EFFECTS]
-    return [_sentence(title, part, False) for title, part in parts if part.reasons and part.is_large == large]
+    return [_sentence(title, part, False) for title, part in parts if part.is_large]
 
 
 def _omissions_of(run: RunSummary) -> Iterator[tuple[str, Omissions | None]]:
@@ -174,7 +176,7 @@ def share(part: Omissions) -> str:
     """The number of waits, jobs or tasks that are omitted, and their share of the machine time."""
     if part.waits_omitted:
         jobs = sum(one.jobs for one in part.reasons)
-        where = f", in {jobs:,} of {part.jobs:,} jobs" if jobs else ""
+        where = f", in {jobs:,} of {part.jobs:,} jobs" if part.jobs else ""
         return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
     if part.jobs_left_out:
         counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"

@@ -44,10 +44,11 @@ class TraceFacts(msgspec.Struct, frozen=True):
         jobs: number of jobs.
         tasks: number of tasks.
         read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
-        left_out: work of the file that is not replayed; None for synthetic work and `.tr` files.
+        left_out: what is omitted of the file, by effect and reason; None for synthetic work and `.tr` files.
         in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
         cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
             this mean.
+        unheeded_resources: that tasks of the file ask for, and that do not count.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TraceFacts(msgspec.Struct, frozen=True):
     left_out: Omissions | None = None
     in_one_slot: Omissions | None = None
     cutoff_s: float | None = None
+    unheeded_resources: tuple[str, ...] = ()
 
 
 class FinishedRun(msgspec.Struct, frozen=True):

@@ -163,7 +163,7 @@ def inputs_key(run: RunSpec) -> str:
         content["estimates"] = run.estimates
     content |= {
         name: getattr(run, name)
-        for name in ("capacity", "slot_request", "reference_mhz", "variability")
+        for name in ("capacity", "resources", "slot_request", "reference_mhz", "variability")
         if getattr(run, name)
     }
     return _digest(content | {name: getattr(run, name) for name in names})

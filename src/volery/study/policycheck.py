@@ -40,7 +40,8 @@ from volery.architectures.pipeline.policies import (
     parse,
 )
 from volery.core.errors import InputError, suggestion
-from volery.core.model import SECOND, Cluster, Task
+from volery.core.model import SECOND, Amounts, Cluster, Task
+from volery.core.resources import SLOT
 from volery.core.stages import Stage
 from volery.core.streams import Streams
 from volery.policies.match import positions
@@ -294,11 +295,16 @@ def _evicted(found: Eviction | None, view: View, task: Waiting) -> tuple[Any, st
 
 def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any, str]]:
     counts: dict[Any, int] = {}
+    least: dict[Any, Amounts] = {}
     for task in tasks:
-        line = decide.line(task)
+        line, request = decide.line(task), task.task.request or SLOT
         counts[line] = counts.get(line, 0) + 1
+        least[line] = tuple(map(min, least.get(line, request), request))
     for round_ in range(20):
-        lines = [Turn(line, count, (7 * k + round_) % 5, round_ % 3) for k, (line, count) in enumerate(counts.items())]
+        lines = [
+            Turn(line, count, (7 * k + round_) % 5, round_ % 3, least[line])
+            for k, (line, count) in enumerate(counts.items())
+        ]
         order = list(decide.turns(view, lines))
         yield repr(order[0]) if order else None, "" if order and order[0] in counts else "no line was given a turn"
 

@@ -20,7 +20,7 @@ from volery.core.component import Architecture, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
-from volery.core.omissions import Omission, Omissions, machine_unit
+from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
@@ -35,7 +35,7 @@ from volery.report.schema import TraceFacts
 from volery.sim.faults import FaultPlan, crashes_of
 from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
-from volery.study.spec import FRAMES, HOSTS, RunSpec
+from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
 
 CURVE_POINTS = 1000
@@ -88,8 +88,9 @@ def read_inputs(run: RunSpec) -> Inputs:
     _kept.clear()
     began = time.perf_counter()
     trace, reading = workload.load_workload(
-        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs, only=run.only
-    )
+        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs, only=run.only,
+        resources=_resources_of_file(run),
+    )  # fmt: skip
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     trace = workload.with_estimates(trace, run.estimates, run.seed)
@@ -108,6 +109,10 @@ def read_inputs(run: RunSpec) -> Inputs:
         cluster = msgspec.structs.replace(cluster, variability=parse_variability(run.variability, run.seed))
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
+    left_out = reading.left_out if reading else None
+    has_requests = run.requests == "none"
+    if left_out is not None and not has_requests:  # tasks ask for what the model draws
+        left_out = left_out.of(LEFT_OUT, WAITS, CHANGED)
     in_one_slot = None
     if run.slot_request:
         in_one_slot = larger_than_a_slot(trace, run.slot_request)
@@ -119,10 +124,23 @@ def read_inputs(run: RunSpec) -> Inputs:
     digest = trace.digest()
     facts = TraceFacts(
         trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
-        reading.left_out if reading else None, in_one_slot, workload.cutoff_of(trace),
+        left_out, in_one_slot, workload.cutoff_of(trace), reading.unheeded if reading and has_requests else (),
     )  # fmt: skip
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def _resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
+    """The resources that tasks of the run's trace file ask for, as `workload.counted_resources` gives them.
+
+    Raises:
+        InputError: a name is no resource of a trace file, or the requests are not those of a file.
+    """
+    if not is_synthetic(run.trace) and run.requests == "none":
+        return workload.counted_resources(run.resources, run.capacity, Path(run.machines) if run.machines else None)
+    if run.resources:
+        raise InputError("resources", "tasks have no requests of a trace file; leave it out, or name the file alone")
+    return None
 
 
 def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
@@ -255,6 +273,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         in_one_slot=inputs.facts.in_one_slot,
+        unheeded_resources=inputs.facts.unheeded_resources,
         never_ran=never_ran(records, inputs.trace),
         cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
-from volery.workload.clusters import as_slots, load_cluster
+from volery.workload.clusters import as_slots, counted_resources, load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.files import bare_name
-from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load
+from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load, processors_alone
 from volery.workload.models import ask, deal_to_users, parse_estimates, with_estimates
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.synthesis import KINDS, is_spec, synthesize
@@ -31,6 +31,7 @@ __all__ = [
     "at_load",
     "check_load_of_spec",
     "constrain",
+    "counted_resources",
     "cutoff_of",
     "deal_to_users",
     "describe",
@@ -41,6 +42,7 @@ __all__ = [
     "machines_for",
     "offered_load",
     "parse_estimates",
+    "processors_alone",
     "read_tr",
     "synthesize",
     "with_estimates",
@@ -84,8 +86,12 @@ def load_workload(
     arrivals: str = "exact",
     job_count: int | None = None,
     only: Only = "ran",
+    resources: tuple[str, ...] | None = None,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
+
+    Args:
+        resources: of a file that count, as `counted_resources` gives them.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -109,15 +115,15 @@ def load_workload(
     from volery.workload.formats import fitting, format_of
     from volery.workload.formats.own import TR
     from volery.workload.formats.summaries import SUMMARY, rebuilt
-    from volery.workload.replay import SUFFIXES, read_tasks
+    from volery.workload.replay import read_tasks
 
     form = fitting(path)
-    if form is None and bare_name(path).endswith(SUFFIXES):
-        form = format_of(path)  # raises, and lists the known formats
+    if form is None and not bare_name(path).endswith(".tr"):
+        form = format_of(path)  # raises, and names the nearest format
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
-        read, passed = read_tasks(path, form, job_count, only)
+        read, passed = read_tasks(path, form, job_count, only, resources)
         trace = apply_quirks(read, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.unknown_parents, passed.cut_rows, passed.left_out)
+        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
     return scan_tr(path, durations, arrivals, job_count)

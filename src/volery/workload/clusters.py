@@ -14,7 +14,7 @@ from volery.core.trace import Trace
 from volery.workload.constraints import PROFILES, check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
-from volery.workload.models import check_names
+from volery.workload.models import RESOURCES, check_names, parse_resources
 from volery.workload.spec import Spec
 
 WORKERS_MAX = 10_000_000
@@ -114,6 +114,29 @@ def _without_racks(
     each = parse_amounts(capacity, "capacity")
     names = resources or tuple(each)
     return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
+
+
+def counted_resources(resources: str, capacity: str, machines: Path | None) -> tuple[str, ...] | None:
+    """The resources of a trace file that tasks ask for; None: those that at least half of its first rows ask for.
+
+    Args:
+        resources: names, as `cpu_milli,memory_mb`; empty: those that machines offer.
+        capacity: what every machine offers.
+        machines: a file of machines, where no capacity is given.
+
+    Raises:
+        InputError: a name is no resource of a trace file, or the file cannot be read.
+    """
+    if resources:
+        return parse_resources(resources, "resources")
+    if capacity:
+        offered = tuple(parse_amounts(capacity, "capacity"))
+        return parse_resources(",".join(offered), "capacity") if not set(offered).isdisjoint(RESOURCES) else None
+    if machines is None:
+        return None
+    _, header = next(numbered_lines(machines))
+    offered = tuple([word.strip() for word in header.decode("utf-8", "replace").split(",")])
+    return tuple([name for name in RESOURCES if name in offered]) or None
 
 
 class MachineRows(NamedTuple):
@@ -256,13 +279,18 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
         slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
 
     Raises:
-        InputError: the cluster has slots already, or the amounts are wrong.
+        InputError: the cluster has slots already, the amounts are wrong, or a machine has nothing of what a slot holds.
     """
     if not cluster.resources:
         raise InputError(place, "machines have slots already; leave it out, or give --capacity")
     amounts = in_order_of(cluster.resources, parse_amounts(slot_request, place), place)
     if not any(amounts):
         raise InputError(place, "stands for nothing at all; give one resource at least one unit")
+    for machine, capacity in enumerate(cluster.capacities):
+        for name, offered, wanted in zip(cluster.resources, capacity, amounts, strict=True):
+            if wanted and not offered:
+                fix = f"give {name}=0 here, or leave the machine out"
+                raise InputError(place, f"a slot takes {wanted} {name}, and machine {machine} has none; {fix}")
     slots = [
         max(1, min(offered // asked for offered, asked in zip(capacity, amounts, strict=True) if asked))
         for capacity in cluster.capacities

@@ -11,10 +11,12 @@ import numpy as np
 from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
-from volery.core.omissions import Omissions
+from volery.core.omissions import Omissions, machine_unit
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
+from volery.workload.clusters import load_cluster
 from volery.workload.columns import Integers, Reals, unlike_means, view
+from volery.workload.load import Basis, basis, offered_load, processors_alone
 from volery.workload.tr import Reading
 
 PICTURE_FORMATS = ("png", "svg", "pdf")
@@ -22,7 +24,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class JobClass(msgspec.Struct, frozen=True):
-    """The short or the long jobs of a trace; shares are of all jobs, tasks and task-seconds."""
+    """The short or the long jobs of a trace; shares are of all jobs, tasks and work."""
 
     jobs: int
     tasks: int
@@ -41,9 +43,7 @@ class Oddities(msgspec.Struct, frozen=True):
         wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
         unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
         blank_lines: lines without a word.
-        unknown_parents: ids of tasks to wait for that the file does not hold; nobody waits for them here.
         first_arrival_s: the file's own earliest arrival; here it is 0.
-        cut_rows: rows that began before the trace; they begin with it here, with what was left of them.
     """
 
     equal_arrivals: int
@@ -51,9 +51,7 @@ class Oddities(msgspec.Struct, frozen=True):
     wrong_means: int
     unsorted_rows: int | None = None
     blank_lines: int | None = None
-    unknown_parents: int | None = None
     first_arrival_s: float | None = None
-    cut_rows: int | None = None
 
 
 class ConstraintUse(msgspec.Struct, frozen=True):
@@ -101,12 +99,19 @@ class TraceDescription(msgspec.Struct, frozen=True):
     """The figures of `volery trace describe`.
 
     Args:
+        task_seconds: durations of all tasks together.
         span_s: last arrival minus first.
-        load: task-seconds over what the slots could run during the span; None when all jobs arrive at once.
-        peak_demand: the most tasks that would run at once if each started on arrival, or with the end of its parents.
+        workers: machines that the load is taken over.
+        resource: that work, load and demand are counted in: the one of which the tasks ask for the largest share of
+            the machines; empty: slots.
+        offered: what the machines have of it together.
+        work: what tasks ask for of it, times their durations, in the unit `work_unit`.
+        load: work over what the machines could do during the span; None when all jobs arrive at once.
+        peak_demand: the most that would be in use at once if each task started on arrival, or with the end of its
+            parents. This and `offered` are in the unit of `work`, without the seconds.
         short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
         workflows: None where no task waits for another.
-        left_out: work of the file that is not replayed, by reason; None for other traces.
+        left_out: what a run omits of the file, by effect and reason; None for other traces.
     """
 
     name: str
@@ -122,8 +127,12 @@ class TraceDescription(msgspec.Struct, frozen=True):
     task_seconds: float
     span_s: float
     workers: int
+    resource: str
+    offered: float
+    work: float
+    work_unit: str
     load: float | None
-    peak_demand: int
+    peak_demand: float
     cutoff_s: float | None
     short: JobClass | None
     long: JobClass | None
@@ -137,8 +146,8 @@ class LoadCurve(NamedTuple):
 
     Attributes:
         time_s: where each interval begins; and where the last one ends.
-        arriving: per interval, work that arrives in it over what the slots can run in it.
-        running: per interval, the mean number of tasks that would run if each started on arrival, over the slots.
+        arriving: per interval, work that arrives in it over what the machines can do in it.
+        running: per interval, the mean of what would be in use if each task started on arrival, over what there is.
     """
 
     time_s: Reals
@@ -147,28 +156,34 @@ class LoadCurve(NamedTuple):
 
 
 def describe(
-    trace: Trace, workers: int, cutoff_s: float | None = None, reading: Reading | None = None
+    trace: Trace,
+    workers: int,
+    cutoff_s: float | None = None,
+    reading: Reading | None = None,
+    cluster: Cluster | None = None,
 ) -> TraceDescription:
     """The figures of a trace.
 
     Args:
-        workers: slots that the load is taken over.
+        workers: machines of one slot, or processor, that the load is taken over.
         cutoff_s: jobs whose estimate is above it are long.
         reading: what the reader noticed, if the trace came from a file.
+        cluster: the machines instead.
 
     Raises:
         InputError: no workers, or a negative cutoff.
     """
-    if workers < 1:
-        raise InputError("workers", f"{workers} workers cannot run anything; give at least 1")
     if cutoff_s is not None and not 0 <= cutoff_s <= SECONDS_MAX:  # nor is NaN
         raise InputError("cutoff", f"{cutoff_s} is no cutoff; give seconds from 0 to {SECONDS_MAX}")
+    machines = cluster or _machines(trace, workers)
+    counted = basis(trace, machines)
     first, duration_us = view(trace.first), view(trace.duration_us)
     fanout = np.diff(first)
     task_seconds = float(duration_us.sum(dtype=np.float64)) / SECOND
-    span_s = (trace.arrival_us[-1] - trace.arrival_us[0]) / SECOND
     p50, p99 = (float(p) / SECOND for p in np.percentile(duration_us, (50, 99)))
     is_long = view(trace.estimate_us) > round((cutoff_s or 0) * SECOND)
+    work_us = _work_us(trace, counted)
+    unit, scale = machine_unit((counted.resource,) if counted.resource else ())  # slots are whole units, too
     return TraceDescription(
         name=trace.name,
         digest=trace.digest(),
@@ -181,17 +196,30 @@ def describe(
         duration_p99_s=p99,
         duration_max_s=int(duration_us.max()) / SECOND,
         task_seconds=task_seconds,
-        span_s=span_s,
-        workers=workers,
-        load=task_seconds / (span_s * workers) if span_s else None,
-        peak_demand=_peak_demand(trace),
+        span_s=(trace.arrival_us[-1] - trace.arrival_us[0]) / SECOND,
+        workers=len(machines.constraints),
+        resource=counted.resource,
+        offered=counted.offered * scale,
+        work=float(work_us.sum()) * scale / SECOND,
+        work_unit=unit,
+        load=offered_load(trace, machines),
+        peak_demand=_peak_demand(trace, counted) * scale,
         cutoff_s=cutoff_s,
-        short=None if cutoff_s is None else _job_class(trace, ~is_long),
-        long=None if cutoff_s is None else _job_class(trace, is_long),
+        short=None if cutoff_s is None else _job_class(trace, work_us, ~is_long),
+        long=None if cutoff_s is None else _job_class(trace, work_us, is_long),
         oddities=_oddities(trace, reading),
         workflows=_shape(trace) if has_workflows(trace) else None,
         left_out=reading.left_out if reading else None,
     )
+
+
+def _machines(trace: Trace, workers: int) -> Cluster:
+    return processors_alone(trace, workers, None) if trace.resources else load_cluster(workers)
+
+
+def _work_us(trace: Trace, counted: Basis) -> Reals:
+    """Per job, what its tasks ask for times their durations."""
+    return np.add.reduceat(view(trace.duration_us) * counted.asked.astype(np.float64), view(trace.first)[:-1])
 
 
 def _shape(trace: Trace) -> WorkflowShape:
@@ -218,12 +246,15 @@ def _shape(trace: Trace) -> WorkflowShape:
     )
 
 
-def _job_class(trace: Trace, member: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> JobClass:
+def _job_class(trace: Trace, work_us: Reals, member: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> JobClass:
     first = view(trace.first)
-    work_s = np.add.reduceat(view(trace.duration_us), first[:-1]) / SECOND
-    jobs, tasks, work = int(member.sum()), int(np.diff(first)[member].sum()), float(work_s[member].sum())
-    whole = float(work_s.sum())
-    return JobClass(jobs, tasks, work, jobs / trace.job_count, tasks / trace.task_count, work / whole if whole else 0.0)
+    durations_s = np.add.reduceat(view(trace.duration_us), first[:-1]) / SECOND
+    jobs, tasks = int(member.sum()), int(np.diff(first)[member].sum())
+    whole, work = float(work_us.sum()), float(work_us[member].sum())
+    return JobClass(
+        jobs, tasks, float(durations_s[member].sum()), jobs / trace.job_count, tasks / trace.task_count,
+        work / whole if whole else 0.0,
+    )  # fmt: skip
 
 
 def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
@@ -234,9 +265,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
         wrong_means=int(np.count_nonzero(unlike_means(trace))),
         unsorted_rows=reading.unsorted_rows if reading else None,
         blank_lines=reading.blank_lines if reading else None,
-        unknown_parents=reading.unknown_parents if reading else None,
         first_arrival_s=reading.first_arrival_s if reading else None,
-        cut_rows=reading.cut_rows if reading else None,
     )
 
 
@@ -259,60 +288,63 @@ def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None
     )
 
 
-def _ends(trace: Trace) -> Integers:
-    """The sorted ends of tasks if each started as soon as it may."""
+class _Moments(NamedTuple):
+    """Times, in order, at which so many units are taken or given back."""
+
+    at_us: Integers
+    units: Integers
+
+
+def _begins(trace: Trace, counted: Basis) -> _Moments:
+    """The starts of tasks if each started as soon as it may; of jobs that come whole, all tasks at once."""
+    if comes_in_parts(trace):
+        begins = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
+        return _in_order(begins + view(ends_us(trace)) - view(trace.duration_us), counted.asked)
+    return _Moments(view(trace.arrival_us), np.add.reduceat(counted.asked, view(trace.first)[:-1]))
+
+
+def _ends(trace: Trace, counted: Basis) -> _Moments:
+    """The ends of tasks if each started as soon as it may."""
     ends = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
-    ends += view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us)
-    ends.sort()
-    return ends
+    return _in_order(ends + view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us), counted.asked)
 
 
-def _begins(trace: Trace) -> Integers:
-    """The sorted starts of tasks of workflows, likewise."""
-    begins = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
-    begins += view(ends_us(trace)) - view(trace.duration_us)
-    begins.sort()
-    return begins
+def _in_order(at_us: Integers, units: Integers) -> _Moments:
+    order = np.argsort(at_us, kind="stable")
+    return _Moments(at_us[order], units[order])
 
 
-def _peak_demand(trace: Trace) -> int:
-    """Demand only grows at an arrival, so the largest value after one is the peak."""
-    if has_workflows(trace):
-        begins = _begins(trace)
-        return int((np.arange(1, len(begins) + 1) - np.searchsorted(_ends(trace), begins, side="right")).max())
-    arrived = view(trace.first)[1:]
-    ended = np.searchsorted(_ends(trace), view(trace.arrival_us), side="right")
-    # jobs of one instant: those of zero length have ended before the last of them counts
-    return max(0, int((arrived - ended).max()))
+def _peak_demand(trace: Trace, counted: Basis) -> int:
+    """Demand only grows at a start, so the largest value after one is the peak."""
+    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    given_back = np.concatenate(([0], np.cumsum(ends.units)))[np.searchsorted(ends.at_us, begins.at_us, side="right")]
+    # of one instant: tasks of zero length have ended before the last of them counts
+    return max(0, int((np.cumsum(begins.units) - given_back).max()))
 
 
-def load_curve(trace: Trace, workers: int, points: int = 200) -> LoadCurve:
+def load_curve(trace: Trace, workers: int, points: int = 200, cluster: Cluster | None = None) -> LoadCurve:
     """Load over the arrival span (or until the last task ends, if all jobs arrive at once), exact in each interval.
 
     Args:
-        workers: slots that the load is taken over.
+        workers: machines of one slot, or processor, that the load is taken over.
+        cluster: the machines instead.
     """
-    ends = _ends(trace)
-    span_us = trace.arrival_us[-1] or int(ends[-1]) or SECOND
+    counted = basis(trace, cluster or _machines(trace, workers))
+    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    span_us = trace.arrival_us[-1] or int(ends.at_us[-1]) or SECOND
     edges = np.linspace(0, span_us, points + 1)
     arrival_us = view(trace.arrival_us).astype(np.float64)
-    tasks = np.diff(view(trace.first)).astype(np.float64)
-    work_us = np.add.reduceat(view(trace.duration_us), view(trace.first)[:-1])
-    arriving = np.histogram(arrival_us, edges, weights=work_us)[0]
-    if has_workflows(trace):
-        begun_us = _served_until(edges, _begins(trace).astype(np.float64), None)
-    else:
-        begun_us = _served_until(edges, arrival_us, tasks)
-    done_us = begun_us - _served_until(edges, ends.astype(np.float64), None)
-    capacity_us = np.diff(edges) * workers
+    arriving = np.histogram(arrival_us, edges, weights=_work_us(trace, counted))[0]
+    done_us = _served_until(edges, begins) - _served_until(edges, ends)
+    capacity_us = np.diff(edges) * counted.offered
     return LoadCurve(edges / SECOND, arriving / capacity_us, np.maximum(np.diff(done_us), 0) / capacity_us)
 
 
-def _served_until(edges: Reals, moments: Reals, weights: Reals | None) -> Reals:
-    """Per edge, the sum over earlier moments of the time since them."""
-    many = np.concatenate(([0.0], np.cumsum(weights) if weights is not None else np.arange(1.0, len(moments) + 1)))
-    total = np.concatenate(([0.0], np.cumsum(moments if weights is None else weights * moments)))
-    at = np.searchsorted(moments, edges, side="right")
+def _served_until(edges: Reals, moments: _Moments) -> Reals:
+    """Per edge, the sum over the units of earlier moments of the time since them."""
+    many = np.concatenate(([0.0], np.cumsum(moments.units)))
+    total = np.concatenate(([0.0], np.cumsum(moments.units * moments.at_us.astype(np.float64))))
+    at = np.searchsorted(moments.at_us, edges, side="right")
     return np.asarray(many[at] * edges - total[at])
 
 
@@ -334,14 +366,14 @@ def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
         figure = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        # a burst of work may be twenty times what the slots can run; it must not flatten what runs
+        # a burst of work may be twenty times what the machines can do; it must not flatten what runs
         top = 130 * max(1.0, float(curve.running.max()))
         cut = " (cut off at the top)" if float(curve.arriving.max()) * 100 > top else ""
         axes.stairs(curve.arriving * 100, time, fill=True, color="#c8d8e8", label=f"arriving work{cut}")
         axes.stairs(curve.running * 100, time, color="#1f4e79", label="running, if every task started on arrival")
-        axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all slots busy")
+        axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all full")
         axes.set_xlabel("time since the first arrival (h)" if hours else "time since the first arrival (s)")
-        axes.set_ylabel("load (% of the slots)")
+        axes.set_ylabel("load (% of the machines)")
         axes.set_title(title)
         axes.set_xlim(0, time[-1])
         axes.set_ylim(0, top)

@@ -219,11 +219,19 @@ class Examiner:
             made.append(Defect(rule, about.meaning, rows, first, about.actions, chosen.get(rule)))
         return tuple(made)
 
+    def _left_out(self) -> Omissions | None:
+        """The counts of what a run would omit, with waits that are not resolved."""
+        if self._tally is None:
+            return None
+        unresolved = self.broken().edges["unknown-parent"]
+        self._tally.add_waits("", self.graph.waits, len(unresolved), self.counts["unknown-parent"])
+        return self._tally.omissions()
+
     def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
         unknown = {name: rows for name, rows in self.unknown.items() if rows and name not in OMISSIONS}
         return Diagnosis(
             str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
-            self.origin_us, None if self._tally is None else self._tally.omissions(),
+            self.origin_us, self._left_out(),
         )  # fmt: skip
 
 

@@ -98,6 +98,11 @@ class TaskGraph:
         if edges := list(_edges(batch, jobs, tasks, first_row, lines.tolist())):
             self._edges.add(np.array(edges, dtype=np.int64))
 
+    @property
+    def waits(self) -> int:
+        """The count of edges."""
+        return self._edges.rows
+
     def broken(self) -> Broken:
         """Duplicates, unknown parents and cycles."""
         hits: dict[str, list[Integers]] = {"duplicate": [], "unknown-parent": [], "cycle": []}

@@ -13,7 +13,7 @@ evaluations of Hawk (Delgado et al., USENIX ATC 2015) and Eagle (SoCC 2016), whi
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,13 +21,16 @@ import numpy as np
 from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster
+from volery.core.resources import units_per_processor, work_resource
 from volery.core.trace import Trace, longs
-from volery.workload.columns import Reals, column, view
+from volery.workload.columns import Integers, Reals, column, view
 
 SPAN_MAX_US: Final = 2_000_000_000 * SECOND
 """As late as a trace file may have a job arrive."""
 _OWN_LOAD: Final = re.compile(r"[:,]\s*load\s*=\s*([^,]*)")
 PLACE: Final = "load"
+PROCESSORS: Final = ("cpu", "core", "gpu")
+"""Names of resources of which a machine has one, where no more is known of it."""
 SHORT_SHARE: Final = 0.9
 """Of the jobs."""
 
@@ -52,19 +55,82 @@ def offered_load(trace: Trace, cluster: Cluster) -> float | None:
     return float(_loads_of_first(trace, cluster, span_us)[-1]) if span_us else None
 
 
+class Basis(NamedTuple):
+    """The resource in which load is counted: that of which the workload asks for the largest share.
+
+    Attributes:
+        resource: its name; empty: slots.
+        asked: per task, the units that it asks for.
+        offered: units that the machines have together; where machines are faster than the reference, more than that.
+    """
+
+    resource: str
+    asked: Integers
+    offered: float
+
+
+def basis(trace: Trace, cluster: Cluster) -> Basis:
+    """The resource in which the load of a workload on a cluster is counted."""
+    if not cluster.resources:
+        return Basis("", np.ones(trace.task_count, np.int64), float((np.array(cluster.slots) * _speeds(cluster)).sum()))
+    place = int(np.argmax(_shares_of_first(trace, cluster, 1)[-1]))
+    offered = np.array(cluster.capacities, dtype=np.float64)[:, place] * _speeds(cluster)
+    return Basis(cluster.resources[place], _requests(trace, cluster)[:, place], float(offered.sum()))
+
+
+def processors_alone(trace: Trace, workers: int, processors: int | None) -> Cluster:
+    """Machines of which no more is known than their processors, to take a load over; designs cannot run on all of them.
+
+    Args:
+        trace: whose tasks ask for resources; a trace of GPUs alone has machines of GPUs.
+        processors: of all machines together; None: each has one.
+
+    Raises:
+        InputError: no worker, or no task asks for processors.
+    """
+    if workers < 1:
+        raise InputError("workers", f"{workers} workers cannot run anything; give at least 1")
+    name = trace.resources[work_resource(trace.resources)]
+    if not name.startswith(PROCESSORS):
+        asked = ", ".join(trace.resources)
+        raise InputError(
+            "capacity", f"is not given, and tasks ask for no processors but {asked}; give --capacity {name}=N"
+        )
+    units = units_per_processor(trace.resources) * (workers if processors is None else processors)
+    each, rest = divmod(units, workers)
+    capacities = tuple([(each + (machine < rest),) for machine in range(workers)])
+    return Cluster((0,) * workers, (1,) * workers, f"{workers} workers", (name,), capacities)
+
+
 def _loads_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
     """Load on the first machine, the first two, and so on to all."""
-    duration_us = view(trace.duration_us).astype(np.float64)
-    speed = np.ones(len(cluster.constraints))
-    if cluster.speeds:
-        speed = np.array(cluster.speeds, dtype=np.float64) / cluster.reference_speed
+    if cluster.resources:
+        return np.asarray(_shares_of_first(trace, cluster, span_us).max(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if not cluster.resources:
-            return np.asarray(duration_us.sum() / (np.cumsum(np.array(cluster.slots) * speed) * span_us))
-        asked = np.array(trace.requests, dtype=np.float64)[np.asarray(trace.request)]
-        work = (asked * duration_us[:, None]).sum(axis=0)
-        offered = np.cumsum(np.array(cluster.capacities, dtype=np.float64) * speed[:, None], axis=0) * span_us
-        return np.asarray(np.nan_to_num(work / offered, nan=0.0, posinf=np.inf).max(axis=1))
+        work_us = view(trace.duration_us).astype(np.float64).sum()
+        return np.asarray(work_us / (np.cumsum(np.array(cluster.slots) * _speeds(cluster)) * span_us))
+
+
+def _shares_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
+    """Per number of machines, the load of each resource."""
+    duration_us = view(trace.duration_us).astype(np.float64)
+    work = (_requests(trace, cluster) * duration_us[:, None]).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        capacities = np.array(cluster.capacities, dtype=np.float64)
+        offered = np.cumsum(capacities * _speeds(cluster)[:, None], axis=0) * span_us
+        return np.asarray(np.nan_to_num(work / offered, nan=0.0, posinf=np.inf))
+
+
+def _requests(trace: Trace, cluster: Cluster) -> Integers:
+    """Per task, what it asks for of each resource of the machines."""
+    places = [trace.resources.index(name) for name in cluster.resources]
+    return np.asarray(np.array(trace.requests, dtype=np.int64)[:, places][np.asarray(trace.request)])
+
+
+def _speeds(cluster: Cluster) -> Reals:
+    if not cluster.speeds:
+        return np.ones(len(cluster.constraints))
+    return np.array(cluster.speeds, dtype=np.float64) / cluster.reference_speed
 
 
 def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:

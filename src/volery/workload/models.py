@@ -48,6 +48,8 @@ from volery.workload.distributions import normal_quantiles
 from volery.workload.quirks import with_exact_estimates
 
 MODELS: Final = ("none", "alibaba-like")
+RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli", "disk_mb")
+"""Resources of the requests that trace files state."""
 RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 CLASSES_MAX: Final = 1 << 16
 
@@ -130,6 +132,19 @@ def check_names(names: tuple[str, ...], place: str) -> None:
             raise InputError(place, f"{name!r} is no name of a resource; write it as cpu_milli, memory_mb or gpus")
         if names.count(name) > 1:
             raise InputError(place, f"{name!r} stands there twice; leave one out")
+
+
+def parse_resources(text: str, place: str) -> tuple[str, ...]:
+    """Read `cpu_milli,memory_mb`, in the order of `RESOURCES`.
+
+    Raises:
+        InputError: a name is none of these.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in RESOURCES:
+            raise InputError(place, f"{name!r} is no resource of a trace file{suggestion(name, RESOURCES)}")
+    return tuple([name for name in RESOURCES if name in names])
 
 
 def ask(trace: Trace, model: str, seed: int) -> Trace:

@@ -1,7 +1,8 @@
 """Rows of a trace that are not replayed, or otherwise than the source states: a reason for each, and counts by reason.
 
 A row is replayed when it held a machine, at a time and for a time that the source has, however it ended. With
-`only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
+`only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left;
+one whose submission is not known comes when it started.
 A request that the source does not state is no request: the row is replayed without, and counted. A reader gives a
 reason of its own in the columns `left_out` and `changed`.
 """
@@ -29,7 +30,8 @@ BY_READER: Final = "left out by the reader"
 NO_JOB: Final = "no id of a job"
 NEVER_STARTED: Final = "never started, so held no machine"
 STILL_RUNNING: Final = "still running when the trace ends, so its end is not known"
-NO_SUBMISSION: Final = "no time of submission"
+NO_SUBMISSION: Final = "no time of submission, nor of a start"
+UNSUBMITTED: Final = "no time of submission, so that they come when they started"
 NO_RUNTIME: Final = "no runtime"
 NEGATIVE_RUNTIME: Final = "a runtime below 0"
 NOT_FINISHED: Final = "ran but did not finish (--only finished)"
@@ -42,8 +44,9 @@ REASONS: Final = (
 )  # fmt: skip
 """In this order the first that is true of a row is taken; REPLAYED where none is."""
 BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what was left of them"
+NO_USER: Final = "no user is known where others have one"
 CONSTRAINED: Final = "constraints on the machine are not heeded"
-UNRESOLVED: Final = "wait for tasks that their job does not have"
+UNRESOLVED: Final = "for tasks that their job does not have"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]
@@ -74,9 +77,10 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
         amounts: resource -> column of requests, of the resources that the trace asks for.
         weighed: the resource that machine time is of; empty: the first.
     """
-    submit_us, runtime_us = _numbers(batch.column("submit_us")), _numbers(batch.column("runtime_us"))
+    came = _came(batch)
+    submit_us, runtime_us = _numbers(came), _numbers(batch.column("runtime_us"))
     no_runtime = _null(batch.column("runtime_us"))
-    began_us = _numbers(pc.coalesce(batch.column("start_us"), batch.column("submit_us")))
+    began_us = _numbers(pc.coalesce(batch.column("start_us"), came))
     before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
     left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + before, 0))
     status = batch.column("status")
@@ -89,7 +93,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
         NO_JOB: _null(batch.column("job")),
         NEVER_STARTED: waiting | (badly & (unstarted | (~no_runtime & (runtime_us == 0)))),
         STILL_RUNNING: running & no_runtime,
-        NO_SUBMISSION: _null(batch.column("submit_us")),
+        NO_SUBMISSION: _null(came),
         NO_RUNTIME: no_runtime,
         NEGATIVE_RUNTIME: runtime_us < 0,
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
@@ -104,6 +108,12 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
     held_us = np.where(unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
     held_us[(codes == REASONS.index(NEVER_STARTED)) | (~unknown & (left_us == 0))] = 0.0
     return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, held_us)
+
+
+def _came(batch: pa.RecordBatch) -> Any:
+    """Submissions of rows; a row without one comes when it started, if that is known."""
+    ends_less = pc.subtract(batch.column("end_us"), batch.column("runtime_us"))
+    return pc.coalesce(batch.column("submit_us"), batch.column("start_us"), ends_less)
 
 
 def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -160,14 +170,16 @@ class OmissionTally:
         resources: that the trace asks for.
         by_job: whether to count the jobs of these rows, too, which takes memory for their ids.
         weighed: the resource that machine time is of; empty: the first.
+        has_users: whether users count.
 
     Attributes:
         rows: that are left out.
-        cut_rows: that began before the trace, and are replayed.
         stated: resource -> rows that state a request of it.
     """
 
-    def __init__(self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "") -> None:
+    def __init__(
+        self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "", has_users: bool = True
+    ) -> None:
         self._weighed = weighed or next(iter(resources), "")
         self._unit, self._scale = machine_unit((self._weighed,) if self._weighed else ())
         self._by_job = by_job
@@ -177,8 +189,8 @@ class OmissionTally:
         self._last_us = 0
         self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
         self.rows = 0
-        self.cut_rows = 0
         self.stated = dict.fromkeys(resources, 0)
+        self._has_users, self._users = has_users, 0
 
     def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
         """Count the rows of a batch, or those of them that are marked."""
@@ -209,17 +221,21 @@ class OmissionTally:
 
         replayed = mask & (codes == 0)
         count(CHANGED, BEGAN_BEFORE, replayed & judged.cut[:rows])
+        count(CHANGED, UNSUBMITTED, replayed & _null(batch.column("submit_us")))
         self._count_texts(batch.column("changed"), CHANGED, replayed, count)
         constrained = batch.column("constraints")
         if constrained.null_count < rows:
             count(CHANGED, CONSTRAINED, replayed & true_mask(pc.greater(pc.list_value_length(constrained), 0)))
+        if self._has_users:
+            nobodys = _null(batch.column("user"))
+            self._users += int(np.count_nonzero(mask & ~nobodys))
+            count(CHANGED, NO_USER, replayed & nobodys)
         for name, column in amounts.items():
             unknown = _null(column)[:rows]
             self.stated[name] += int(np.count_nonzero(mask & ~unknown))
             count(REQUESTS, unknown_request(name), replayed & unknown)
 
         self.rows += int(np.count_nonzero(mask & (codes > 0)))
-        self.cut_rows += int(np.count_nonzero(replayed & judged.cut[:rows]))
         self._watch_open(batch, mask & (codes == REASONS.index(STILL_RUNNING)), amounts)
 
     def _count_texts(
@@ -258,7 +274,7 @@ class OmissionTally:
         self._waits += waits
         if unresolved:
             found = self._counts[WAITS, UNRESOLVED]
-            found.jobs.add(job)
+            found.jobs |= {job} if self._by_job else set()
             found.tasks += tasks
             found.waits += unresolved
 
@@ -274,13 +290,14 @@ class OmissionTally:
         held_us |= {(LEFT_OUT, STILL_RUNNING): open_us}
         scale = self._scale / SECOND
         unstated = {unknown_request(name) for name, rows in self.stated.items() if not rows}
+        unstated |= set() if self._users else {NO_USER}
         reasons = [
             Omission(
                 reason, len(found.jobs), found.tasks, held_us[effect, reason] * scale,
                 held_us[effect, reason] / whole if whole else 0.0, found.unmeasured, found.waits, effect,
             )
             for (effect, reason), found in self._counts.items()
-            if reason not in unstated  # a resource that no row states is none of this trace
+            if reason not in unstated  # a resource or user that no row states is none of this trace
         ]  # fmt: skip
         reasons.sort(key=lambda one: (-one.machine_time, -one.tasks, one.reason))
         lost = set().union(*(one.jobs for (effect, _), one in self._counts.items() if effect == LEFT_OUT)) - kept

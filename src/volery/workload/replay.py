@@ -34,7 +34,7 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
-from volery.workload.models import with_requests
+from volery.workload.models import RESOURCES, with_requests
 from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.tr import trace_name
@@ -42,8 +42,9 @@ from volery.workload.tr import trace_name
 NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384
 """The largest machine, of which shares are shares."""
+COUNTED: Final = RESOURCES[:3]
+"""Resources that count where a run names none."""
 REQUESTS_MAX: Final = 1 << 20
-RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli")
 TABLES_OF_REQUESTS: Final = frozenset({
     "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
 })  # fmt: skip
@@ -57,16 +58,14 @@ class Passed(msgspec.Struct):
     Args:
         rows: that are not replayed.
         unsorted_rows: that arrive before the row above them.
-        unknown_parents: ids of tasks to wait for that the file does not hold.
-        cut_rows: that began before the trace, and are replayed from its beginning with what was left of them.
-        left_out: the rows by reason; None before the last row was read.
+        left_out: what is omitted, by effect and reason; None before the last row was read.
+        unheeded: resources that the first rows ask for, and that do not count.
     """
 
     rows: int = 0
     unsorted_rows: int = 0
-    unknown_parents: int = 0
-    cut_rows: int = 0
     left_out: Omissions | None = None
+    unheeded: tuple[str, ...] = ()
 
 
 class _Row(NamedTuple):
@@ -139,7 +138,7 @@ def read_tasks(
         why = "; ".join(f"{one.tasks:,} tasks: {one.reason}" for one in source.left_out.reasons) or "it has no rows"
         raise InputError(str(path), f"holds no task that can be replayed: {why}")
     jobs = _whole(source.jobs, source.links)
-    trace = _trace(path, form, jobs, source, passed)
+    trace = _trace(path, form, jobs, source)
     passed.left_out = source.left_out
     return trace, passed
 
@@ -171,7 +170,10 @@ class _Source:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
             self._weighed = weighed_of(batch, self.resources)
-            self._tally = OmissionTally(self.resources, weighed=self._weighed)
+            stated = [name for name, one in amounts_of(batch, RESOURCES).items() if one.null_count < batch.num_rows]
+            self._passed.unheeded = tuple([name for name in stated if name not in self.resources])
+            has_users = self._form.name not in TABLES_OF_REQUESTS
+            self._tally = OmissionTally(self.resources, weighed=self._weighed, has_users=has_users)
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only, self._weighed)
         before, whole = self.links.rows, True
@@ -216,7 +218,7 @@ class _Source:
     def passed(self) -> Passed:
         """Rows left out or changed so far; the object is updated later."""
         if self._tally is not None:
-            self._passed.rows, self._passed.cut_rows = self._tally.rows, self._tally.cut_rows
+            self._passed.rows = self._tally.rows
         self._passed.left_out = self.left_out
         return self._passed
 
@@ -238,6 +240,7 @@ def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),
         "gpu_milli": batch.column("gpu_milli"),
+        "disk_mb": batch.column("disk_mb"),
     }
     return {name: found[name] for name in resources}
 
@@ -252,8 +255,8 @@ def resources_of(form: Format, batch: pa.RecordBatch) -> tuple[str, ...]:
     """The resources that a trace asks for: those that at least half of its first rows ask for."""
     if form.name in TABLES_OF_REQUESTS:
         return RESOURCES[:2]
-    amounts = amounts_of(batch, RESOURCES)
-    return tuple(name for name in RESOURCES if 2 * amounts[name].null_count <= batch.num_rows)
+    amounts = amounts_of(batch, COUNTED)
+    return tuple(name for name in COUNTED if 2 * amounts[name].null_count <= batch.num_rows)
 
 
 def _rows(
@@ -274,6 +277,8 @@ def _rows(
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
+    if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
+        came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), times, values, strict=False)
@@ -284,10 +289,8 @@ def _rows(
                 links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
-        units = tuple(
-            0 if value is None else max(0 if name == "gpu_milli" else 1, round(value))
-            for name, value in zip(amounts, request, strict=True)
-        )  # nothing that runs takes no processor and no memory
+        # 0 stays 0, and nothing else becomes 0; what is not known is none
+        units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
         near, *wishes = others
         around = above or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
@@ -299,7 +302,7 @@ def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any
     return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
 
 
-def _in_order(path: Path, job: _Job, source: _Source, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
+def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[list[int]]]:
     """A job's rows, parents first, and per row the places of its parents."""
     links = source.links
     if job.name not in links.jobs:
@@ -310,28 +313,28 @@ def _in_order(path: Path, job: _Job, source: _Source, passed: Passed) -> tuple[l
     except CycleError as error:
         problem = f"job {job.name!r}: {error}; cut them with `volery trace convert --repair cycle=cut`"
         raise InputError(str(path), problem) from None
-    passed.unknown_parents += arranged.unknown
     tasks = sum(row.instances for row, waiting in zip(rows, arranged.waiting, strict=True) if waiting)
     source.tally.add_waits(job.name, arranged.stated, arranged.unknown, tasks)
     return [rows[place] for place in arranged.order], arranged.parents
 
 
-def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source, passed: Passed) -> Trace:
+def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace:
     links, stated = source.links, source.tally.stated
     resources = tuple([name for name in source.resources or () if stated[name]])
     places_of = [k for k, name in enumerate(source.resources or ()) if stated[name]]
+    some_unstated = len(resources) < len(source.resources or ())
     first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
     for job in jobs:
-        rows, parents = _in_order(path, job, source, passed)
+        rows, parents = _in_order(path, job, source)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
         if links.jobs:
             edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
-            request = tuple([row.request[k] for k in places_of])
+            request = tuple([row.request[k] for k in places_of]) if some_unstated else row.request
             places.extend(longs(row.instances, number.setdefault(request, len(number))))
             if row.replicas:
                 replicas += [()] * (len(duration_us) - row.instances - len(replicas)) + [row.replicas] * row.instances
@@ -343,7 +346,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source, passed: 
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     users = [job.rows[0].user for job in jobs]
-    known = form.name not in TABLES_OF_REQUESTS and all(users)
+    has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us = (
         (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us)
@@ -351,7 +354,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source, passed: 
     arrival_us, submit_us = submissions.columns()
     trace = Trace(
         name, arrival_us, first, duration_us, estimate_us,
-        user=tuple(user or "" for user in users) if known else (), parent_first=parent_first, parents=flat,
+        user=tuple(user or "" for user in users) if has_users else (), parent_first=parent_first, parents=flat,
         priority=priority, deadline_us=deadline_us, submit_us=submit_us,
     )  # fmt: skip
     if replicas:

@@ -260,11 +260,28 @@ def _opened(path: Path) -> Iterator[Any]:
         version = (schema.metadata or {}).get(VERSION_KEY)
         number = int(version) if version is not None and version.isdigit() else 0
         if not 1 <= number <= VERSION:
-            found = "is no trace table" if version is None else f"is a trace table of version {version.decode()}"
-            raise InputError(str(path), f"{found}; make one of version {VERSION} with `volery trace convert`")
+            found = f"is a trace table of version {version.decode()}" if version else "is no trace table"
+            lacks = "" if version else f": its metadata have no {VERSION_KEY.decode()}{_differences(schema, VERSION)}"
+            raise InputError(str(path), f"{found}{lacks}; make one of version {VERSION} with `volery trace convert`")
         if not schema.remove_metadata().equals(columns_of(number)):
-            raise InputError(str(path), "has other columns than its version; convert the source again")
+            problem = f"has other columns than its version {number}{_differences(schema, number)}"
+            raise InputError(str(path), f"{problem}; convert the source again")
         yield file
+
+
+def _differences(schema: pa.Schema, version: int) -> str:
+    """The columns that a file lacks, has beside those of a version, or has in another type; empty: their order."""
+    wanted = columns_of(version)
+    parts = {
+        "it lacks {}": [name for name in wanted.names if name not in schema.names],
+        "{} are of another version": [name for name in schema.names if name not in wanted.names],
+        "{} have another type": [
+            f"{one.name} ({schema.field(one.name).type}, not {one.type})"
+            for one in wanted
+            if one.name in schema.names and schema.field(one.name).type != one.type
+        ],
+    }
+    return "".join(f", {text.format(', '.join(names))}" for text, names in parts.items() if names)
 
 
 def _first_line(error: Exception) -> str:

@@ -39,17 +39,15 @@ class Reading(msgspec.Struct, frozen=True):
         first_arrival_s: the earliest arrival as the file has it; the trace counts from there.
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
-        unknown_parents: ids of tasks to wait for that the file does not hold, which are not heeded.
-        cut_rows: rows that began before the trace, and are replayed from its beginning.
-        left_out: rows that are not replayed, by reason; None for a `.tr` file, of which all rows are.
+        left_out: what is omitted, by effect and reason; None for a `.tr` file, of which nothing is.
+        unheeded: resources that tasks of the file ask for, and that do not count.
     """
 
     first_arrival_s: float
     unsorted_rows: int
     blank_lines: int
-    unknown_parents: int = 0
-    cut_rows: int = 0
     left_out: Omissions | None = None
+    unheeded: tuple[str, ...] = ()
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:

@@ -143,3 +143,74 @@ def test_one_seed_shows_a_dash_and_no_verdict(command: Command) -> None:
     assert "The intervals tell" not in out
     (row,) = [line for line in out.splitlines() if line.startswith("mean delay")]
     assert row.split()[-2:] == [NOTHING, NOTHING]
+
+
+PART = "".join(
+    f"{k} {10 * k} -1 100 4 -1 -1 4 200 {1 << 20 if k < 6 else -1} 1 1 1 -1 -1 -1 -1 -1\n" for k in range(10)
+)
+"""Ten jobs of four processors, of which six state memory."""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "first"),
+    [
+        (("--capacity", "cpu_milli=8000"), 0, "Delay and cost"),
+        (("--capacity", "cpu_milli=8000,memory_mb=1000000", "--resources", "cpu_milli"), 0, "Delay and cost"),
+        (
+            ("--capacity", "cpu_milli=8000,memory_mb=1000000"),
+            3,
+            "Requests that the trace does not state: 4 of 10 tasks (40.0 %), 40.0 % of the machine time: no request of",
+        ),
+        (("--machines", "machines.csv"), 0, "Delay and cost"),
+    ],
+)
+def test_a_resource_that_some_jobs_state_loses_no_job(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int, first: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("part.swf").write_text(PART)
+    Path("machines.csv").write_text("cpu_milli,colour\n8000,2\n")
+    work = ("compare", "backfill", "--trace", "part.swf", "--workers", "1", "--delay-us", "0", *words)
+    ended = command(*work, "--strict")
+    assert (ended.status, ended.err) == (status, "")
+    assert ended.out.replace("\n", " ").startswith(first)
+    assert ("Requests of memory_mb do not count" in ended.out) == (status == 0)
+    (run,) = command(*work, "--json").json["runs"]
+    assert (run["jobs"], run["delay_s"]["mean"]) == (10, 160.0)
+
+
+def test_a_model_of_requests_replaces_what_jobs_do_not_state(command: Command, tmp_path: Path) -> None:
+    trace, model = tmp_path / "part.swf", tmp_path / "m.toml"
+    trace.write_text(PART)
+    model.write_text('resources = ["cpu_milli"]\nclasses = [{ weight = 1, request = [1000] }]\n')
+    ended = command(*work(trace, 8), "--requests", model, "--strict", "--json")
+    assert (ended.status, ended.json["runs"][0]["jobs"], ended.json["warnings"]) == (0, 10, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--resources", "memory"), "resources: 'memory' is no resource of a trace file; did you mean 'memory_mb'?"),
+        (("--capacity", "cpu_milli=1,memory=2"), "capacity: 'memory' is no resource of a trace file"),
+        (("--capacity", "cpu=8000"), "says nothing of cpu_milli"),
+        (("--trace", "syn:20x8", "--resources", "cpu_milli"), "resources: tasks have no requests of a trace file"),
+    ],
+)
+def test_a_resource_that_no_trace_has_is_refused(
+    command: Command, trace: Path, words: tuple[str, ...], problem: str
+) -> None:
+    ended = command(*work(trace), *words)
+    assert ended.status == 2
+    assert problem in ended.err
+
+
+def test_waits_that_are_not_heeded_stand_in_the_first_line_of_every_command(command: Command, tmp_path: Path) -> None:
+    trace = tmp_path / "w.gwf"
+    trace.write_text(
+        "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n0,1,0,10,1,1,-1\n0,2,0,10,1,1,1 7\n"
+    )
+    first = "Waits of the trace that are not heeded: 1 of 2 waits (50.0 %)"
+    ended = command(*work(trace), "--strict")
+    assert (ended.status, ended.out.startswith(f"{first}, in 1 of 1 jobs")) == (3, True)
+    for words in (("trace", "describe"), ("trace", "doctor")):
+        assert command(*words, trace).out.startswith(first)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from volery.cli.main import app
 from volery.cli.trace import trace_app
 from volery.core.errors import InputError
 from volery.workload import read_tr, synthesize
@@ -23,6 +24,12 @@ def refused(*words: str | Path) -> str:
     outcome = CliRunner().invoke(trace_app, [str(word) for word in words])
     assert isinstance(outcome.exception, InputError), outcome.output
     return str(outcome.exception)
+
+
+def compared(*words: str) -> str:
+    outcome = CliRunner().invoke(app, ["compare", *words], catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
 
 
 def test_describe_prints_the_figures_of_a_file(tmp_path: Path) -> None:
@@ -59,6 +66,73 @@ def test_describe_takes_machines_from_a_file(tmp_path: Path) -> None:
     use = json.loads(told(*words, "--json"))["constraints"]
     assert use["unsatisfiable_tasks"] == 200 - use["unconstrained_tasks"]
     assert "tasks that no machine can run" in told(*words)
+
+
+RIGID = """\
+; MaxProcs: 100
+1 0 -1 40 40 -1 -1 40 40 -1 1 1 -1 -1 -1 -1 -1 -1
+2 10 -1 20 80 -1 -1 80 20 -1 1 1 -1 -1 -1 -1 -1 -1
+3 20 -1 10 90 -1 -1 90 10 -1 1 1 -1 -1 -1 -1 -1 -1
+4 30 -1 50 20 -1 -1 20 50 -1 1 1 -1 -1 -1 -1 -1 -1
+5 40 -1 30 60 -1 -1 60 30 -1 1 1 -1 -1 -1 -1 -1 -1
+"""
+"""Five jobs of 6,900 core-seconds over 40 s; 210 cores would be in use at 20 s."""
+
+
+def rigid(folder: Path, text: str = RIGID) -> Path:
+    path = folder / "rigid.swf"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("machines", "cores"),
+    [
+        (("--workers", "1", "--machines", "one"), 100),
+        (("--workers", "1"), 100),
+        (("--workers", "100"), 100),
+        ((), 100),
+        (("--workers", "30"), 100),
+        (("--workers", "50", "--capacity", "cpu_milli=1000"), 50),
+        (("--workers", "1", "--machines", "one", "--reference-mhz", "2000"), 200),
+    ],
+)
+def test_the_load_of_jobs_of_many_processors_is_that_of_their_processors(
+    tmp_path: Path, machines: tuple[str, ...], cores: int
+) -> None:
+    """However the machines are given: as those of `compare`, or by what the file itself states."""
+    path, one = rigid(tmp_path), tmp_path / "one.csv"
+    one.write_text("cpu_milli,speed_mhz\n100000,4000\n")
+    words = [str(one) if word == "one" else word for word in machines]
+    found = json.loads(told("describe", path, *words, "--cutoff", "25", "--json"))
+    assert (found["offered"], found["work"], found["work_unit"]) == (cores, 6900, "core-seconds")
+    assert found["load"] == pytest.approx(6900 / (cores * 40))
+    assert found["peak_demand"] == 210
+    assert found["long"]["work_share"] == pytest.approx((1600 + 1000 + 1800) / 6900)
+    if "one" in machines and cores == 100:
+        work = ("backfill", "--trace", str(path), *words, "--delay-us", "0", "--json")
+        assert json.loads(compared(*work))["runs"][0]["load"] == found["load"], "one load in the whole house"
+
+
+def test_where_a_file_states_no_machine_every_worker_has_a_processor(tmp_path: Path) -> None:
+    path = rigid(tmp_path, RIGID.replace("; MaxProcs: 100\n", ""))
+    text = told("describe", path, "--workers", "100")
+    assert "load at 100 workers " in text
+    assert json.loads(told("describe", path, "--workers", "200", "--json"))["load"] == pytest.approx(6900 / 8000)
+    assert json.loads(told("describe", path, "--json"))["workers"] == 10_000
+
+
+def test_the_running_load_is_of_what_is_asked_for(tmp_path: Path) -> None:
+    assert "peak 210.0%:" in told("describe", rigid(tmp_path))
+
+
+def test_the_load_of_several_resources_is_that_of_the_largest_share(tmp_path: Path) -> None:
+    """One task of 1 core and 12 GB of a machine of 4 cores and 16 GB, all along: three quarters of the memory."""
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{k},1,12288,0,1000,{k * 1000},on,x\n" for k in range(11)))
+    words = ("describe", path, "--workers", "1", "--capacity", "cpu_milli=4000,memory_mb=16384", "--json")
+    found = json.loads(told(*words))
+    assert (found["resource"], found["load"], found["peak_demand"]) == ("memory_mb", pytest.approx(0.825), 12_288)
 
 
 def test_describe_reads_as_the_published_simulators_do_when_asked() -> None:

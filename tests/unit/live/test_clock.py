@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from volery.live.clock import JsonLines, PlainLines, clock_from_now, ended_within, is_set_within
+from volery.live.clock import JsonLines, PlainLines, clock_from_now, ended_within, in_background, is_set_within
 from volery.look.text import utc
 
 
@@ -144,3 +144,18 @@ def test_work_that_ends_in_time_gives_its_result_or_its_exception() -> None:
             await ended_within(wrong(), PATIENCE_S)
 
     asyncio.run(scenario())
+
+
+def test_the_failure_of_work_that_nobody_awaits_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async def wrong() -> None:
+            raise ValueError("it is wrong")
+
+        task = in_background(wrong(), "the move of jobs")
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        await asyncio.sleep(0)
+        await asyncio.wait({in_background(asyncio.sleep(0), "a nap")}, timeout=PATIENCE_S)
+
+    asyncio.run(scenario())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the move of jobs has failed, and is not tried again: ValueError")

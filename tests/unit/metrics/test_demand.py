@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,17 @@ class TestLoad:
         assert loads[1].mean == pytest.approx((1 / 3 + 0) / 2)
         assert loads[1].p99 == pytest.approx(0.99 / 3)
         assert total_load(trace_of((0, 2, 0), (0, 1, 0), (1, 1, 0)), cluster).mean == pytest.approx(2 / 5)
+
+    def test_machines_that_offer_amounts_have_a_load_of_the_resource_that_is_asked_for_most(self) -> None:
+        """Three of six cores are half of them, where 30 of 300 MB are a tenth."""
+        offers = ((2, 100), (4, 100), (0, 100))
+        cluster = Cluster((0b01, 0b01, 0b00), (1, 1, 1), resources=("cores", "memory_mb"), capacities=offers)
+        trace = msgspec.structs.replace(
+            trace_of((0, 1, 0b01), (0, 1, 0)), resources=cluster.resources, requests=((3, 0), (0, 30)),
+            request=array("H", [0, 1]),
+        )  # fmt: skip
+        assert [load.mean for load in constraint_load(trace, cluster)] == [0.5]
+        assert total_load(trace, cluster).mean == 0.5
 
     def test_a_second_counts_the_time_that_tasks_are_active_in_it(self) -> None:
         load = total_load(trace_of((10.25, 0.5, 0), (11.5, 1.0, 0)), Cluster.uniform(1))

@@ -171,6 +171,16 @@ def test_a_wrong_file_is_named_by_its_line(tmp_path: Path, text: str, problem: s
         load_cluster(2, machines=offers_file(tmp_path, text), resources=NAMES)
 
 
+def test_a_machine_without_any_of_a_resource_makes_no_slot_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "machines.csv"
+    path.write_text("cpu_milli,gpus\n4000,2\n4000,0\n")
+    cluster = load_cluster(2, machines=path, resources=("cpu_milli", "gpus"))
+    trace = Trace("t", longs(1), longs(2), longs(1), longs(1), resources=("cpu_milli", "gpus"), requests=((1000, 1),))
+    with pytest.raises(InputError, match="a slot takes 1 gpus, and machine 1 has none; give gpus=0 here"):
+        as_slots(trace, cluster, "cpu_milli=1000,gpus=1", "slot_request")
+    assert as_slots(trace, cluster, "cpu_milli=1000,gpus=0", "slot_request")[1].slots == (4, 4)
+
+
 @pytest.mark.parametrize(
     "text", ["cpu_milli", "cpu_milli=-1", "cpu_milli=1.5", "=3", "a=1,a=2", "A b=1", f"a={1 << 40}"]
 )

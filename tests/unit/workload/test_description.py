@@ -193,7 +193,7 @@ def test_the_axes_have_units_and_the_title_its_name(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     draw_load_curve(load_curve(synthesize("syn:2x100"), 2), "two by a hundred", path)
     text = path.read_text()
-    for words in ("time since the first arrival (s)", "load (% of the slots)", "two by a hundred", "all slots busy"):
+    for words in ("time since the first arrival (s)", "load (% of the machines)", "two by a hundred", "all full"):
         assert words in text
 
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, Omissions
+from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, WAITS, Omissions
 from volery.workload import load_workload
 from volery.workload.convert import convert
 from volery.workload.doctor import examine
 from volery.workload.omissions import (
     BEFORE_TRACE,
     BEGAN_BEFORE,
+    CONSTRAINED,
     IMPOSSIBLE_REQUEST,
     NEGATIVE_RUNTIME,
     NEVER_STARTED,
     NO_INSTANCES,
     NO_RUNTIME,
+    NO_USER,
     NOT_FINISHED,
     STILL_RUNNING,
+    UNRESOLVED,
     OmissionTally,
     Only,
     judge,
     unknown_request,
 )
-from volery.workload.table import SCHEMA
+from volery.workload.table import SCHEMA, TaskRow, batches, table_output
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 S = 1_000_000
@@ -176,3 +181,150 @@ def test_published_traces_are_replayed_with_all_that_ran(name: str, ran: int, fi
     assert reading.left_out is not None
     assert trace.job_count == finished
     assert reading.left_out.machine_share == pytest.approx(share, abs=0.0005)
+
+
+def swf(*rows: str) -> str:
+    """Rows of which the fields after the given ones are unknown."""
+    return "".join(row + " -1" * (18 - len(row.split())) + "\n" for row in rows)
+
+
+PARTS = swf("7 0 5 100 4 -1 -1 4 -1 -1 2", "7 -1 50 30 4 -1 -1 4 -1 -1 2", "7 -1 9 20 4 -1 -1 4 -1 -1 3")
+
+
+def test_parts_of_a_job_without_a_row_of_its_own_are_the_row_that_it_would_have(tmp_path: Path) -> None:
+    durations, left = read(tmp_path, PARTS + swf("8 10 0 50 2 -1 -1 2 -1 -1 1"))
+    assert durations == [150, 50]
+    assert (left.jobs, left.tasks, left.reasons) == (2, 2, ())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_parts_of_a_job_beside_its_own_row_are_counted_once(tmp_path: Path, place: int) -> None:
+    rows = [*PARTS.splitlines(keepends=True)]
+    rows.insert(place, swf("7 0 5 150 4 -1 -1 4 -1 -1 1"))
+    durations, left = read(tmp_path, "".join(rows))
+    assert durations == [150]
+    assert (left.machine_time, left.reasons) == (600.0, ())
+
+
+def test_statuses_of_parts_in_a_log_that_means_other_things_by_them_lose_no_job(tmp_path: Path) -> None:
+    rows = swf(
+        "1 0 -1 100 4 -1 -1 4 200 -1 3", "1 10 -1 50 2 -1 -1 2 60 -1 4", "3.0 20 -1 70 8 -1 -1 8 90 -1 2.0",
+        "4 30 -1 9 1 -1 -1 1 90 -1 6",
+    )  # fmt: skip
+    durations, left = read(tmp_path, rows)
+    assert durations == [100, 50, 70, 9]
+    assert left.reasons == ()
+
+
+def test_a_preceding_job_is_a_wait_that_is_counted(tmp_path: Path) -> None:
+    rows = [f"{k} {k} 0 10 1 -1 -1 1 -1 -1 1 7 1 -1 1 -1 {k - 1 or -1} 5\n" for k in range(1, 4)]
+    durations, left = read(tmp_path, "".join(rows))
+    assert durations == [10, 10, 10]
+    (one,) = left.reasons
+    assert (one.effect, one.reason, one.jobs, one.waits, left.waits) == (WAITS, UNRESOLVED, 2, 2, 2)
+
+
+GWF = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "unresolved", "stated"),
+    [
+        (GWF + "0,1,0,10,1,1,-1\n0,2,0,10,1,1,1 77\n1,2,0,10,1,1,1\n", 2, 3),
+        (GWF + "-1,1,0,10,1,1,-1\n-1,2,0,10,1,1,1\n", 1, 1),
+        ("M1,1,j,1,Terminated,1,9,50,2\nR2_1,1,j,1,Terminated,1,9,50,2\nR9_2_5,1,j,1,Terminated,1,9,50,2\n", 1, 3),
+        ("M1,1,j,1,Terminated,1,9,50,2\nR2_1_Stg4,1,j,1,Terminated,1,9,50,2\n", 0, 1),
+        ("M1,1,j,1,Terminated,1,9,50,2\nR2_1_of,1,j,1,Terminated,1,9,50,2\n", 1, 2),
+    ],
+)
+def test_a_wait_for_a_task_that_is_not_in_the_file_is_counted(
+    tmp_path: Path, text: str, unresolved: int, stated: int
+) -> None:
+    _, left = read(tmp_path, text)
+    assert (left.waits_omitted, left.waits, left.is_large) == (unresolved, stated, unresolved > 0)
+    diagnosis = examine(tmp_path / "trace").left_out
+    assert diagnosis is not None
+    assert (diagnosis.waits_omitted, diagnosis.waits) == (unresolved, stated)
+
+
+def test_waits_that_a_wta_trace_states_by_children_alone_are_kept(tmp_path: Path) -> None:
+    columns = {
+        "id": [1, 2, 3], "workflow_id": [9, 9, 9], "ts_submit": [0, 0, 0], "runtime": [10, 20, 30],
+        "parents": pa.array([[], [1], []], pa.list_(pa.int64())), "children": [[2.0, 3.0], [3.0], []],
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "t")
+    trace, reading = load_workload(tmp_path / "t")
+    assert reading is not None
+    assert reading.left_out is not None
+    assert [trace.parents_of(task) for task in range(3)] == [(), (0,), (0, 1)]
+    assert (reading.left_out.waits, reading.left_out.reasons) == (3, ())
+
+
+def test_a_wait_that_leads_through_a_left_out_task_is_counted_where_it_ends(tmp_path: Path) -> None:
+    rows = "M1,1,j,1,Waiting,,,50,2\nR2_1_8,1,j,1,Waiting,,,50,2\nR3_2,1,j,1,Terminated,1,9,50,2\n"
+    _, left = read(tmp_path, rows)
+    assert (left.waits_omitted, left.waits) == (1, 1)
+
+
+def table(path: Path, *rows: TaskRow) -> Omissions:
+    """What is omitted of a table of these rows, which are of jobs of their own."""
+    whole = (msgspec.structs.replace(row, job=str(k), task="0", submit_us=0) for k, row in enumerate(rows))
+    with table_output(path) as output:
+        for batch in batches(whole):
+            output.add(batch)
+    _, reading = load_workload(path)
+    assert reading is not None
+    assert reading.left_out is not None
+    return reading.left_out
+
+
+def test_a_reason_that_a_reader_gives_is_counted_with_its_effect(tmp_path: Path) -> None:
+    left = table(
+        tmp_path / "t",
+        TaskRow(runtime_us=S, cpu_milli=1000, left_out="an alloc set, whose content is replayed"),
+        TaskRow(runtime_us=2 * S, cpu_milli=1000, changed="the gap between attempts is not work"),
+        TaskRow(runtime_us=S, cpu_milli=1000),
+    )
+    found = {(one.effect, one.reason, one.tasks, one.machine_time) for one in left.reasons}
+    assert found == {
+        (LEFT_OUT, "an alloc set, whose content is replayed", 1, 1.0),
+        (CHANGED, "the gap between attempts is not work", 1, 2.0),
+    }
+    assert (left.jobs, left.jobs_left_out, left.machine_time) == (3, 1, 4.0)
+
+
+def test_users_of_some_jobs_are_kept_and_the_jobs_of_nobody_counted(tmp_path: Path) -> None:
+    left = table(tmp_path / "t", TaskRow(runtime_us=S, user="ann"), TaskRow(runtime_us=S))
+    assert counts(left) == {NO_USER: 1}
+    assert load_workload(tmp_path / "t")[0].user == ("ann", "")
+    assert table(tmp_path / "u", TaskRow(runtime_us=S)).reasons == (), "nobody has one"
+
+
+def test_constraints_that_a_run_does_not_heed_are_counted(tmp_path: Path) -> None:
+    left = table(tmp_path / "t", TaskRow(runtime_us=S, constraints=["gpu=T4"]), TaskRow(runtime_us=S, constraints=[]))
+    assert counts(left) == {CONSTRAINED: 1}
+
+
+def test_a_resource_that_few_rows_state_is_asked_for_where_it_counts(tmp_path: Path) -> None:
+    rows = [TaskRow(runtime_us=S, cpu_milli=1000, memory_mb=64.0 if k < 2 else None) for k in range(5)]
+    table(tmp_path / "t", *rows)
+    both, reading = load_workload(tmp_path / "t", resources=("cpu_milli", "memory_mb"))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert (both.resources, set(both.requests)) == (("cpu_milli", "memory_mb"), {(1000, 64), (1000, 0)})
+    assert counts(reading.left_out) == {unknown_request("memory_mb"): 3}
+    alone, reading = load_workload(tmp_path / "t", resources=("cpu_milli", "gpu_milli"))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert (alone.resources, alone.requests) == (("cpu_milli",), ((1000,),)), "nobody asks for GPUs"
+    assert (reading.left_out.reasons, reading.unheeded) == ((), ("memory_mb",))
+
+
+def test_memory_that_was_used_is_no_request(tmp_path: Path) -> None:
+    rows = swf("1 0 -1 10 4 -1 2048 4 -1 -1 1", "2 0 -1 10 4 -1 2048 4 -1 1024 1")
+    read(tmp_path, rows)
+    trace, reading = load_workload(tmp_path / "trace", resources=("cpu_milli", "memory_mb"))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert [trace.requests[k] for k in trace.request] == [(4000, 0), (4000, 4)]
+    assert counts(reading.left_out) == {unknown_request("memory_mb"): 1}

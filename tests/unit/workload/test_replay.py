@@ -16,12 +16,14 @@ from volery.core.errors import InputError
 from volery.core.events import Submit
 from volery.core.features import DEADLINES, PRIORITIES, features_of
 from volery.core.model import NEVER, Cluster
+from volery.core.omissions import CHANGED, Omissions
 from volery.core.trace import Trace
 from volery.core.workflows import check_workflows, levels
 from volery.workload import load_trace, load_workload
 from volery.workload.convert import convert
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Noticed
+from volery.workload.omissions import BEGAN_BEFORE
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
 from volery.workload.table import TaskRow, batches, table_output
 
@@ -55,6 +57,11 @@ def tasks_of(path: Path, job_count: int | None = None) -> tuple[Trace, Passed]:
     return read_tasks(path, format_of(path), job_count)
 
 
+def waits_omitted(omissions: Omissions | None) -> int:
+    assert omissions is not None
+    return omissions.waits_omitted
+
+
 def read(folder: Path, text: str) -> tuple[Trace, Passed]:
     path = folder / "table.csv"
     path.write_text(text)
@@ -72,7 +79,9 @@ def test_alibaba_2017_rows_of_a_job_that_begin_together_are_one_job(tmp_path: Pa
     tenth, half, whole = (500, round(NODE_MEMORY_MB / 10)), (500, NODE_MEMORY_MB // 2), (1000, NODE_MEMORY_MB // 4)
     assert [trace.requests[k] for k in trace.request] == [tenth] * 2 + [half] * 5 + [whole]
     assert trace.estimate_us.tolist() == [96_000_000, 5_000_000, 15_000_000]
-    assert (passed.rows, passed.unsorted_rows, passed.cut_rows) == (1, 2, 1), "one waited, one began before the trace"
+    assert (passed.rows, passed.unsorted_rows) == (1, 2), "one waited"
+    assert passed.left_out is not None
+    assert [(one.reason, one.tasks) for one in passed.left_out.of(CHANGED).reasons] == [(BEGAN_BEFORE, 2)]
     assert tasks_of(path, 1)[0].task_count == 4
     assert load_trace(path, durations="whole-seconds").resources == ("cpu_milli", "memory_mb")
 
@@ -100,7 +109,10 @@ def test_each_format_is_told_by_its_first_line(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a,b,c\n1,2,3\n", r"table.csv:1: is not the first line of a known table .*Alibaba v2017"),
+        (
+            "a,b,c\n1,2,3\n",
+            r"table.csv:1: is a table with columns of its own \(a, b, c\), which is not read yet; write .* SWF",
+        ),
         (V2017.replace("110,7,1,3", "110,7,1,3.5"), r"table.csv:2: is no row of Alibaba v2017 .*'3.5' is no number of"),
         (V2017.replace("100,110", "soon,110"), r"table.csv:2: is no row .*could not convert string to float: 'soon'"),
         (V2017 + "1,2,3\n", r"table.csv:7: has 3 fields where 8 are expected; mend the row"),
@@ -181,7 +193,7 @@ def test_rows_of_a_workflow_are_one_job_parents_first_wherever_they_stand(tmp_pa
     assert trace.arrival_us.tolist() == [0, 5_000_000]
     assert [at // 1_000_000 for at in trace.duration_us] == [11, 12, 10, 20, 30]
     assert parents(trace) == [[(), (0,)], [(), (2,), (2, 3)]]
-    assert (passed.rows, passed.unknown_parents) == (0, 0)
+    assert (passed.rows, waits_omitted(passed.left_out)) == (0, 0)
     first = read(tmp_path, "\n".join([head, *rows]) + "\n")[0]
     assert first.digest() == trace.digest()
     only, _ = tasks_of(tmp_path / "table.csv", 1)
@@ -193,7 +205,7 @@ def test_what_waits_for_a_row_that_is_passed_over_waits_for_its_parents(tmp_path
     rows = "M1,1,j,1,Terminated,10,12,50,25\nR2_1,1,j,1,Waiting,12,14,50,25\nR3_2,1,j,1,Terminated,14,19,50,25\n"
     trace, passed = read(tmp_path, V2018.splitlines()[0] + "\n" + rows)
     assert parents(trace) == [[(), (0,)]]
-    assert (passed.rows, passed.unknown_parents) == (1, 0)
+    assert (passed.rows, waits_omitted(passed.left_out)) == (1, 0)
     assert trace.arrival_us.tolist() == [0]
 
 
@@ -209,10 +221,10 @@ def test_a_circle_is_refused_and_an_unknown_parent_counted(tmp_path: Path) -> No
         read(tmp_path, f"{head}\n0,1,5,11,1,1,2\n0,2,5,12,1,1,1\n0,3,5,1,1,1,\n")
     trace, passed = read(tmp_path, f"{head}\n0,1,5,11,1,1,9\n0,2,5,12,1,1,1\n")
     assert parents(trace) == [[(), (0,)]]
-    assert passed.unknown_parents == 1
+    assert waits_omitted(passed.left_out) == 1
     _, reading = load_workload(tmp_path / "table.csv")
     assert reading is not None
-    assert reading.unknown_parents == 1
+    assert waits_omitted(reading.left_out) == 1
 
 
 def test_too_many_waits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,8 +267,18 @@ def test_what_half_of_the_tasks_ask_for_is_a_resource(tmp_path: Path) -> None:
     rows = "a,2000,512,1,500,LS,Succeeded,0,9,1\nb,0,256,0,0,LS,Succeeded,1,9,2\nc,,256,0,0,LS,Succeeded,2,9,2\n"
     trace, passed = read(tmp_path, pods + rows)
     assert trace.resources == ("cpu_milli", "memory_mb", "gpu_milli")
-    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0), (0, 256, 0)]
+    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (0, 256, 0), (0, 256, 0)]
     assert passed.rows == 0
+
+
+def test_a_request_of_zero_is_replayed_as_zero_and_no_other_becomes_zero(tmp_path: Path) -> None:
+    """Of amounts, and of shares of the largest machine: 1e-6 of 16 GB is less than half a megabyte."""
+    azure = "1,0,0.2,0,1000,0,on,x\n2,0.0001,100,0,1000,0,on,x\n"
+    trace, _ = read(tmp_path, azure)
+    assert [trace.requests[k] for k in trace.request] == [(0, 1), (1, 100)]
+    reduced = "0;1;0;u;0;0;1000000;-1;0;0.000001\n0;2;0;u;0;0;1000000;-1;0.5;0\n"
+    trace, _ = read(tmp_path, reduced)
+    assert [trace.requests[k] for k in trace.request] == [(0, 1), (32_000, 0)]
 
 
 def placed_table(path: Path) -> Path:

@@ -36,7 +36,7 @@ class Users:
         gm_of: by number; nobody's for `others`.
 
     Raises:
-        InputError: the tree is malformed, there are more or fewer GMs named than users, or a resource is not there.
+        InputError: the tree is malformed, or there are more or fewer GMs named than users.
     """
 
     def __init__(self, shares: str, queues: str, cluster: Cluster, gm_count: int) -> None:
@@ -46,8 +46,6 @@ class Users:
         self._numbers = {name: number for number, name in enumerate(self.names)}
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
         self._capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
-        if min(self._capacity) < 1:
-            raise InputError(PLACE, f"no machine has any {cluster.resources[self._capacity.index(0)]}; leave it out")
         self.gm_of = _gms(queues, self.others, gm_count)
 
     def number_of(self, user: str) -> int:

@@ -190,7 +190,6 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
         raise InputError(
             "mesos:shares", f"{config.shares!r} is not a weight for each role. Write batch:NUMBER+service:NUMBER"
         )
-    capacity = tuple([max(1, amount) for amount in layout.capacity])
     terms = Terms(
         round(config.offer_s * SECOND),
         round(config.allocation_s * SECOND),
@@ -199,7 +198,7 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     role_of = {address: workload for workload in WORKLOADS for address in frameworks[workload]}
     components: dict[Address, Component] = {
         "front/0": Front(setting.rule, frameworks),
-        CELL: Allocator(layout, WeightedDrf(capacity, weights), role_of, terms),
+        CELL: Allocator(layout, WeightedDrf(layout.capacity, weights), role_of, terms),
     }
     refuse_us, hoard_us = round(config.refuse_s * SECOND), round(config.hoard_s * SECOND)
     for address in role_of:

@@ -74,7 +74,7 @@ def _order(
 ) -> FairOrder:
     capacity: tuple[int, ...] = (cluster.slot_count,)
     if cluster.resources:
-        capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
+        capacity = tuple([sum(column) for column in zip(*cluster.capacities, strict=True)])
     tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
     if config.hierarchy == "naive":
         return NaiveHierarchy(capacity, tree)

@@ -1,190 +1,19 @@
-"""The queue of stage T2: tasks by equivalence class, each blocked or not.
+"""The queues of stage T2: tasks by equivalence class, in the order of a key, by turns of lines, or drawn.
 
-Machines only become fuller while a cycle lasts, and a class that fits nowhere goes on to fit nowhere until something is
-given back. Such a class is *blocked*: it is passed over without a look at its tasks. Room that is given back on a
-machine unblocks the classes that fit it, and room that is taken there blocks those of them that fit no more. So the
-cost of a decision depends on how many classes may fit, and not on how many tasks wait.
+The cost of a decision depends on how many classes may fit (`classes`), and not on how many tasks wait.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Mapping
 from random import Random
 from typing import Any, Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from volery.architectures.pipeline.classes import EquivalenceClasses
 from volery.architectures.pipeline.policies import FAR, Kind, State, Turn, View, Waiting
 from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
 from volery.core.model import TaskId, Time
-from volery.core.resources import Packing
-
-LOOP_MAX: Final = 32
-"""Above this many blocked classes a numpy pass is faster than a loop."""
-ANYWHERE: Final = -1
-"""The machine of a class that may fit on any."""
-
-Column = npt.NDArray[np.int64]
-
-
-class EquivalenceClasses:
-    """The classes that wait, in the order in which they came.
-
-    Args:
-        offered: per machine, the constraints that it meets.
-
-    Attributes:
-        counts: of tasks that wait, by class.
-        unblocked: classes that may fit, each with the only machine where it may, or `ANYWHERE`.
-        blocked: classes that fit nowhere; those with machines of their own are kept by machine instead, because room
-            elsewhere does not concern them.
-    """
-
-    __slots__ = ("_blocked", "_guards", "_listed", "_masks", "_narrow", "_offered", "_packing", "_requests",
-                 "_slots", "_spare", "blocked", "counts", "unblocked")  # fmt: skip
-
-    def __init__(self, packing: Packing, offered: Sequence[int]) -> None:
-        self._packing = packing
-        self._guards = packing.guards
-        self._offered = offered
-        self.counts: dict[Kind, int] = {}
-        self.unblocked: dict[Kind, int] = {}
-        self.blocked: dict[Kind, None] = {}
-        self._narrow: dict[int, dict[Kind, None]] = {}
-        self._slots: dict[Kind, int] = {}
-        self._listed: list[Kind | None] = []
-        self._spare: list[int] = []
-        self._masks: Column = np.zeros(0, dtype=np.int64)
-        self._requests: Column = np.zeros((0, 0), dtype=np.int64)
-        self._blocked: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-
-    def joined(self, kind: Kind) -> None:
-        """Count a task that waits."""
-        count = self.counts.get(kind, 0)
-        self.counts[kind] = count + 1
-        if not count:
-            self.unblocked[kind] = ANYWHERE
-
-    def left(self, kind: Kind) -> None:
-        """Count a task that waits no longer."""
-        count = self.counts[kind] - 1
-        if count:
-            self.counts[kind] = count
-            return
-        del self.counts[kind]
-        self._forget_narrow(kind)
-        self.unblocked.pop(kind, None)
-        self.blocked.pop(kind, None)
-        slot = self._slots.pop(kind, None)
-        if slot is not None:
-            self._blocked[slot] = False
-            self._listed[slot] = None
-            self._spare.append(slot)
-
-    def block(self, kind: Kind) -> None:
-        """Block a class, which fits nowhere."""
-        del self.unblocked[kind]
-        for machine in kind.machines:
-            self._narrow.setdefault(machine, {})[kind] = None
-        if kind.machines:
-            return
-        self.blocked[kind] = None
-        if self._slots:
-            slot = self._slot(kind)  # it may make the columns anew
-            self._blocked[slot] = True
-
-    def unblock(self, kind: Kind, machine: int = ANYWHERE) -> None:
-        """Unblock a class, which may fit on this machine if on any."""
-        if kind.machines:
-            self._forget_narrow(kind)
-            self.unblocked[kind] = machine
-        elif kind in self.blocked:
-            del self.blocked[kind]
-            self.unblocked[kind] = machine
-            if self._slots:
-                self._blocked[self._slots[kind]] = False
-
-    def _forget_narrow(self, kind: Kind) -> None:
-        for machine in kind.machines:
-            self._narrow.get(machine, {}).pop(kind, None)
-
-    def given_back(self, machine: int, free: int) -> None:
-        """Unblock the classes that fit a machine with this much free, packed and guarded."""
-        for kind, where in self.unblocked.items():
-            if where not in (ANYWHERE, machine):
-                self.unblocked[kind] = ANYWHERE
-        fitting = self._fitting(machine, free) if self.blocked else []
-        if self._narrow:
-            narrow, guards = self._narrow.get(machine, ()), self._guards
-            fitting += [k for k in narrow if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
-        for kind in fitting:
-            self.unblock(kind, machine)
-
-    def taken(self, machine: int, free: int) -> None:
-        """Block the classes that were unblocked because of a machine and do not fit what is free there now."""
-        guards = self._guards
-        found = [k for k, where in self.unblocked.items() if where == machine and (free - k.packed) & guards != guards]
-        for kind in found:
-            self.block(kind)
-
-    def _fitting(self, machine: int, free: int) -> list[Kind]:
-        """The blocked classes without machines of their own that fit a machine."""
-        guards = self._guards
-        if len(self.blocked) <= LOOP_MAX:
-            return [k for k in self.blocked if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
-        if not self._slots:
-            for kind in self.blocked:
-                slot = self._slot(kind)  # it may make the columns anew
-                self._blocked[slot] = True
-        count = len(self._listed)
-        fits = self._blocked[:count] & ((self._masks[:count] & ~np.int64(self._offered[machine])) == 0)
-        for column, amount in zip(self._requests, self._packing.amounts(free), strict=True):
-            fits &= column[:count] <= amount
-        found = [self._listed[slot] for slot in np.flatnonzero(fits).tolist()]
-        return [kind for kind in found if kind is not None and kind.suitable >> machine & 1]
-
-    def _slot(self, kind: Kind) -> int:
-        """The place of a class in the columns."""
-        slot = self._slots.get(kind)
-        if slot is not None:
-            return slot
-        if self._spare:
-            slot = self._spare.pop()
-            self._listed[slot] = kind
-        else:
-            slot = len(self._listed)
-            self._listed.append(kind)
-            if slot == len(self._masks):
-                self._lengthen()
-        self._slots[kind] = slot
-        self._masks[slot] = kind.constraints
-        self._requests[:, slot] = self._packing.amounts(kind.packed)
-        return slot
-
-    def _lengthen(self) -> None:
-        length = 2 * len(self._masks) or 4 * LOOP_MAX
-        rows = len(self._packing.amounts(0))
-        masks, blocked, requests = self._masks, self._blocked, self._requests
-        self._masks = np.zeros(length, dtype=np.int64)
-        self._blocked = np.zeros(length, dtype=np.bool_)
-        self._requests = np.zeros((rows, length), dtype=np.int64)
-        if len(masks):
-            self._masks[: len(masks)], self._blocked[: len(masks)] = masks, blocked
-            self._requests[:, : len(masks)] = requests
-
-    def check(self) -> None:
-        """Raise AssertionError unless every class that waits is either blocked or not, in the columns too."""
-        narrow = {kind for kinds in self._narrow.values() for kind in kinds}
-        assert all(kind in self._narrow[machine] for kind in narrow for machine in kind.machines)
-        blocked = self.blocked.keys() | narrow
-        assert self.unblocked.keys() | blocked == self.counts.keys()
-        assert not self.unblocked.keys() & blocked
-        if self._slots:
-            found = {kind for kind, slot in self._slots.items() if self._blocked[slot]}
-            assert found == self.blocked.keys(), "the columns know other blocked classes"
-
 
 BLOCK: Final = 256
 """Entries per block: an insertion moves so many at most, a search for a short task looks at one block in full."""
@@ -355,6 +184,10 @@ class _TurnLine:
         self.waiting = self.served = self.given = 0
 
 
+def _turns(lines: Mapping[Hashable, _TurnLine]) -> list[Turn]:
+    return [Turn(name, turning.waiting, turning.served, turning.given) for name, turning in lines.items()]
+
+
 class TurnsQueue:
     """Lines take turns; inside a line the order of jobs decides, then who came first.
 
@@ -364,11 +197,12 @@ class TurnsQueue:
         jobs: order of stage J3 inside a line; None: who came first.
     """
 
-    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "classes")
+    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "_weighs_blocked", "classes")
 
     def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, classes: EquivalenceClasses) -> None:
         self._view = view
         self._order = order
+        self._weighs_blocked = bool(getattr(order, "weighs_blocked", False))
         self._jobs = jobs
         self._lines: dict[Hashable, _TurnLine] = {}
         self._entries: dict[TaskId, tuple[Hashable, Entry]] = {}
@@ -404,13 +238,24 @@ class TurnsQueue:
         if not (classes.unblocked or (blocked and classes.blocked)):
             return None
         allowed = classes.counts.keys() if blocked else classes.unblocked.keys()
-        turns = [
-            Turn(name, turning.waiting, turning.served, turning.given)
-            for name, turning in self._lines.items()
-            if not allowed.isdisjoint(turning.lines)
-        ]
-        name = turns[0].line if len(turns) == 1 else next(iter(self._order.turns(self._view, turns)))
+        fitting = {name: turning for name, turning in self._lines.items() if not allowed.isdisjoint(turning.lines)}
+        if len(fitting) == 1:
+            name = next(iter(fitting))
+        else:
+            turns = self._all_turns(fitting) if self._weighs_blocked else _turns(fitting)
+            name = next(iter(self._order.turns(self._view, turns)))
         return min([line.head for kind, line in self._lines[name].lines.items() if kind in allowed])[3]
+
+    def _all_turns(self, fitting: Container[Hashable]) -> list[Turn]:
+        """All lines with tasks, each with the least that these ask for."""
+        amounts_of = self.classes.amounts_of
+        return [
+            Turn(
+                name, turning.waiting, turning.served, turning.given,
+                tuple(map(min, zip(*map(amounts_of, turning.lines), strict=True))), name not in fitting,
+            )
+            for name, turning in self._lines.items() if turning.lines
+        ]  # fmt: skip
 
     def begin(self) -> None:
         """Nobody has had a turn in this cycle."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from volery.architectures.pipeline.classes import ANYWHERE, EquivalenceClasses
 from volery.architectures.pipeline.messages import Launch, Pass
 from volery.architectures.pipeline.policies import (
     Candidates,
@@ -21,7 +22,6 @@ from volery.architectures.pipeline.policies import (
     View,
     Waiting,
 )
-from volery.architectures.pipeline.queues import ANYWHERE, EquivalenceClasses
 from volery.core.component import Sends, sent_to
 from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
 from volery.core.resources import Packing

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from volery.live.clock import in_background
 from volery.live.command import WORK
 from volery.live.config.limits import OutputLimits
 from volery.live.messages import OutputReply, OutputRequest
@@ -185,7 +186,7 @@ class OutputReader:
         if len(self._reading) >= READS_MAX:
             self._send(OutputReply(question.number, "busy"))
             return
-        reading = asyncio.get_running_loop().create_task(self._answer(question))
+        reading = in_background(self._answer(question), f"the read of {question.folder}")
         self._reading.add(reading)
         reading.add_done_callback(self._reading.discard)
 

@@ -20,9 +20,9 @@ import msgspec
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
-from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
-from volery.live.files import AppendedFile
+from volery.live.files import AppendedFile, file_identity
 from volery.live.messages import HostName
 from volery.live.node.shortage import lack_of
 from volery.live.runtime.recordfile import OtherVersionError, RecordReader, UnbegunError, first_line, write_record
@@ -123,6 +123,7 @@ class JournalWriter:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
         self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
+        self._checked_us: Time = 0
         self._begin(path, header)
 
     def _begin(self, path: Path, header: Header) -> None:
@@ -134,6 +135,7 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
+        self._checksum = 0
         self._file = AppendedFile(descriptor)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
@@ -161,12 +163,16 @@ class JournalWriter:
         """Write a turn; it is as durable as was asked for when this returns.
 
         Raises:
-            OSError: it is not; `flush` tries again.
+            OSError: it is not, and `flush` tries again; or the file was removed or replaced, so that nobody finds it.
         """
+        if now >= self._checked_us + SECOND:
+            self._checked_us = now
+            if file_identity(self.path) != file_identity(self._file.fileno()):
+                raise FileNotFoundError(errno.ENOENT, "the journal was removed or replaced", str(self.path))
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
-        write_record(self._file, record)
+        self._checksum = write_record(self._file, record, self._checksum)
         self.size += len(record)
         self.flush()
 
@@ -266,6 +272,7 @@ class JournalReader:
             records.demand(KIND, VERSION)
             record = records.record()
             self._first_turn = file.tell()
+            self._header_checksum = records.checksum
         if record is None:
             raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
         try:
@@ -316,7 +323,7 @@ class JournalReader:
     def _records(self) -> Iterator[bytes]:
         with self._open() as file:
             file.seek(self._first_turn)
-            records = RecordReader(file, self.path)
+            records = RecordReader(file, self.path, self._header_checksum)
             while (record := records.record()) is not None:
                 yield record
             self.torn_bytes = records.torn_bytes

@@ -1,9 +1,10 @@
 """Files of records, journals and snapshots: a line that names the format, then records of bytes, all under checksums.
 
 The first line holds the kind of the file, its version and the CRC-32 of both, so that no damage makes a file one of
-another version. A record is its head and its content. The head is the length of the content, its CRC-32, and the CRC-32
-of these two: three unsigned integers of 4 bytes, little endian. So a reader can trust the length, and tells an
-incomplete last record, which a crash leaves, from a damage, which may be anywhere.
+another version. A record is its head and its content. The head is the length of the content, its CRC-32, begun with
+that of the record before, and the CRC-32 of these two: three unsigned integers of 4 bytes, little endian. So a reader
+can trust the length, misses no record, and tells an incomplete last one, which a crash leaves, from a damage, which may
+be anywhere.
 """
 
 from __future__ import annotations
@@ -40,15 +41,23 @@ def first_line(kind: str, version: int) -> bytes:
     return b"%s %08x\n" % (named, zlib.crc32(named))
 
 
-def write_record(file: BinaryIO | AppendedFile, record: bytes) -> None:
+def write_record(file: BinaryIO | AppendedFile, record: bytes, before: int = 0) -> int:
     """Append a record; an empty one is allowed.
+
+    Args:
+        before: the checksum of the record before; 0 for the first.
+
+    Returns:
+        The record's checksum.
 
     Raises:
         OSError: the disk is full, for example.
     """
-    summed = _SUMMED.pack(len(record), zlib.crc32(record))
+    crc = zlib.crc32(record, before)
+    summed = _SUMMED.pack(len(record), crc)
     file.write(summed + zlib.crc32(summed).to_bytes(4, "little"))
     file.write(record)
+    return crc
 
 
 class RecordReader:
@@ -56,14 +65,17 @@ class RecordReader:
 
     Args:
         path: in errors.
+        before: the checksum of the record before the first that is read; 0 at the beginning of a file.
 
     Attributes:
+        checksum: of the last record that was read.
         torn_bytes: the length of an incomplete last record, once it was met.
     """
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: BinaryIO, path: Path, before: int = 0) -> None:
         self._file = file
         self._path = path
+        self.checksum = before
         self.torn_bytes = 0
 
     def demand(self, kind: str, version: int) -> None:
@@ -111,8 +123,9 @@ class RecordReader:
         if len(record) < length:
             self.torn_bytes = len(head) + len(record)
             return None
-        if zlib.crc32(record) != crc:
+        if zlib.crc32(record, self.checksum) != crc:
             raise self._damaged(at)
+        self.checksum = crc
         return record
 
     def _damaged(self, at: int) -> DamagedError:

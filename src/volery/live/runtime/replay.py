@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -187,8 +186,16 @@ class Chain:
         self.path, self.header = readers[0].path, readers[0].header
 
     def turns(self, messages: Iterable[type[Message]]) -> Iterator[JournalTurn]:
+        """All turns, in order.
+
+        Raises:
+            DamagedError: a record is damaged, or bytes are missing between two files.
+        """
         known = tuple(messages)
-        return chain.from_iterable(reader.turns(known) for reader in self.readers)
+        for at, reader in enumerate(self.readers):
+            yield from reader.turns(known)
+            if problem := _bytes_missing(self.readers, at):
+                raise DamagedError(str(reader.path), problem)
 
     def times(self) -> tuple[Time, Time] | None:
         found = [times for reader in self.readers if (times := reader.times()) is not None]
@@ -228,6 +235,13 @@ def _demand_beginning(reader: JournalReader) -> None:
     if reader.header.segment and not snapshot.exists():
         problem = f"continues an earlier file; give that one, too, or its snapshot, {snapshot.name}, beside it"
         raise InputError(str(reader.path), problem)
+
+
+def _bytes_missing(files: Sequence[JournalReader], at: int) -> str:
+    """The damage of a file that was read to its end: only the last one of its incarnation may be torn."""
+    if not files[at].torn_bytes or at + 1 == len(files):
+        return ""
+    return f"ends within a record, although {files[at + 1].path.name} continues it: bytes are missing"
 
 
 def cut_hosts(kept: Iterable[Chain]) -> tuple[str, ...]:
@@ -320,9 +334,7 @@ def _replayed_chain(
             yield _unread(reader.path, error, reader.header), error
             continue
 
-        if result.torn_bytes and at + 1 < len(files) and not result.damage:
-            problem = f"ends within a record, although {files[at + 1].path.name} continues it: bytes are missing"
-            result = replace(result, damage=problem)
+        result = replace(result, damage=result.damage or _bytes_missing(files, at))
         player = beginning.player if result.is_proved or beginning.damage else None
         yield result, None
 

@@ -121,10 +121,11 @@ class _Records:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._checksum = 0
 
     def write(self, piece: Any) -> int:
         record = bytes(piece)
-        write_record(self._file, record)
+        self._checksum = write_record(self._file, record, self._checksum)
         return len(record)
 
 
@@ -135,8 +136,9 @@ def write_snapshot(file: BinaryIO, components: Mapping[Address, Component], prob
         Exception: something in it cannot be pickled, for example a function without a name.
     """
     file.write(first_line(KIND, VERSION))
-    _Pickler(_Records(file), pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
-    write_record(file, b"")
+    records = _Records(file)
+    _Pickler(records, pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
+    records.write(b"")
 
 
 def pickle_of(path: Path) -> io.BytesIO:

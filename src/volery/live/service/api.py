@@ -62,6 +62,7 @@ from volery.live.service.requests import (
     principal,
     refusal,
     seen_job,
+    unreadable_store,
 )
 from volery.live.service.rows import JobQuery
 from volery.live.status import (
@@ -197,9 +198,9 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_damaged(request: Request, error: Exception) -> Response:
-    """Answer that the store of jobs cannot be read."""
-    log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
-    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 500)
+    """Answer a page that needs what cannot be read."""
+    assert isinstance(error, sqlite3.Error)
+    return unreadable_store(request, error)
 
 
 class _JobEndpoints:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import SECOND, JobId
-from volery.live.clock import unix_now_us
+from volery.live.clock import in_background, unix_now_us
 from volery.live.config.limits import Retention
 from volery.live.files import replacing, sync_folder
 from volery.live.service.batches import UnwrittenError, Written
@@ -86,7 +86,7 @@ class Archive:
     def start(self) -> None:
         """Look for old jobs from now on, if the rules ever remove one."""
         if self._rules.days or self._rules.jobs:
-            self._running = asyncio.get_running_loop().create_task(self._run())
+            self._running = in_background(self._run(), "the archive of old jobs")
 
     async def close(self) -> None:
         """End the work; the next start does again what is not complete."""

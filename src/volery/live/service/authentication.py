@@ -125,11 +125,17 @@ class TokenFile:
         Raises:
             InputError: there is none, or the file cannot be written.
         """
+        self._named(name, self.read() or ())  # the lock of a folder without tokens is not made for a mistake
         with self._changing() as tokens:
-            gone = tuple(token for token in tokens if name in (token.id, token.user))
-            if not gone:
-                raise InputError(f"token {name[:80]!r}", "no token has that id or user; `volery token list` shows them")
+            gone = self._named(name, tokens)
             self._write(tuple(token for token in tokens if token not in gone))
+        return gone
+
+    def _named(self, name: str, tokens: tuple[AccessToken, ...]) -> tuple[AccessToken, ...]:
+        """The token of an id, or all of a user."""
+        gone = tuple(token for token in tokens if name in (token.id, token.user))
+        if not gone:
+            raise InputError(f"token {name[:80]!r}", "no token has that id or user; `volery token list` shows them")
         return gone
 
     def read(self) -> tuple[AccessToken, ...] | None:
@@ -180,7 +186,7 @@ class Authenticator:
         tokens: of the federation; None: there are none.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or is missing though its lock shows that there was one.
     """
 
     def __init__(self, tokens: TokenFile | None) -> None:
@@ -188,6 +194,11 @@ class Authenticator:
         self._seen: tuple[int, ...] = ()
         self._tokens: dict[str, AccessToken] | None = None
         self._look()
+        if tokens is not None and self._tokens is None and (lock := tokens.path.with_suffix(".lock")).exists():
+            problem = (
+                f"is missing, though tokens were made here: anybody could come in. Restore it, or remove {lock.name}"
+            )
+            raise InputError(str(tokens.path), problem)
 
     @property
     def open(self) -> bool:

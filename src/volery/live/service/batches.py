@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
-from volery.live.clock import is_set_within, unix_now_us
+from volery.live.clock import in_background, is_set_within, unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
 
@@ -171,8 +171,10 @@ class BatchWriter:
                     return
                 await asyncio.sleep(AGAIN_S)
                 self._wake.set()
-            except sqlite3.Error as error:
-                log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
+            except Exception as error:  # whatever it is: all that wait for this task would wait for ever
+                is_known = isinstance(error, sqlite3.Error)
+                told = "the store of jobs cannot be written, and takes nothing more: %s"
+                log.critical(told, error, exc_info=None if is_known else error)
                 self.closed, self.problem = True, str(error)
                 for write in (*writes, *self._writes):
                     write.fail(ClosedError("jobs", f"the store of jobs has failed, and takes nothing more: {error}"))
@@ -361,7 +363,7 @@ class Acknowledgements:
     def _begin(self) -> None:
         self._timer = None
         if self._committed and not self._closed:
-            self._syncing = asyncio.get_running_loop().create_task(self._bring())
+            self._syncing = in_background(self._bring(), "the sync of the store of jobs")
 
     async def _bring(self) -> None:
         bringing, self._committed = self._committed, {}

@@ -6,7 +6,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +19,10 @@ from volery.live.runtime.recordfile import OtherVersionError, UnbegunError
 from volery.live.runtime.snapshots import pickle_of
 from volery.live.service.archive import demand_digests, digests_path
 from volery.live.service.authentication import TokenFile
+from volery.live.service.checksums import FORECASTS, readable
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.marks import read_mark
-from volery.live.service.soundness import log_soundness, store_damage
+from volery.live.service.soundness import damage_of_pages, damage_of_table, log_soundness, store_damage
 
 STORE: Final = "jobs.sqlite"
 Check = Callable[[Path], str | Iterable[str]]
@@ -36,7 +37,7 @@ def is_state_folder(folder: Path) -> bool:
 def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
-        (STORE, _check_store), ("forecasts.sqlite", _check_pages), ("tokens.json", _check_tokens),
+        (STORE, _check_store), ("forecasts.sqlite", _check_forecasts), ("tokens.json", _check_tokens),
         ("jobs.mark", _check_mark),
         ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
         ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
@@ -74,36 +75,36 @@ def _check_store(path: Path) -> str | Iterable[str]:
             note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
     except InputError as error:
         damages.append(str(error))
-    damages += store_damage(path)
+    try:
+        damages += store_damage(path)
+    except OtherVersionError as error:
+        note = error.problem
     return damages or note
 
 
-class _lock_of:  # noqa: N801 - a context manager, called as a function
+@contextmanager
+def _lock_of(path: Path) -> Iterator[bool]:
     """Hold the lock of a store while no federation has it; false where one has."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_suffix(".lock")
-        self._lock = -1
-
-    def __enter__(self) -> bool:
+    try:
+        lock = os.open(path.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # a copy may lack it
+        yield True
+        return
+    try:
         try:
-            self._lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return True  # a copy may lack it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False
-        return True
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
 
-    def __exit__(self, *_: object) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
 
-
-def _check_pages(path: Path) -> Iterable[str]:
+def _check_forecasts(path: Path) -> Iterable[str]:
     with closing(reading(path)) as sql:
-        found = [str(problem) for (problem,) in sql.execute("PRAGMA integrity_check(9)")]
-    return [f"its pages are damaged: {' '.join(problem.split())}" for problem in found if problem != "ok"]
+        sql.text_factory = readable
+        return [*damage_of_pages(sql), *damage_of_table(sql, FORECASTS)]
 
 
 def _check_tokens(path: Path) -> str:

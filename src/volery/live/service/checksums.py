@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -41,6 +41,11 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
     "store": ("name",),
 }  # fmt: skip
 """The columns under the checksum of each table; the first ones are its key."""
+FORECASTS: Final = "forecasts"
+_COLUMNS: Final = CHECKED | {
+    FORECASTS: ("id", "made_us", "next_job", "user", "description", "moments", "job", "delay_us", "came")
+}
+"""With the table of a file of its own."""
 _KEYS: Final = {"tasks": ("job", "place"), "usages": ("job", "place"), "drained": ("node",)}
 """The keys of tables whose rows have no number."""
 _WRITERS: Final = frozenset({"jobs", "tasks", "usages"})
@@ -84,7 +89,7 @@ def check_row(table: str, row: Sequence[Any]) -> None:
 
 def damage_of(table: str, row: Sequence[Any]) -> str:
     """The place of a damaged row."""
-    names = _KEYS.get(table, CHECKED[table][:1])
+    names = _KEYS.get(table, _COLUMNS[table][:1])
     keys = " and ".join(f"{name} {value!r}" for name, value in zip(names, row, strict=False))
     return f"the row of table {table} with {keys} is damaged"
 
@@ -93,13 +98,14 @@ def _function(*row: Any) -> int:
     return row_checksum(row)
 
 
-def add_triggers(sql: sqlite3.Connection) -> None:
+def add_triggers(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> None:
     """Have a connection add the checksum to every row that is written without one.
 
     A changed row gets another checksum only if its last one was right, so that no change hides a damage.
     """
     sql.create_function("row_checksum", -1, _function, deterministic=True)
-    for table, columns in CHECKED.items():
+    for table in tables:
+        columns = _COLUMNS[table]
         same = " AND ".join(f"{key} = new.{key}" for key in _KEYS.get(table, ("rowid",)))
         words = f"UPDATE {table} SET {COLUMN} = {_computed(columns, 'new.')} WHERE {same}"  # noqa: S608 - ours
         if table not in _WRITERS:
@@ -115,10 +121,11 @@ def _computed(columns: Sequence[str], of: str = "") -> str:
     return f"row_checksum({', '.join(of + name for name in columns)})"
 
 
-def add_checksums(sql: sqlite3.Connection) -> None:
+def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> None:
     """Give every row its checksum, in the transaction that is under way; tables of earlier formats get the column."""
     sql.create_function("row_checksum", -1, _function, deterministic=True)
-    for table, columns in CHECKED.items():
+    for table in tables:
+        columns = _COLUMNS[table]
         if COLUMN not in {row[1] for row in sql.execute(f"PRAGMA table_info({table})")}:
             sql.execute(f"ALTER TABLE {table} ADD COLUMN {COLUMN} INTEGER")
         sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
@@ -133,7 +140,7 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
     Raises:
         sqlite3.DatabaseError: the table cannot be read to its end.
     """
-    for row in sql.execute(f"SELECT {', '.join(CHECKED[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
+    for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
         try:
             check_row(table, row)
         except sqlite3.DatabaseError as error:

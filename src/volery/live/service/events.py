@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.model import JobId
+from volery.live.clock import in_background, is_set_within
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.batches import BatchWriter
 from volery.live.service.store import JobStore
@@ -163,12 +164,7 @@ class Follower:
     async def _wait(self, patience_s: float) -> bool:
         """Wait for something to send; false if there was nothing in time."""
         self._wake.clear()
-        try:
-            async with asyncio.timeout(patience_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await is_set_within(self._wake, patience_s)
 
 
 class EventFeed:
@@ -196,7 +192,7 @@ class EventFeed:
 
     def open(self) -> None:
         """Publish from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._publish())
+        self._task = in_background(self._publish(), "the feed of events")
 
     async def close(self) -> None:
         """End all followers; call it once the writer takes nothing more."""

@@ -17,7 +17,7 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.clock import unix_now_us
+from volery.live.clock import in_background, unix_now_us
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
 from volery.look.text import utc
@@ -158,7 +158,7 @@ class Failover:
             jobs = self._assignments.make(move, self._book.open_jobs())
             self._unwritten += 1
             self._all_written.clear()
-            moving = asyncio.get_running_loop().create_task(self._move(move, jobs))
+            moving = in_background(self._move(move, jobs), f"the move of jobs from {move.origin} to {move.heir}")
             self._moving.add(moving)
             moving.add_done_callback(self._moving.discard)
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs

@@ -18,6 +18,7 @@ from volery.live.clock import unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
+from volery.live.service.rows import sound_content
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
@@ -31,11 +32,11 @@ HISTORY_MIN: Final = 3
 """Fewer finished tasks of a name are worth less than an estimate."""
 RATIOS_MIN: Final = 5
 _OPEN: Final = (
-    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "SELECT jobs.id, digest, content FROM jobs JOIN descriptions ON descriptions.id = description "
     "WHERE ended_us IS NULL AND NOT cancelling ORDER BY jobs.id"
 )
 _EARLIER: Final = (
-    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "SELECT jobs.id, digest, content FROM jobs JOIN descriptions ON descriptions.id = description "
     "WHERE finished > 0 AND ended_us IS NOT NULL AND length(content) < ? "
 )
 _TOOK: Final = (
@@ -110,11 +111,13 @@ class _Earlier:
         whose = "" if user is None else "AND user = ? "
         words = (DESCRIPTION_BYTES_MAX, *(() if user is None else (user,)), JOBS_READ)
         decode = msgspec.json.Decoder(JobDescription).decode
-        for number, content in sql.execute(_EARLIER + whose + "ORDER BY jobs.id DESC LIMIT ?", words).fetchall():
+        for number, digest, content in sql.execute(
+            _EARLIER + whose + "ORDER BY jobs.id DESC LIMIT ?", words
+        ).fetchall():
             took = _took(sql, number)
             if not took:
                 continue
-            description = decode(content)
+            description = decode(sound_content(digest, content))
             estimated_us = estimate_us(description)
             self.called.setdefault(label(description), []).append(took)
             self.expected.setdefault((label(description), estimated_us), []).append(took)
@@ -188,8 +191,8 @@ def standing(
         else:
             number_asked = asked
         decode = msgspec.json.Decoder(JobDescription).decode
-        for number, content in sql.execute(_OPEN).fetchall():
-            job = _open_job(sql, number, decode(content), fleet, nodes, lifetimes, at_us)
+        for number, digest, content in sql.execute(_OPEN).fetchall():
+            job = _open_job(sql, number, decode(sound_content(digest, content)), fleet, nodes, lifetimes, at_us)
             count += len(job.running) + sum(some.count for some in job.waiting)
             if count > WAITING_MAX:
                 raise UnplayableError(f"more than {WAITING_MAX:,} tasks are under way")

@@ -35,6 +35,7 @@ from volery.live.clock import ended_within, in_slices, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, merged, task_count
 from volery.live.service.authentication import Principal
+from volery.live.service.checksums import FORECASTS, add_checksums, add_triggers, check_row
 from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest, reading
@@ -91,7 +92,11 @@ class Forecaster:
         return self._book
 
     async def record(self, user: str | None) -> ForecastRecord:
-        """The accuracy of forecasts of one user's jobs or of all."""
+        """The accuracy of forecasts of one user's jobs or of all.
+
+        Raises:
+            sqlite3.DatabaseError: a row is damaged.
+        """
         return await asyncio.to_thread(self.book.record, user)
 
     async def meters(self) -> list[Meter]:
@@ -267,7 +272,7 @@ NAMES: Final = MomentQuantiles.__struct_fields__
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, made_us INTEGER NOT NULL, next_job INTEGER NOT NULL, user TEXT NOT NULL,
-  description BLOB NOT NULL, moments BLOB NOT NULL, job INTEGER, delay_us INTEGER, came BLOB)
+  description BLOB NOT NULL, moments BLOB NOT NULL, job INTEGER, delay_us INTEGER, came BLOB, checksum INTEGER)
 """
 _JOB: Final = (
     "SELECT id, submitted_us, ended_us FROM jobs WHERE user = ? AND id >= ? AND submitted_us < ? "
@@ -290,6 +295,9 @@ class ForecastLedger:
         self._sql.execute("PRAGMA journal_mode = WAL")
         self._sql.execute("PRAGMA synchronous = NORMAL")
         self._sql.execute(_TABLE)
+        if "checksum" not in {row[1] for row in self._sql.execute("PRAGMA table_info(forecasts)")}:
+            add_checksums(self._sql, (FORECASTS,))  # an earlier version made the file
+        add_triggers(self._sql, (FORECASTS,))
         self._jobs = reading(jobs)
         self._lock = threading.Lock()
 
@@ -317,19 +325,20 @@ class ForecastLedger:
         with self._lock:
             self._settle()
             rows = self._sql.execute(
-                "SELECT job, made_us, moments, came, delay_us FROM forecasts WHERE came IS NOT NULL "
-                "AND (?1 IS NULL OR user = ?1) ORDER BY id DESC",
+                "SELECT id, made_us, next_job, user, description, moments, job, delay_us, came, checksum "
+                "FROM forecasts WHERE came IS NOT NULL AND (?1 IS NULL OR user = ?1) ORDER BY id DESC",
                 (user,),
             ).fetchall()
             query = "SELECT count(*) FROM forecasts WHERE came IS NULL AND (?1 IS NULL OR user = ?1)"
             (still_open,) = self._sql.execute(query, (user,)).fetchone()
-        told = [
-            ForecastOutcome(
-                job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=MomentQuantiles),
-                came=msgspec.json.decode(row[3], type=ActualMoments), delay_us=row[4],
-            )
-            for row in rows
-        ]  # fmt: skip
+        told = []
+        for row in rows:
+            check_row(FORECASTS, row)
+            _, made_us, _, _, _, foretold, job, delay_us, came, _ = row
+            told.append(ForecastOutcome(
+                job=job, made_us=made_us, moments=msgspec.json.decode(foretold, type=MomentQuantiles),
+                came=msgspec.json.decode(came, type=ActualMoments), delay_us=delay_us,
+            ))  # fmt: skip
         moments = tuple(_moment(name, told) for name in NAMES)
         return ForecastRecord(open=still_open, moments=moments, last=tuple(told[:SHOWN]))
 

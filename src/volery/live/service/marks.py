@@ -94,7 +94,7 @@ def read_mark(path: Path) -> StoreMark | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+        raise InputError(str(path), f"cannot be read: {error.strerror}; restore it, or remove it") from None
     checksum, _, content = line.partition(b" ")
     try:
         if int(checksum, 16) == zlib.crc32(content):

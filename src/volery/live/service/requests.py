@@ -168,7 +168,7 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
         except UnwrittenError as error:
             response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
         except sqlite3.Error as error:
-            response = refusal("jobs", f"the store of jobs cannot be read: {error}; see the log of the API", 503)
+            response = unreadable_store(request, error)
         except (InputError, NotThereError) as error:
             response = refusal(error.place, error.problem, status_of(error))
         traffic.answers[operation.method, operation.path, response.status_code] += 1
@@ -177,6 +177,12 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
         return response
 
     return counted
+
+
+def unreadable_store(request: Request, error: sqlite3.Error) -> Response:
+    """Answer that the store of jobs cannot be read, and log it."""
+    log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
+    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 503)
 
 
 def status_of(error: InputError | NotThereError) -> int:

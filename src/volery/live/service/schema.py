@@ -22,7 +22,7 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.files import opened_lock
+from volery.live.files import file_identity, opened_lock
 from volery.live.jobs import JobDescription, merged
 from volery.live.service import ledgers
 from volery.live.service.checksums import FORMATS_TABLE, add_checksums, add_triggers, schema_checksum, schema_damage
@@ -103,7 +103,8 @@ class Database:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._lock = opened_lock(path.with_suffix(".lock"))
         except OSError as error:
-            raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
+            problem = f"the store of jobs cannot be opened: {error.strerror}"
+            raise InputError(str(error.filename or path), f"{problem}; restore what should be there") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (torn_at := log_soundness(path).torn_at) is not None:
@@ -118,7 +119,7 @@ class Database:
             self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self.store = self._named()
             files = (path, path.with_suffix(".lock"), self._log, path.with_name(path.name + "-shm"))
-            self._opened = {file: identity for file in files if (identity := _file_identity(file)) is not None}
+            self._opened = {file: identity for file in files if (identity := file_identity(file)) is not None}
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
@@ -148,7 +149,7 @@ class Database:
             sqlite3.OperationalError: one was removed or replaced. It may come back: the connections have the old one.
         """
         for file, opened in self._opened.items():
-            if _file_identity(file) != opened:
+            if file_identity(file) != opened:
                 problem = f"{file} was removed or replaced while this program uses it"
                 raise sqlite3.OperationalError(f"{problem}; put it back, or stop the API and restore a backup")
 
@@ -189,15 +190,6 @@ class Database:
         self.read.close()
         self.write.close()
         os.close(self._lock)
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    """The device and the number of a file; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _connected(path: Path, pragma: str) -> sqlite3.Connection:

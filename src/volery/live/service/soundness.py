@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
+from volery.live.runtime.recordfile import OtherVersionError
 from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.rows import digest_of
@@ -126,7 +127,8 @@ def store_damage(path: Path) -> Iterator[str]:
 
     Raises:
         DamagedError: the log is damaged.
-        InputError: the store cannot be read, or is of an earlier version, whose rows have no checksums.
+        OtherVersionError: it is of an earlier version, whose rows have no checksums.
+        InputError: it cannot be read.
     """
     try:
         sql = reading(path)
@@ -138,17 +140,21 @@ def store_damage(path: Path) -> Iterator[str]:
             version = sql.execute("PRAGMA user_version").fetchone()[0]
             if problem := schema_damage(sql, version):
                 yield problem
+            elif not version:
+                yield "holds no table: it is empty, or new"
+                return
             elif version < CHECKED_SINCE:
                 problem = "is of an earlier version, without checksums; start the federation once, which adds them"
-                raise InputError(str(path), problem)
+                raise OtherVersionError(str(path), problem)
         except UNREADABLE as error:
             yield str(error)
-        yield from _damage_of_pages(sql)
+        yield from damage_of_pages(sql)
         for table in CHECKED:
-            yield from islice(_damage_of_table(sql, table), DAMAGES_MAX)
+            yield from islice(damage_of_table(sql, table), DAMAGES_MAX)
 
 
-def _damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
+def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
+    """The damages of a database's pages and indices, as SQLite finds them."""
     try:
         for (problem,) in sql.execute(f"PRAGMA integrity_check({DAMAGES_MAX})"):
             if problem != "ok":
@@ -157,7 +163,8 @@ def _damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
         yield f"its pages are damaged: {error}"
 
 
-def _damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
+def damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
+    """The damages of a table's rows, with their keys."""
     try:
         yield from damaged_rows(sql, table, where)
         if table == "descriptions":
@@ -186,10 +193,10 @@ def demand_sound(sql: sqlite3.Connection) -> None:
     }  # fmt: skip
     (pages,), (page_bytes,) = (sql.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     if pages * page_bytes <= START_BYTES:
-        for problem in _damage_of_pages(sql):
+        for problem in damage_of_pages(sql):
             raise sqlite3.DatabaseError(problem)
     for table in CHECKED:
-        for problem in _damage_of_table(sql, table, of_jobs.get(table, "1")):
+        for problem in damage_of_table(sql, table, of_jobs.get(table, "1")):
             raise sqlite3.DatabaseError(problem)
 
 
@@ -206,5 +213,5 @@ def demand_sound_jobs(sql: sqlite3.Connection, jobs: Sequence[JobId]) -> None:
         "descriptions": f"id IN (SELECT description FROM jobs WHERE id IN ({numbers}))",  # noqa: S608 - our numbers
     }  # fmt: skip
     for table, where in of_jobs.items():
-        for problem in _damage_of_table(sql, table, where):
+        for problem in damage_of_table(sql, table, where):
             raise sqlite3.DatabaseError(problem)

@@ -18,7 +18,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
-from volery.live.clock import in_slices, unix_now_us
+from volery.live.clock import in_background, in_slices, unix_now_us
 from volery.live.command import decode_payload, encode_payload
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import (
@@ -74,7 +74,7 @@ class JobSubmissions:
         self.failover.greet_all_but(elsewhere)
         if unfinished := self._store.open_ids():
             self._held = {}
-            self._resuming = asyncio.get_running_loop().create_task(self._resume(unfinished, elsewhere))
+            self._resuming = in_background(self._resume(unfinished, elsewhere), "the resubmission of open jobs")
 
     async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:

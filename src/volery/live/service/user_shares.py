@@ -19,7 +19,7 @@ from volery.core.capabilities import Share
 from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
-from volery.live.clock import unix_now_us
+from volery.live.clock import in_background, unix_now_us
 from volery.live.messages import PreemptionReport
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import NOBODY, ShareHistory
@@ -144,7 +144,7 @@ class UserShares:
 
     def note(self, told: PreemptionReport) -> None:
         """Store a preemption, however often that has to be tried."""
-        noting = asyncio.get_running_loop().create_task(self._noted(told))
+        noting = in_background(self._noted(told), "the record of a preemption")
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
 

@@ -21,7 +21,7 @@ import msgspec
 
 import volery
 from volery.core.errors import InputError
-from volery.live.clock import ended_within
+from volery.live.clock import ended_within, in_background
 
 PORT: Final = 4222
 CONNECT_S: Final = 2.0
@@ -190,7 +190,7 @@ class NatsClient:
             NatsError: the server refuses this client, or is none.
         """
         self._wire = await self._connect()
-        self._staying = asyncio.get_running_loop().create_task(self._stay())
+        self._staying = in_background(self._stay(), f"{self._name}: the connection to the broker")
 
     async def _connect(self) -> _Wire:
         wire = _Wire(self)

@@ -38,13 +38,13 @@ class WeightedDrf:
     """Users by ascending dominant share over weight; see `order.FairOrder`.
 
     Args:
-        capacity: units per resource, all positive.
+        capacity: units per resource, from 0.
         weights: per user, in the order in which ties are decided; others have weight 1 and come behind.
         stops: nobody is served while the poorest user's task does not fit, as in the paper's algorithm 1, where the
             capacity is that of one machine. Else the next poorest is tried, so that no resource idles that is wanted.
 
     Raises:
-        ValueError: when there is no resource, or none of one.
+        ValueError: when there is no resource, or less than none of one.
     """
 
     __slots__ = ("_capacity", "_demand", "_free", "_names", "_nothing", "_numbers", "_stops", "_used", "_waiting",

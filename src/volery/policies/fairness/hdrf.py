@@ -30,6 +30,7 @@ from volery.policies.fairness.shares import (
     Sharer,
     checked_capacity,
     checked_demand,
+    dominant_resources,
     dominant_share,
     fits,
     minus,
@@ -77,15 +78,15 @@ class HierarchicalDrf:
     """The next user to serve, from the root down; see `order.FairOrder`.
 
     Args:
-        capacity: units per resource, all positive.
+        capacity: units per resource, from 0.
         tree: whose root's name and weight do not matter.
 
     Raises:
-        ValueError: when there is no resource, or none of one.
+        ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_fitting", "_free", "_leaves", "_nodes", "_root", "_saturated", "_seen_free", "_stale",
-                 "_waiting", "_whole")  # fmt: skip
+    __slots__ = ("_capacity", "_dominant", "_fitting", "_free", "_least", "_leaves", "_nodes", "_root", "_saturated",
+                 "_seen_free", "_stale", "_waiting", "_whole")  # fmt: skip
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
     spares_blocked: ClassVar[bool] = True
@@ -96,9 +97,11 @@ class HierarchicalDrf:
         self._nodes: list[TreeNode] = []
         self._leaves: dict[str, TreeNode] = {}
         self._waiting: dict[Resources, dict[int, None]] = {}
+        self._dominant: dict[Resources, list[int]] = {}
         self._fitting: dict[Resources, bool] = {}
         self._saturated = (False,) * len(self._capacity)
         self._seen_free: Resources | None = None
+        self._least: Resources | None = None
         self._stale: dict[int, None] = {}
         self._root = self._node("", 1, None)
         self._grow(self._root, tree.members if tree is not None else ())
@@ -133,14 +136,15 @@ class HierarchicalDrf:
             alike = self._waiting[leaf.demand]
             del alike[leaf.number]
             if not alike:
-                del self._waiting[leaf.demand], self._fitting[leaf.demand]
-                self._seen_free = None
+                del self._waiting[leaf.demand], self._dominant[leaf.demand], self._fitting[leaf.demand]
+                self._seen_free = self._least = None
         leaf.demand = demand
         if demand is not None:
             if demand not in self._waiting:
                 self._waiting[checked_demand(demand, self._capacity)] = {}
+                self._dominant[demand] = dominant_resources(demand, self._capacity)
                 self._fitting[demand] = False
-                self._seen_free = None
+                self._seen_free = self._least = None
             self._waiting[demand][leaf.number] = None
         self._stale[leaf.number] = None
 
@@ -206,11 +210,26 @@ class HierarchicalDrf:
         return not self._root.blocked
 
     def _saturation(self) -> tuple[bool, ...]:
-        """Per resource, whether not even the least waiting demand on it fits; without any, whether none is left."""
-        least = [
-            min([demand[j] for demand in self._waiting if demand[j]], default=1) for j in range(len(self._capacity))
-        ]
-        return tuple([left < units for left, units in zip(self._free, least, strict=True)])
+        """Per resource, whether those who wait for it can have no more of it; where nobody does, whether none is left.
+
+        The paper's resource is used up to the last crumb. Here the crumbs that whole tasks leave do not count as room:
+        it is for those whose *dominant* resource it is that there has to be some. Else whoever wants a little of it
+        beside another would keep it unsaturated, and the use of those who are blocked would count against him.
+        """
+        if self._least is None:
+            self._least = self._least_wanted()
+        return tuple([left < units for left, units in zip(self._free, self._least, strict=True)])
+
+    def _least_wanted(self) -> Resources:
+        """Per resource, the least waiting demand of those whose dominant resource it is, else of all on it, else 1."""
+        waiting = [(demand, self._dominant[demand]) for demand in self._waiting]
+        return tuple(
+            [
+                min([demand[j] for demand, mains in waiting if j in mains], default=0)
+                or min([demand[j] for demand, _ in waiting if demand[j]], default=1)
+                for j in range(len(self._capacity))
+            ]
+        )
 
     def _count_all(self) -> None:
         """Count the whole tree, children first: they have the higher numbers."""
@@ -257,7 +276,8 @@ class HierarchicalDrf:
         else:
             node.blocked = node.demand is None or node.passed or not self._fitting[node.demand]
             node.amounts = [
-                (units << SHARE_BITS) // whole for units, whole in zip(node.used, self._capacity, strict=True)
+                (units << SHARE_BITS) // whole if whole else 0
+                for units, whole in zip(node.used, self._capacity, strict=True)
             ]
         counted = node.amounts
         if self.rescales and self.spares_blocked:

@@ -90,11 +90,11 @@ class ShareLedger:
     below it: under contention most wishes are far above. All else is O(log n).
 
     Args:
-        capacity: units per resource, all positive.
+        capacity: units per resource, from 0.
         tree: of users and weights.
 
     Raises:
-        ValueError: when there is no resource, or none of one.
+        ValueError: when there is no resource, or less than none of one.
     """
 
     __slots__ = ("_capacity", "_due", "_names", "_numbers", "_outdated", "_ranking", "_tree", "_used", "_wanted")
@@ -164,8 +164,8 @@ class ShareLedger:
         """The due share of a user, and its dominant share: millionths of the whole, rounded down."""
         self._settle()
         number = self._numbers[user]
-        due, pairs = self._due[number], zip(self._used[number], self._capacity, strict=True)
-        return due.numerator * MILLIONTHS // due.denominator, max([used * MILLIONTHS // of for used, of in pairs])
+        due, has = self._due[number], dominant_share(self._used[number], self._capacity)
+        return due.numerator * MILLIONTHS // due.denominator, has.numerator * MILLIONTHS // has.denominator
 
     def violation(self, user: str) -> Fraction:
         """The user's dominant share less its due share; below 0 where it is short of that."""

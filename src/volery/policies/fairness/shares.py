@@ -46,23 +46,32 @@ def fits(demand: Resources, free: Resources) -> bool:
 
 
 def dominant_share(used: Resources, capacity: Resources) -> Fraction:
-    """The largest of the shares of each resource (Ghodsi et al., NSDI 2011, section 4)."""
-    return max(Fraction(units, whole) for units, whole in zip(used, capacity, strict=True))
+    """The largest of the shares of each resource that there is (Ghodsi et al., NSDI 2011, section 4)."""
+    pairs = zip(used, capacity, strict=True)
+    return max([Fraction(units, whole) for units, whole in pairs if whole], default=Fraction(0))
 
 
 def share_key(used: Resources, capacity: Resources, weight: int = 1) -> int:
     """The dominant share over the weight, in units of 2^-128, to compare by."""
-    return max([(units << SHARE_BITS) // (whole * weight) for units, whole in zip(used, capacity, strict=True)])
+    pairs = zip(used, capacity, strict=True)
+    return max([(units << SHARE_BITS) // (whole * weight) for units, whole in pairs if whole], default=0)
+
+
+def dominant_resources(demand: Resources, capacity: Resources) -> list[int]:
+    """The places of the resources of which a demand takes its largest share; none where it takes nothing."""
+    largest = dominant_share(demand, capacity)
+    pairs = zip(demand, capacity, strict=True)
+    return [j for j, (units, whole) in enumerate(pairs) if units and whole and Fraction(units, whole) == largest]
 
 
 def checked_capacity(capacity: Sequence[int]) -> Resources:
-    """The capacity as a vector.
+    """The capacity as a vector; of a resource of which there is none, nobody has a share.
 
     Raises:
-        ValueError: when there is no resource, or none of one.
+        ValueError: when there is no resource, or less than none of one.
     """
-    if not capacity or min(capacity) < 1:
-        raise ValueError(f"a share needs a positive capacity of every resource, not {tuple(capacity)}")
+    if not capacity or min(capacity) < 0:
+        raise ValueError(f"a share needs a capacity of every resource, from 0; not {tuple(capacity)}")
     return tuple(capacity)
 
 

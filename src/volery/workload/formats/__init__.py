@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.alibaba import ALIBABA
-from volery.workload.formats.archives import GWF, SWF, WFCOMMONS, WTA
+from volery.workload.formats.archives import GWF, SWF, WTA
 from volery.workload.formats.google import GOOGLE
 from volery.workload.formats.microsoft import AZURE, PHILLY
+from volery.workload.formats.nearest import refusal
 from volery.workload.formats.own import TABLE, TR
 from volery.workload.formats.source import Format, Noticed, head_of
 from volery.workload.formats.summaries import SUMMARY
+from volery.workload.formats.wfcommons import WFCOMMONS
 from volery.workload.table import batches
 
 FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)
@@ -35,12 +37,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
         raise InputError("--format", f"{name!r} is no format{suggestion(name, [one.name for one in FORMATS])}")
     if (found := fitting(path)) is not None:
         return found
-    titles = ", ".join(one.title for one in FORMATS)
-    raise InputError(
-        f"{path}:1",
-        f"is not the first line of a known table ({titles}). Keep it as published, name it with --format, or write "
-        "jobs of your own as docs/reference/trace-table.md shows",
-    )
+    raise refusal(path, head_of(path), FORMATS)
 
 
 def fitting(path: Path) -> Format | None:
@@ -51,6 +48,15 @@ def fitting(path: Path) -> Format | None:
     """
     head = head_of(path)
     return next((one for one in FORMATS if one.fits(head)), None)
+
+
+def stated_processors(path: Path) -> int | None:
+    """Processors of the machine that a file comes from; None where it does not state them, or there is no such file."""
+    if not path.exists():
+        return None
+    head = head_of(path)
+    form = next((one for one in FORMATS if one.fits(head)), None)
+    return None if form is None or form.processors is None else form.processors(head)
 
 
 def read_source(path: Path, form: Format, noticed: Noticed) -> Iterator[pa.RecordBatch]:

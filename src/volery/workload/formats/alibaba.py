@@ -1,8 +1,8 @@
 """Alibaba's batch tasks of 2017 and 2018, the table of mean durations made of the former, and the pods of 2023.
 
 A row stands for `instances` equal tasks. Published files of 2017 and 2018 have no header; copies with one are common.
-The 2018 names of tasks hold the graph: `R2_1` is task 2 and waits for task 1 (trace 2018, schema of batch_task); a name
-without numbers has no known place in it.
+The 2018 names of tasks hold the graph: `R2_1` is task 2 and waits for task 1 (trace 2018, schema of batch_task), and so
+does `R2_1_Stg5`; a name without numbers has no known place in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from volery.workload.formats.source import Head, Noticed, amount, count, fields, known, microseconds, span, table_format
+from volery.workload.formats.source import (
+    Head,
+    Noticed,
+    amount,
+    count,
+    fields,
+    known,
+    microseconds,
+    row_like,
+    span,
+    table_format,
+)
 from volery.workload.table import TaskRow
 
 V2017: Final = (
@@ -27,7 +38,7 @@ STATUS: Final = {
     "Interrupted": "killed", "Cancelled": "killed",
     "Succeeded": "finished", "Pending": "waiting",
 }  # fmt: skip
-IN_GRAPH: Final = re.compile(r"[A-Za-z]+(\d+)((?:_\d+)*)")
+IN_GRAPH: Final = re.compile(r"[^_]*[A-Za-z](\d+)((?:_.*?)?)(?:_Stg\d+)?")
 CORE: Final = 10
 """Thousandths of a core in one of their units: 100 is a core."""
 
@@ -70,9 +81,12 @@ def _row_means(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
 
 
 def parents_of(name: str) -> tuple[str, list[str]] | None:
-    """A task's number and those it waits for; None where the name holds neither."""
+    """A task's number and those it waits for; None where the name holds neither.
+
+    A part that is no number is kept, as a wait for a task that the job does not have.
+    """
     found = IN_GRAPH.fullmatch(name)
-    return None if found is None else (found[1], found[2].split("_")[1:])
+    return None if found is None else (found[1], [part for part in found[2].split("_") if part])
 
 
 def _row_2018(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
@@ -125,7 +139,7 @@ def _headless(head: Head, names: tuple[str, ...]) -> bool:
 ALIBABA: Final = (
     table_format(
         "alibaba-2017", "Alibaba v2017 batch_task", _row_2017, names=V2017, header=frozenset(V2017),
-        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017),
+        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017), like=row_like(len(V2017)),
         remarks=(
             "end minus creation is the time of the whole task, an upper bound of an instance's",
             "memory is a share of the largest machine; rows that wait ask for nothing; some begin before the trace",
@@ -135,6 +149,7 @@ ALIBABA: Final = (
     table_format(
         "alibaba-2018", "Alibaba v2018 batch_task", _row_2018, names=V2018, header=frozenset(V2018) - {"task_type"},
         fits=lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018),
+        like=row_like(len(V2018)),
         remarks=(
             "the graph is in the names of tasks: R2_1 is task 2 and waits for task 1",
             "there is no submission: a task is taken to be submitted when it starts",

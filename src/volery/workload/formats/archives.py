@@ -1,4 +1,4 @@
-"""Formats of public archives: SWF, GWF, WfCommons, and the Workflow Trace Archive (WTA).
+"""Formats of public archives: SWF, GWF, and the Workflow Trace Archive (WTA).
 
 SWF, the Standard Workload Format (Feitelson's Parallel Workloads Archive, version 2.2), has 18 fields; -1 is unknown. A
 job is one task here that asks for its processors. Memory is per processor in the file, in kilobytes; per job here.
@@ -7,18 +7,17 @@ GWF, as the reference architecture's traces have it, has seven fields: WorkflowI
 ReqNProcs, Dependencies (blank-separated); times in seconds (Versluis et al., SC 2018). What the file calls a workflow
 is a job here, and what it calls a job is a task.
 
-A WfCommons document (JSON, WfFormat 1.3 to 1.5) is a workflow, and so a job here. Since 1.4 what a task is and how it
-ran stand apart (`specification`, `execution`); before, they were one.
-
 WTA's tasks are in parquet (schema 1.0): one file, or a folder of parts; times in milliseconds, -1 is unknown. Columns
 differ in type from trace to trace; they are cast. The archive's ids are numbers that name a task in its workflow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -34,7 +33,7 @@ from volery.workload.formats.source import (
     Head,
     Noticed,
     amount,
-    document,
+    is_number,
     known,
     microseconds,
     parquet_parts,
@@ -44,9 +43,12 @@ from volery.workload.formats.source import (
 from volery.workload.table import BATCH_ROWS, SCHEMA, TaskRow
 
 SWF_FIELDS: Final = 18
-SWF_STATUS: Final = {"0": "failed", "1": "finished", "5": "killed"}
+SWF_STATUS: Final = {"0": "failed", "1": "finished", "2": "running", "3": "finished", "4": "failed", "5": "killed"}
+SWF_SLACK: Final = 4
+"""Fields too many or too few, or no numbers, with which a row still looks like one."""
+SWF_SIZE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b")
 SWF_PARTS: Final = ("2", "3", "4")
-"""Statuses of rows that repeat a part of a job that was checkpointed; the job has a row of its own."""
+"""Statuses of rows that repeat a part of a job that was checkpointed, which may have a row of its own."""
 
 
 def fits_swf(head: Head) -> bool:
@@ -54,57 +56,134 @@ def fits_swf(head: Head) -> bool:
     rows = [line.split() for line in head.lines if not line.startswith(";")]
     return (
         bool(head.lines)
-        and all(len(row) == SWF_FIELDS and _are_numbers(row) for row in rows)
+        and all(len(row) == SWF_FIELDS and all(map(is_number, row)) for row in rows)
         and (bool(rows) or all(line.startswith(";") for line in head.lines))
     )
 
 
-def _are_numbers(words: list[str]) -> bool:
-    return all(word.lstrip("-+").replace(".", "", 1).isdigit() for word in words)
+def like_swf(line: str) -> bool:
+    """A comment, or a row of about as many fields of which most are numbers."""
+    words = line.split()
+    is_row = abs(len(words) - SWF_FIELDS) <= SWF_SLACK and sum(map(is_number, words)) >= SWF_FIELDS - SWF_SLACK
+    return line.startswith(";") or is_row
+
+
+def _number(text: str) -> float | None:
+    """A field of a row; None where it is unknown: -1, or not-a-number, which other programs write."""
+    if text == "-1":
+        return None
+    value = float(text)
+    return None if value == -1 or value != value else value
 
 
 def _positive(text: str) -> float | None:
-    value = float(text)
+    value = _number(text)
+    if value is None:
+        return None
     if not abs(value) < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount")
     return value if value > 0 else None
 
 
+def _whole(text: str) -> str | None:
+    """A number that stands for something, as text without a fraction; None where it is unknown."""
+    if text.isdigit() or not is_number(text):
+        return text
+    value = _number(text)
+    return None if value is None else str(int(value)) if value == value // 1 else text
+
+
+def _time(text: str) -> int | None:
+    """A time; other negative values than -1 are wrong and left to the doctor."""
+    value = _number(text)
+    return None if value is None else microseconds(value)
+
+
 def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     """The jobs of a file, plain or gzip-compressed.
+
+    A part of a checkpointed job repeats what the job's own row states, and is passed over. The parts of a job that has
+    no such row are read as the row that the format prescribes for them.
 
     Raises:
         InputError: a row is wrong; the message names the line.
     """
+    alone: dict[int | None, list[TaskRow]] | None = None
+    for row, is_part in _swf_rows(path):
+        if not is_part:
+            yield row
+            continue
+        if alone is None:  # few files have parts, so only these are read twice
+            alone = _parts_alone(path, noticed)
+        if row.line in alone:
+            yield _whole_of(alone[row.line])
+
+
+def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
+    """The rows of a file, and of each whether it is a part of a job."""
     for number, line in numbered_lines(path):
         words = line.decode("utf-8", "replace").split()
         if not words or words[0].startswith(";"):
             continue
         with place(path, number, "SWF"):
             if len(words) != SWF_FIELDS:
-                raise ValueError(f"{len(words)} fields where there are {SWF_FIELDS}")
+                raise ValueError(_wrong_width(words))
             row = _swf_row(words, number)
-        if words[10] in SWF_PARTS:
-            noticed["rows of a part of a checkpointed job, passed over"] += 1
+        yield row, _whole(words[10]) in SWF_PARTS
+
+
+def _wrong_width(words: list[str]) -> str:
+    if words[0].startswith("#"):
+        return "a comment that begins with '#' where one begins with ';'"
+    beyond = f", and field {SWF_FIELDS + 1} is {words[SWF_FIELDS]!r}" if len(words) > SWF_FIELDS else ""
+    return f"{len(words)} fields where there are {SWF_FIELDS}{beyond}"
+
+
+def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]]:
+    """The parts of each job that has no row of its own, by the line of its first part.
+
+    Only the first part of a job has a submission; one with another submission is of another job of that number.
+    """
+    parts: dict[str | None, list[list[TaskRow]]] = {}
+    whole: set[str | None] = set()
+    for row, is_part in _swf_rows(path):
+        if not is_part:
+            whole.add(row.job)
             continue
-        yield row
+        jobs = parts.setdefault(row.job, [])
+        if jobs and row.submit_us in (None, jobs[-1][0].submit_us):
+            jobs[-1].append(row)
+        else:
+            jobs.append([row])
+    alone = [rows for job, jobs in parts.items() if job not in whole for rows in jobs]
+    repeats = sum(len(rows) for job, jobs in parts.items() if job in whole for rows in jobs)
+    noticed["rows of a part of a checkpointed job, passed over"] += repeats
+    noticed["jobs of which only parts have rows"] += len(alone)
+    return {rows[0].line: rows for rows in alone}
+
+
+def _whole_of(parts: list[TaskRow]) -> TaskRow:
+    """The row of a job that was checkpointed: its runtime is the sum of its parts, without the time between them."""
+    last = parts[-1]
+    runtimes = [row.runtime_us for row in parts if row.runtime_us is not None]
+    runtime_us = sum(runtimes) if runtimes else None
+    return msgspec.structs.replace(parts[0], end_us=last.end_us, runtime_us=runtime_us, status=last.status)
 
 
 def _swf_row(words: list[str], number: int) -> TaskRow:
-    submit = microseconds(words[1])
-    # -1 stands for unknown throughout; other negative values are wrong and left to the doctor
-    wait = None if float(words[2]) == -1 else microseconds(words[2])
-    runtime = None if float(words[3]) == -1 else microseconds(words[3])
+    submit, wait, runtime = (_time(word) for word in words[1:4])
     # a job that was cancelled while it waited has neither; its wait is the time until then
     never = runtime is None and _positive(words[4]) is None
-    start = None if wait is None or never else submit + wait
+    start = None if submit is None or wait is None or never else submit + wait
     procs = _positive(words[7]) or _positive(words[4])
-    memory_kb = _positive(words[9]) or _positive(words[6])
+    # only what was requested: field 7 is what the job was measured to use
+    memory_kb = _positive(words[9])
     estimate = _positive(words[8])
+    preceding = _positive(words[16])
     return TaskRow(
-        job=None if words[0] == "-1" else words[0],
+        job=_whole(words[0]),
         task="0",
-        user=None if words[11] == "-1" else words[11],
+        user=_whole(words[11]),
         submit_us=submit,
         start_us=start,
         end_us=None if start is None or runtime is None else start + runtime,
@@ -112,16 +191,24 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
         estimate_us=None if estimate is None else round(estimate * SECOND),
         cpu_milli=None if procs is None else procs * 1000,
         memory_mb=None if memory_kb is None or procs is None else memory_kb * procs / 1024,
-        status=SWF_STATUS.get(words[10]),
+        parents=None if preceding is None else [f"job {preceding:g}"],
+        status=SWF_STATUS.get(_whole(words[10]) or ""),
         line=number,
     )
 
 
+def _swf_processors(head: Head) -> int | None:
+    """`MaxProcs` of the comments, or where it is not stated `MaxNodes`, which it equals by default."""
+    stated = {found[1]: int(found[2]) for line in head.lines if (found := SWF_SIZE.match(line))}
+    return stated.get("MaxProcs") or stated.get("MaxNodes") or None
+
+
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf,
+    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf, processors=_swf_processors,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
-        "a preceding job (field 17) is a job of its own here and is not read",
+        "processors are the requested ones, or else the allocated ones; memory that was used is no request",
+        "a preceding job (field 17) is a job of its own here, and is not waited for",
     ),
 )  # fmt: skip
 
@@ -148,12 +235,12 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             bare += not parents
             submit = microseconds(row["SubmitTime"])
             made = TaskRow(
-                job=known(row["WorkflowID"]),
+                job=f"task {row['JobID']}" if row["WorkflowID"] == "-1" else known(row["WorkflowID"]),
                 task=known(row["JobID"]),
                 submit_us=submit,
                 runtime_us=microseconds(row["RunTime"]),
                 cpu_milli=None if processors is None else processors * 1000,
-                parents=[] if parents == ["-1"] else parents,
+                parents=[parent for parent in parents if parent != "-1"],
                 line=number,
                 task_submit_us=submit,
             )
@@ -162,98 +249,8 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 GWF: Final = Format(
-    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf,
-    remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task",),
-)  # fmt: skip
-
-
-Bytes = Annotated[float, msgspec.Meta(ge=0)]
-
-
-class WorkflowTask(msgspec.Struct, rename="camel"):
-    """A task: its specification, its execution, or both."""
-
-    name: str | None = None
-    id: str | None = None
-    parents: list[str] | None = None
-    runtime_in_seconds: float | None = None
-    runtime: float | None = None
-    core_count: float | None = None
-    cores: float | None = None
-    memory_in_bytes: Bytes | None = None
-
-
-class Tasks(msgspec.Struct):
-    """The tasks of a specification or execution."""
-
-    tasks: list[WorkflowTask] = []
-
-
-class DocumentGraph(msgspec.Struct):
-    """The graph of a document, and its execution."""
-
-    tasks: list[WorkflowTask] = []
-    specification: Tasks = msgspec.field(default_factory=Tasks)
-    execution: Tasks = msgspec.field(default_factory=Tasks)
-
-
-class Document(msgspec.Struct, rename="camel"):
-    """A whole file: one named workflow."""
-
-    name: str
-    workflow: DocumentGraph
-    schema_version: str | None = None
-
-
-def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    """The tasks of a document; `line` is a task's place in it.
-
-    Raises:
-        InputError: it is no such document, or a task is wrong.
-    """
-    found = document(path, Document, "WfCommons document")
-    flow = found.workflow
-    tasks = flow.specification.tasks or flow.tasks
-    ran = {task.id: task for task in flow.execution.tasks}
-    ids = {task.id for task in tasks}
-    for number, task in enumerate(tasks, 1):
-        with place(path, number, "WfCommons"):
-            yield _wfcommons_row(found.name, task, ran.get(task.id, task), ids, number, noticed)
-
-
-def _wfcommons_row(
-    job: str, task: WorkflowTask, ran: WorkflowTask, ids: set[str | None], number: int, noticed: Noticed
-) -> TaskRow:
-    """Before 1.4, parents are named rather than numbered, and names are then the ids."""
-    by_name = bool(task.parents) and not set(task.parents or ()) & ids
-    runtime = ran.runtime_in_seconds if ran.runtime_in_seconds is not None else ran.runtime
-    cores = ran.core_count if ran.core_count is not None else ran.cores
-    noticed["tasks without a runtime"] += runtime is None
-    noticed["tasks whose parents are given by name"] += by_name
-    runtime_us = None if runtime is None else microseconds(runtime)
-    return TaskRow(
-        job=job,
-        task=task.id or task.name,
-        submit_us=0,
-        runtime_us=runtime_us,
-        cpu_milli=None if cores is None else cores * 1000,
-        memory_mb=None if ran.memory_in_bytes is None else ran.memory_in_bytes / (1 << 20),
-        parents=task.parents or [],
-        line=number,
-    )
-
-
-def fits_wfcommons(head: Head) -> bool:
-    """By the key that holds the graph."""
-    return head.start.startswith(b"{") and any('"workflow"' in line for line in head.lines)
-
-
-WFCOMMONS: Final = Format(
-    "wfcommons", "WfCommons", fits_wfcommons, rows=read_wfcommons,
-    remarks=(
-        "a document is one workflow, submitted at 0: arrivals must be added to run several",
-        "the document is read whole",
-    ),
+    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf, columns=GWF_COLUMNS,
+    remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task, which is one where it has none",),
 )  # fmt: skip
 
 
@@ -269,16 +266,94 @@ def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
     Raises:
         InputError: a part cannot be read, or a column holds what it must not.
     """
+    unstated = _waits_of_children_alone(path)
+    noticed["waits that only children of the parents state"] += sum(map(len, unstated.values()))
+    row = 0
+    for part, batch in _wta_parts(path):
+        with _wta_place(part, row):
+            made = _wta_batch(batch, row, noticed)
+        yield _with_waits(made, unstated) if unstated else made
+        row += batch.num_rows
+
+
+def _wta_parts(path: Path, columns: list[str] | None = None) -> Iterator[tuple[Path, pa.RecordBatch]]:
+    """The rows of all parts, and the part of each batch."""
     row = 0
     for part in parquet_parts(path):
-        try:
-            with pq.ParquetFile(part) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    yield _wta_batch(batch, row, noticed)
-                    row += batch.num_rows
-        except (OSError, pa.ArrowInvalid, KeyError) as error:
-            problem = (str(error).splitlines() or [""])[0]
-            raise InputError(f"{part}:{row + 1}", f"is no part of a WTA trace: {problem}; fetch it again") from None
+        with _wta_place(part, row), pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                yield part, batch
+                row += batch.num_rows
+
+
+@contextmanager
+def _wta_place(part: Path, row: int) -> Iterator[None]:
+    """Name the part and the row of what is wrong.
+
+    Raises:
+        InputError: instead of an error of the columns.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        problem = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{part}:{row + 1}", f"is no part of a WTA trace: {problem}; fetch it again") from None
+
+
+def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
+    """Workflow and task -> tasks that it waits for only by their `children`; empty where `parents` states as many.
+
+    The graph is held in memory only where the two columns differ in the number of waits.
+    """
+    names = ["parents", "children"]
+    stated = dict.fromkeys(names, 0)
+    for part in parquet_parts(path):
+        with _wta_place(part, 0):
+            metadata = pq.read_metadata(part)
+        for name in names:
+            stated[name] += _values_in(metadata, name)
+    if stated["children"] <= stated["parents"]:
+        return {}
+
+    by_parents: set[tuple[str, str, str]] = set()
+    by_children: dict[tuple[str, str, str], None] = {}
+    for part, batch in _wta_parts(path, ["workflow_id", "id", *names]):
+        with _wta_place(part, 0):
+            columns = [pc.cast(batch.column(name), pa.string()).to_pylist() for name in ("workflow_id", "id")]
+            columns += [_ids(batch.column(name)).to_pylist() for name in names]
+        for workflow, task, parents, children in zip(*columns, strict=True):
+            by_parents.update((workflow, task, parent) for parent in parents or ())
+            by_children.update(dict.fromkeys((workflow, child, task) for child in children or ()))
+    unstated: dict[tuple[str, str], list[str]] = {}
+    for workflow, child, task in by_children:
+        if (workflow, child, task) not in by_parents:
+            unstated.setdefault((workflow, child), []).append(task)
+    return unstated
+
+
+def _values_in(metadata: Any, name: str) -> int:
+    """The number of values in the lists of a column, at most: a part without statistics counts empty lists, too."""
+    values = 0
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    for chunk in (group.column(number) for group in groups for number in range(group.num_columns)):
+        if chunk.path_in_schema.split(".")[0] == name:
+            found = chunk.statistics
+            values += chunk.num_values - (found.null_count if found is not None and found.has_null_count else 0)
+    return values
+
+
+def _with_waits(batch: pa.RecordBatch, waits: dict[tuple[str, str], list[str]]) -> pa.RecordBatch:
+    """The rows of a batch with further tasks that they wait for."""
+    names = zip(batch.column("job").to_pylist(), batch.column("task").to_pylist(), strict=True)
+    stated = zip(names, batch.column("parents").to_pylist(), strict=True)
+    parents = [[*(above or ()), *waits.get(name, ())] for name, above in stated]
+    place = SCHEMA.get_field_index("parents")
+    return batch.set_column(place, SCHEMA.field(place), pa.array(parents, SCHEMA.field(place).type))
+
+
+def _ids(column: Any) -> Any:
+    """Lists of ids as text; columns of reals are cast, too."""
+    return pc.cast(pc.cast(column, pa.list_(pa.int64())), pa.list_(pa.string()))
 
 
 def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBatch:
@@ -297,7 +372,7 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["job"] = pc.cast(batch.column("workflow_id"), pa.string())
     columns["task"] = pc.cast(batch.column("id"), pa.string())
     columns["user"] = pc.cast(column("user_id", pa.int64()), pa.string())
-    columns["submit_us"] = pc.multiply_checked(pc.cast(batch.column("ts_submit"), pa.int64()), MILLISECOND)
+    columns["submit_us"] = scaled("ts_submit")
     columns["task_submit_us"] = columns["submit_us"]
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
@@ -305,7 +380,7 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["cpu_milli"] = pc.multiply(
         _wta_cores(batch, column("resource_amount_requested", pa.float64()), noticed), 1000.0
     )
-    columns["parents"] = pc.cast(pc.cast(batch.column("parents"), pa.list_(pa.int64())), pa.list_(pa.string()))
+    columns["parents"] = _ids(batch.column("parents"))
     columns["instances"] = pa.array([1] * rows, pa.int64())
     columns["line"] = pa.array(range(row + 1, row + rows + 1), pa.int64())
     return pa.RecordBatch.from_arrays(
@@ -325,7 +400,7 @@ def _wta_cores(batch: pa.RecordBatch, requested: Any, noticed: Noticed) -> Any:
 
 
 WTA: Final = Format(
-    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta,
+    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta, columns=WTA_COLUMNS,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",

@@ -4,7 +4,11 @@ Requests are shares of the largest machine. The event tables are clusterdata-201
 (clusterdata_trace_format_v3.proto), the latter as its export to JSON, one event per line.
 
 Events of a task are put together into rows. A row is complete when its task ends or the file does, so memory holds the
-tasks alive at once. A task that is submitted again after its end has a row per attempt.
+tasks alive at once, and the last attempts of tasks that may come back. Each attempt of a task is a row. One that starts
+again without a new submission was submitted when the attempt before it ended.
+
+Instances of an alloc set (2019) reserve what tasks run in. Either what ran in an alloc set is replayed, or, where
+nothing of that is in the file, the reservation.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ from volery.workload.formats.source import (
     microseconds,
     place,
     priority,
+    row_like,
     span,
-    table_format,
     table_rows,
 )
 from volery.workload.table import TaskRow
@@ -52,48 +56,124 @@ AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
 BEFORE_TRACE_US: Final = 0
 """The time of events before the trace, in both years."""
+COMES_BACK: Final = frozenset({"evict", "fail", "lost"})
+"""Ends after which a task may run again."""
+NEW_REQUEST: Final = "a request that was changed while the task ran, of which the first counts"
+RESERVATION: Final = "an alloc set, of which what ran in it is replayed"
+ALLOC_SETS: Final = "of an alloc set, what ran in it is a row each; where nothing did, what it reserved"
+ALLOC_SET: Final = frozenset({"1", "ALLOC_SET"})
+NO_ALLOC_SET: Final = frozenset({"", "0", "-1"})
 ENDS: Final = {"evict": "evicted", "fail": "failed", "finish": "finished", "kill": "killed", "lost": "lost"}
 RELATIONS: Final = ("=", "!=", "<", ">", "<=", ">=", " present", " absent")
 _CPUS, _MEMORY = re.compile(r"'cpus': ([0-9.e+-]+)"), re.compile(r"'memory': ([0-9.e+-]+)")
 
 
 class Event(NamedTuple):
-    """A change of a task's state; fields of the row that the event does not state are None."""
+    """A change of a task's state; fields of the row that the event does not state are None.
+
+    Attributes:
+        alloc_set: in which the task runs.
+        reserves: it is an instance of an alloc set.
+    """
 
     time_us: int
     kind: str
     row: TaskRow
+    alloc_set: str | None = None
+    reserves: bool = False
+
+
+class _Reservations:
+    """Rows of alloc sets: they wait until something ran in their set, or for the end of the file."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._open: list[TaskRow] = []
+
+    def ran_in(self, alloc_set: str) -> None:
+        """A task of the file has run in this alloc set."""
+        self._used.add(alloc_set)
+
+    def add(self, row: TaskRow) -> Iterator[TaskRow]:
+        """Take in the row of an instance; gives it back if its alloc set is known to be used."""
+        if row.job in self._used:
+            row.left_out = RESERVATION
+            yield row
+        else:
+            self._open.append(row)
+
+    def rest(self) -> Iterator[TaskRow]:
+        """The other rows, after the last row of the file."""
+        rows, self._open = self._open, []
+        for row in rows:
+            row.left_out = RESERVATION if row.job in self._used else None
+            yield row
 
 
 def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRow]:
     """A row per attempt of a task, in order of its end; those still alive at the end come last."""
     alive: dict[tuple[str | None, str | None], TaskRow] = {}
-    for time_us, kind, stated in events:
-        key = (stated.job, stated.task)
+    ended: dict[tuple[str | None, str | None], TaskRow] = {}
+    sets: set[str | None] = set()
+    reservations = _Reservations()
+    for event in events:
+        key = (event.row.job, event.row.task)
         row = alive.get(key)
         if row is None:
-            row = alive[key] = stated
-            if kind != "submit":
-                noticed["attempts whose submission is not in the file"] += 1
+            row = alive[key] = event.row
+            before = ended.pop(key, None)
+            if before is not None:
+                _complete(row, before)
+            if event.kind != "submit":
+                row.submit_us = row.task_submit_us = None if before is None else before.end_us
+                noticed["attempts whose submission is not in the file"] += before is None
         else:
-            row.cpu_share = stated.cpu_share if row.cpu_share is None else row.cpu_share
-            row.memory_share = stated.memory_share if row.memory_share is None else row.memory_share
-            row.user = row.user or stated.user
-            row.constraints = stated.constraints if row.constraints is None else row.constraints
-            row.priority = stated.priority if row.priority is None else row.priority
-        if kind == "submit" and row.submit_us is None:
-            row.submit_us = row.task_submit_us = time_us
-            noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
-        elif kind == "schedule":
-            row.start_us, row.status = time_us, "running"
-        elif kind in ENDS:
-            row.end_us, row.status = time_us, ENDS[kind]
-            row.runtime_us = span(row.start_us, time_us)
-            yield alive.pop(key)
+            if event.kind == "update":
+                _update(row, event.row)
+            _complete(row, event.row)
+
+        if event.reserves:
+            sets.add(row.job)
+        if event.kind == "submit" and row.submit_us is None:
+            row.submit_us = row.task_submit_us = event.time_us
+            noticed["attempts submitted before the trace begins"] += event.time_us <= BEFORE_TRACE_US
+        elif event.kind == "schedule":
+            row.start_us, row.status = event.time_us, "running"
+            if event.alloc_set is not None:
+                reservations.ran_in(event.alloc_set)
+        elif event.kind in ENDS:
+            row.end_us, row.status = event.time_us, ENDS[event.kind]
+            row.runtime_us = span(row.start_us, event.time_us)
+            del alive[key]
+            if event.kind in COMES_BACK:
+                ended[key] = row
+            yield from reservations.add(row) if row.job in sets else (row,)
     for row in alive.values():
         row.status = row.status or "waiting"
         noticed["attempts that do not end in the file"] += 1
-        yield row
+        yield from reservations.add(row) if row.job in sets else (row,)
+    yield from reservations.rest()
+
+
+def _complete(row: TaskRow, other: TaskRow) -> None:
+    """Fill in what another event of the task states."""
+    row.cpu_share = other.cpu_share if row.cpu_share is None else row.cpu_share
+    row.memory_share = other.memory_share if row.memory_share is None else row.memory_share
+    row.user = row.user or other.user
+    row.constraints = other.constraints if row.constraints is None else row.constraints
+    row.priority = other.priority if row.priority is None else row.priority
+
+
+def _update(row: TaskRow, stated: TaskRow) -> None:
+    """A task that waits asks for what it is changed to; one that runs holds what it has."""
+    for name in ("cpu_share", "memory_share"):
+        before, after = getattr(row, name), getattr(stated, name)
+        if after is None or after == before:
+            continue
+        if row.start_us is None:
+            setattr(row, name, after)
+        elif before is not None:
+            row.changed = NEW_REQUEST
 
 
 def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Noticed) -> Iterator[Event]:
@@ -173,6 +253,16 @@ def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
     return made
 
 
+def _usage(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    used = {words.get("alloc_collection_id", "") for _, words in table_rows(path, (), header=USAGE)} - NO_ALLOC_SET
+    for number, words in table_rows(path, (), header=USAGE):
+        with place(path, number, "Google 2019 instances"):
+            row = _usage_2019(words, number, noticed)
+        if words.get("collection_type") in ALLOC_SET and row.job in used:
+            row.left_out = RESERVATION
+        yield row
+
+
 Level = Annotated[int, msgspec.Meta(gt=-PRIORITY_END, lt=PRIORITY_END)]
 
 
@@ -198,6 +288,8 @@ class InstanceEvent(msgspec.Struct):
     type: int
     collection_id: int
     instance_index: int | None = None
+    collection_type: int | str = 0
+    alloc_collection_id: int | None = None
     resource_request: Resources | None = None
     constraint: list[Condition] | None = None
     missing_type: int | None = None
@@ -226,7 +318,11 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
             )
             if found.type < 0:
                 raise ValueError(f"{found.type} is no type of event")
-            event = Event(microseconds(str(found.time), 1), KINDS_2019[found.type], row)
+            within = str(found.alloc_collection_id or "")
+            event = Event(
+                microseconds(str(found.time), 1), KINDS_2019[found.type], row,
+                None if within in NO_ALLOC_SET else within, str(found.collection_type) in ALLOC_SET,
+            )  # fmt: skip
         yield event
 
 
@@ -262,22 +358,27 @@ def _fits_job_events(head: Head) -> bool:
 GOOGLE: Final = (
     Format(
         "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
+        like=row_like(len(TASK_EVENTS)),
         remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
     ),
     Format(
         "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
+        like=row_like(len(JOB_EVENTS)),
         remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
     ),
     Format(
         "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
+        like=row_like(len(REDUCED), ";"),
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
-    table_format(
-        "google-2019-usage", "Google 2019 instances", _usage_2019, header=USAGE,
-        remarks=("times are windows of measured usage, of five minutes at most, not runtimes",),
+    Format(
+        "google-2019-usage", "Google 2019 instances", lambda head: head.names() >= USAGE, rows=_usage,
+        columns=USAGE,
+        remarks=("times are windows of measured usage, of five minutes at most, not runtimes", ALLOC_SETS),
     ),
     Format(
         "google-2019", "Google 2019 instance_events", _fits_json, rows=_instance_events,
-        remarks=("requests are shares of the largest machine; each attempt of an instance is a row",),
+        columns=frozenset({"time", "type", "collection_id"}),
+        remarks=("requests are shares of the largest machine; each attempt of an instance is a row", ALLOC_SETS),
     ),
 )  # fmt: skip

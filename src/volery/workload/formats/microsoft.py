@@ -1,8 +1,8 @@
 """Microsoft's traces: Azure's for packing (2020), and Philly's GPU clusters (2017).
 
 Azure's database holds zones and types of machines; tables of requests were made of it. Philly has a log of jobs (JSON),
-and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, and are taken as if they were UTC; a
-job's attempts follow one another, and its runtime is from the first start to the last end.
+and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, some with a zone behind them. A row is
+an attempt: it holds its GPUs from its start to its end, and the next attempt of the job waits for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.workload.formats.source import (
+    PACIFIC,
     SQLITE_MAGIC,
     Format,
     Head,
@@ -28,7 +28,9 @@ from volery.workload.formats.source import (
     fields,
     known,
     microseconds,
+    moment,
     place,
+    row_like,
     span,
     table_format,
 )
@@ -113,6 +115,7 @@ AZURE: Final = (
     ),
     table_format(
         "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
+        like=row_like(len(AZURE_COLUMNS)),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
@@ -122,11 +125,8 @@ PHILLY_COLUMNS: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_tim
 PHILLY_STATUS: Final = {"Pass": "finished", "Killed": "killed", "Failed": "failed"}
 
 
-def _time(text: str | None) -> int | None:
-    if not text or text == "None":
-        return None
-    bare = text.removesuffix(" PST").removesuffix(" PDT")
-    return round(datetime.fromisoformat(bare).replace(tzinfo=UTC).timestamp()) * SECOND
+def _time(text: str | None, after_us: int | None = None) -> int | None:
+    return None if not text or text == "None" else moment(text, PACIFIC, after_us)
 
 
 def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
@@ -157,6 +157,11 @@ class LoggedAttempt(msgspec.Struct):
     end_time: str | None = None
     detail: list[LoggedMachine] = []
 
+    @property
+    def gpus(self) -> int:
+        """How many it holds, on all its machines."""
+        return sum(len(machine.gpus) for machine in self.detail)
+
 
 class LoggedJob(msgspec.Struct):
     """An entry of the log."""
@@ -168,34 +173,58 @@ class LoggedJob(msgspec.Struct):
     attempts: list[LoggedAttempt] = []
 
 
+OTHER_GPUS: Final = "an attempt without its GPUs, which holds as many as the others of its job"
+
+
 def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     for number, job in enumerate(document(path, list[LoggedJob], "log of Philly's jobs"), 1):
         with place(path, number, "Philly job log"):
-            starts = [at for one in job.attempts if (at := _time(one.start_time)) is not None]
-            start = min(starts, default=None)
-            end = _time(job.attempts[-1].end_time) if job.attempts else None
-            gpus = max((sum(len(where.gpus) for where in one.detail) for one in job.attempts), default=0)
-            made = TaskRow(
-                job=job.jobid or None, task="0", user=job.user, submit_us=_time(job.submitted_time), start_us=start,
-                end_us=end, runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
-                status=PHILLY_STATUS.get(job.status or ""), line=number,
-            )  # fmt: skip
+            rows = _attempts(job, number)
         noticed["jobs of several attempts"] += len(job.attempts) > 1
-        noticed["jobs that never started"] += start is None
-        yield made
+        noticed["jobs that never started"] += all(row.start_us is None for row in rows)
+        yield from rows
+
+
+def _attempts(job: LoggedJob, line: int) -> list[TaskRow]:
+    """The attempts of a job, each of which waits for the one before; a job without any is a row that never started."""
+    submitted = last_us = _time(job.submitted_time)
+    most = max((one.gpus for one in job.attempts), default=0)
+    rows: list[TaskRow] = []
+    for number, one in enumerate(job.attempts or [LoggedAttempt()]):
+        start = _time(one.start_time, last_us)
+        last_us = last_us if start is None else start
+        end = _time(one.end_time, last_us)
+        last_us = last_us if end is None else end
+        is_last = number >= len(job.attempts) - 1
+        gpus = one.gpus or most
+        rows.append(
+            TaskRow(
+                job=job.jobid or None, task=str(number), user=job.user, submit_us=submitted, start_us=start, end_us=end,
+                runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
+                parents=[str(number - 1)] if number else [],
+                status=PHILLY_STATUS.get(job.status or "") if is_last else "failed", line=line,
+                changed=OTHER_GPUS if gpus > one.gpus and start is not None else None,
+            )
+        )  # fmt: skip
+    return rows
 
 
 PHILLY: Final = (
     Format(
         "philly", "Philly job log",
         lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
-            "times are local and taken as UTC; the runtime spans all attempts",
+            "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
+            "times without a zone are Pacific time; of an hour that clocks show twice, the first that fits",
             "the file is one document: it is read whole",
         ),
     ),
     table_format(
         "philly-durations", "Philly durations", _row_durations, header=PHILLY_COLUMNS,
-        remarks=("jobs have no id: they are numbered by line; the user is the virtual cluster", "rows are not sorted"),
+        remarks=(
+            "jobs have no id: they are numbered by line; the user is the virtual cluster",
+            "rows are not sorted; times without a zone are Pacific time",
+        ),
     ),
 )  # fmt: skip

@@ -9,13 +9,21 @@ from typing import Final
 import pyarrow as pa
 
 from volery.workload.files import numbered_lines
-from volery.workload.formats.source import Format, Head, Noticed, microseconds, place
-from volery.workload.table import AS_NEAR, TaskRow, is_table, manifest_of, read_table
+from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
+from volery.workload.table import AS_NEAR, VERSION, TaskRow, columns_of, is_table, manifest_of, read_table
 from volery.workload.tr import JOB_FIELDS, has_its_durations
 
 
 def fits_tr(head: Head) -> bool:
     return bool(head.lines) and all(has_its_durations(line.split()) for line in head.lines)
+
+
+def like_tr(line: str) -> bool:
+    """Numbers, of which the second is a whole one that is near the number of the others."""
+    words = line.split()
+    if len(words) <= JOB_FIELDS or not all(map(is_number, words)) or not words[1].isdigit():
+        return False
+    return abs(len(words) - JOB_FIELDS - int(words[1])) <= 1
 
 
 def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -52,7 +60,7 @@ def _read_table(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
 
 
 TR: Final = Format(
-    "tr", ".tr", fits_tr, rows=read_tr,
+    "tr", ".tr", fits_tr, rows=read_tr, like=like_tr,
     remarks=("jobs have no id: they are numbered by line; the estimate is the mean as the row states it",),
 )  # fmt: skip
 
@@ -62,4 +70,7 @@ def far_of(path: Path, form: Format) -> tuple[int, int]:
     return manifest_of(path).far_permille if form is TABLE else AS_NEAR
 
 
-TABLE: Final = Format("table", "canonical table", fits_table, batches=_read_table)
+TABLE: Final = Format(
+    "table", "canonical table", fits_table, batches=_read_table,
+    columns=frozenset(columns_of(VERSION).names),
+)  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -59,6 +61,9 @@ class Format(NamedTuple):
         name: for `--format`.
         title: what messages call it.
         remarks: what is known to be odd about it.
+        processors: of the machine that the file comes from, where its head states them.
+        columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
+        like: whether a line could be a row or a comment; None: lines alone do not show it.
     """
 
     name: str
@@ -67,6 +72,9 @@ class Format(NamedTuple):
     rows: Callable[[Path, Noticed], Iterator[TaskRow]] | None = None
     batches: Callable[[Path, Noticed], Iterator[pa.RecordBatch]] | None = None
     remarks: tuple[str, ...] = ()
+    processors: Callable[[Head], int | None] | None = None
+    columns: frozenset[str] = frozenset()
+    like: Callable[[str], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -191,6 +199,87 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     return value
 
 
+class Clock(tzinfo):
+    """A local time of the United States: clocks go ahead in March and back in November, by the rule since 2007.
+
+    Args:
+        name: of its standard and its summer time.
+        hours: of standard time, ahead of UTC.
+    """
+
+    def __init__(self, name: tuple[str, str], hours: int) -> None:
+        self._names, self._standard = name, timedelta(hours=hours)
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        return self._standard + self.dst(when)
+
+    def dst(self, when: datetime | None) -> timedelta:
+        """An hour in summer time; of the hour that occurs twice in November, `fold` 1 is the second."""
+        if when is None:
+            return timedelta()
+        bare = when.replace(tzinfo=None, fold=0)
+        ahead, back = _sunday(when.year, 3, 8), _sunday(when.year, 11, 1)
+        is_summer = ahead <= bare < (back - HOUR if when.fold else back)
+        return HOUR if is_summer else timedelta()
+
+    def tzname(self, when: datetime | None) -> str:
+        return self._names[bool(self.dst(when))]
+
+
+HOUR: Final = timedelta(hours=1)
+PACIFIC: Final = Clock(("PST", "PDT"), -8)
+NAMED_ZONES: Final = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7}
+"""Hours ahead of UTC of the zones that tables name behind a time."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SPACED_OFFSET: Final = re.compile(r"\s+(?=[+-]\d\d:?\d\d$|Z$)")
+
+
+def _sunday(year: int, month: int, day: int) -> datetime:
+    """Two o'clock of the first Sunday from a day on."""
+    found = datetime(year, month, day, 2)
+    return found + timedelta(days=6 - found.weekday())
+
+
+def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
+    """A date with a time of the source, in microseconds since 1970; an offset or a zone behind it counts.
+
+    Args:
+        clock: of a time without either. A time that it shows twice is the first one that is not before `after_us`.
+        after_us: what came before it, where that is known.
+
+    Raises:
+        ValueError: it is no date with a time.
+    """
+    words, _, zone = text.strip().rpartition(" ")
+    is_named = zone in NAMED_ZONES
+    try:
+        found = datetime.fromisoformat(words if is_named else _SPACED_OFFSET.sub("", text.strip()))
+    except ValueError:
+        behind = f"Z, -07:00 or {', '.join(NAMED_ZONES)} behind it"
+        raise ValueError(f"{text!r} is no date with a time, as 2017-10-09 07:00:00, perhaps with {behind}") from None
+    if is_named:
+        found = found.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=clock)
+    at_us = _since_epoch(found)
+    if after_us is not None and at_us < after_us:
+        at_us = _since_epoch(found.replace(fold=1))
+    return at_us
+
+
+def _since_epoch(when: datetime) -> int:
+    return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def is_number(text: str) -> bool:
+    """True for a number as programs write them, with an exponent too, and for nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
 def known(text: str) -> str | None:
     """The field, or None where it is empty."""
     return text or None
@@ -251,11 +340,12 @@ def table_format(
     separator: str = ",",
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
+    like: Callable[[str], bool] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks: as in `Format`.
+        name, title, remarks, like: as in `Format`.
         row: makes the row of the fields by name and the number of the line.
         names, header, separator: as in `table_rows`.
         fits: as in `Format`; None: the first line names the columns of `header`.
@@ -267,7 +357,18 @@ def table_format(
                 made = row(words, number, noticed)
             yield made
 
-    return Format(name, title, fits or (lambda head: head.names() >= header), rows=rows, remarks=remarks)
+    fits = fits or (lambda head: head.names() >= header)
+    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
+
+
+def row_like(width: int, separator: str = ",") -> Callable[[str], bool]:
+    """A function that is true for a line of so many fields, of which one is a number at least."""
+
+    def like(line: str) -> bool:
+        words = fields(line, separator)
+        return len(words) == width and any(map(is_number, words))
+
+    return like
 
 
 def document(path: Path, kind: type[T], what: str) -> T:

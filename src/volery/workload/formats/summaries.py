@@ -181,6 +181,6 @@ def _fits(head: Head) -> bool:
 
 
 SUMMARY: Final = Format(
-    "job-summary", "a summary of jobs", _fits, rows=_rows,
+    "job-summary", "a summary of jobs", _fits, rows=_rows, columns=frozenset(COLUMNS),
     remarks=("durations of tasks, and the figures that the summary lacks, are rebuilt by a rule",),
 )  # fmt: skip

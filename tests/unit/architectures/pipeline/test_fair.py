@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from random import Random
 
+import pytest
 from tests.unit.architectures.pipeline.runs import run
 
 from volery.core.model import NEVER, SECOND, Amounts, Cluster
 from volery.core.trace import Trace
 
 
+def all_at_once(demands: dict[str, Amounts], durations_us: list[int]) -> Trace:
+    """A job of each user, all at once, with tasks of these durations."""
+    users, each = list(demands), len(durations_us)
+    return Trace(
+        "fair",
+        array("q", [0] * len(users)),
+        array("q", [each * k for k in range(len(users) + 1)]),
+        array("q", durations_us * len(users)),
+        array("q", [SECOND] * len(users)),
+        user=tuple(users),
+        resources=tuple(f"r{k}" for k in range(len(next(iter(demands.values()))))),
+        requests=tuple(demands.values()),
+        request=array("H", [k for k in range(len(users)) for _ in range(each)]),
+    )
+
+
 def first_cycle(
     capacity: Amounts, demands: dict[str, Amounts], each: int, order: str, stage: str = "T2"
 ) -> dict[str, int]:
     """How many tasks of each user run after one cycle in which all want much more than there is."""
-    users = list(demands)
-    names = tuple(f"r{k}" for k in range(len(capacity)))
-    trace = Trace(
-        "fair",
-        array("q", [0] * len(users)),
-        array("q", [each * k for k in range(len(users) + 1)]),
-        array("q", [1000 * SECOND] * each * len(users)),
-        array("q", [SECOND] * len(users)),
-        user=tuple(users),
-        resources=names,
-        requests=tuple(demands.values()),
-        request=array("H", [k for k in range(len(users)) for _ in range(each)]),
-    )
-    cluster = Cluster((0,), (1,), "one", names, (capacity,))
+    users, trace = list(demands), all_at_once(demands, [1000 * SECOND] * each)
+    cluster = Cluster((0,), (1,), "one", trace.resources, (capacity,))
     records = run("pipeline", trace, cluster, cycle_s="10", **{stage: order})
     first = min(at for at in records.start_us if at != NEVER)
     started = Counter(users[task // each] for task, at in enumerate(records.start_us) if at == first)
@@ -65,3 +71,15 @@ def test_jobs_can_be_ordered_fairly_as_tasks_can() -> None:
     demands: dict[str, Amounts] = {"a": (1, 4), "b": (3, 1)}
     assert first_cycle((9, 18), demands, 9, "drf", "J3") == {"a": 3, "b": 2}
     assert first_cycle((9, 18), demands, 9, "fifo", "J3") == {"a": 4, "b": 1}
+
+
+@pytest.mark.parametrize(("whole", "little"), [(20_000, 0), (20_500, 0), (20_000, 1)])
+def test_hdrf_starves_nobody_as_tasks_end_whatever_crumbs_they_leave(whole: int, little: int) -> None:
+    """H1 under churn, and with half a task left over of each resource, or a little of the other in each task."""
+    demands: dict[str, Amounts] = {"n1": (little, 1000), "n21": (1000, little), "n22": (little, 1000)}
+    stream = Random(7)
+    trace = all_at_once(demands, [stream.randrange(SECOND // 2, 2 * SECOND) for _ in range(150)])
+    cluster = Cluster((0,), (1,), "one", trace.resources, ((whole, whole),))
+    records = run("pipeline", trace, cluster, T2="hdrf/shares:n1:1+n2:1(n21:1+n22:1)")
+    ended = Counter(job for job, at in zip(trace.job_of_task(), records.finish_us, strict=True) if at < 9 * SECOND)
+    assert ended[2] > 0.7 * ended[0], ended

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 from tests.unit.architectures.pipeline.policies.states import Made
 
+from volery.architectures.pipeline.classes import ANYWHERE, LOOP_MAX, EquivalenceClasses
 from volery.architectures.pipeline.policies import Kind
-from volery.architectures.pipeline.queues import ANYWHERE, BLOCK, LOOP_MAX, Entry, EquivalenceClasses, SortedQueue
+from volery.architectures.pipeline.queues import BLOCK, Entry, SortedQueue
 from volery.core.model import Cluster
 
 OFFERED = (7, 3, 5, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -65,6 +66,23 @@ def test_a_journal_that_was_cut_is_torn_and_loses_no_turn_before_the_cut(tmp_pat
         os.truncate(path, end - reader.torn_bytes)
         assert turns_of(path) == turns, "the rest is whole"
     assert read == set(range(TURNS)), "each cut leaves the turns before it"
+
+
+@pytest.mark.parametrize("how", ["a turn lost", "a turn twice", "two turns in another order"])
+def test_a_journal_in_which_whole_turns_are_not_at_their_place_is_damaged(tmp_path: Path, how: str) -> None:
+    path = written(tmp_path / "all-1.journal")
+    content, places = path.read_bytes(), [len(first_line("journal", 3))]
+    while places[-1] < len(content):
+        places.append(places[-1] + 12 + int.from_bytes(content[places[-1] : places[-1] + 4], "little"))
+    records = [content[begin:end] for begin, end in itertools.pairwise(places)]
+    assert len(records) == 1 + TURNS
+    if how == "a turn lost":
+        del records[9]
+    else:
+        records[9:11] = [records[9], records[9], records[10]] if how == "a turn twice" else [records[10], records[9]]
+    path.write_bytes(content[: places[0]] + b"".join(records))
+    with pytest.raises(DamagedError, match=rf"at byte {places[9] if how != 'a turn twice' else places[10]};"):
+        turns_of(path)
 
 
 @pytest.mark.parametrize("line", [b"volery journal 2\n", first_line("journal", 4), first_line("journal", 12)])

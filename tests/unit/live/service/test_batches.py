@@ -224,3 +224,21 @@ def test_a_disk_that_refuses_delays_the_acknowledgement_and_an_agent_is_told_onc
 
     asyncio.run(scenario())
     assert told == [({AGENT: [(1, 0), (2, 0)]}, 7), ({AGENT: [(3, 0)]}, None)]
+
+
+def test_nobody_waits_for_a_writer_that_has_failed_in_a_way_that_nobody_foresaw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(writer: BatchWriter, store: JobStore) -> None:
+        def wrong(*_: object) -> None:
+            raise TypeError("a defect of ours")
+
+        monkeypatch.setattr(store, "take_in", wrong)
+        async with asyncio.timeout(30):
+            with pytest.raises(ClosedError, match="has failed, and takes nothing more"):
+                await writer.written(partial(store.drain, "node/1", True))
+            with pytest.raises(InputError):
+                await writer.written(partial(store.drain, "node/2", True))
+
+    play(tmp_path, scenario)
+    assert "a defect of ours" in caplog.text

@@ -6,13 +6,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.unit.live.service.test_soundness import lived_in, seen
 from tests.unit.live.service.test_store import FIRST, Committing, job, report
 
 from volery.core.errors import InputError
 from volery.core.events import JobDone
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.service import schema as migrating
+from volery.live.service.checksums import CHECKED
 from volery.live.service.rows import JobQuery
+from volery.live.service.soundness import store_damage
 from volery.live.service.store import JobStore
 
 FORMAT_1 = """
@@ -96,3 +99,23 @@ def test_a_store_that_cannot_be_brought_to_this_version_is_left_as_it_was(
         JobStore(path)
     monkeypatch.undo()
     assert len(Committing(path).jobs(JobQuery(), 9)) == 1
+
+
+def test_the_rows_of_a_store_of_format_2_get_checksums_once(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    expected = seen(store)
+    store.close()
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as sql:
+        for table in CHECKED:
+            sql.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        sql.execute("DROP TABLE formats")
+        sql.execute("PRAGMA user_version = 2")
+    sql.close()
+    with pytest.raises(InputError, match="start the federation once"):
+        list(store_damage(path))
+    for _ in range(2):
+        again = JobStore(path)
+        assert seen(again) == expected
+        again.close()
+        assert list(store_damage(path)) == []

@@ -6,10 +6,11 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.flips import PLACES, flips
 from tests.unit.live.service.test_archive import filled, mover
@@ -18,13 +19,18 @@ from tests.unit.live.service.test_store import Committing
 from volery.core.assignment import Owner
 from volery.core.errors import DamagedError, InputError
 from volery.core.events import Preemption, Reassignment, ShareChange
+from volery.core.forecast import MomentQuantiles, Quantiles
+from volery.live.clock import unix_now_us
+from volery.live.jobs import JobDescription
 from volery.live.messages import PreemptionReport, TaskReport
 from volery.live.service.archive import archived, paths_of
 from volery.live.service.checks import check_state
 from volery.live.service.checksums import CHECKED
+from volery.live.service.forecaster import ForecastLedger
 from volery.live.service.rows import JobQuery
 from volery.live.service.soundness import log_soundness, store_damage
 from volery.live.service.store import JobStore
+from volery.live.status import ActualMoments
 
 JOBS = 8
 
@@ -212,6 +218,32 @@ def test_a_damaged_row_does_not_move_to_the_archive(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError, match="the row of table jobs with id 2 is damaged"):
         asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
     assert not paths_of(tmp_path / "archive", 2)[0].exists()
+
+
+def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_version_is(tmp_path: Path) -> None:
+    lived_in(tmp_path).close()
+    path, job = tmp_path / "forecasts.sqlite", JobDescription(command="echo 5", user="ada")
+    moments = MomentQuantiles(*[Quantiles(1, 2, 3)] * len(MomentQuantiles.__struct_fields__))
+    came = msgspec.json.encode(ActualMoments(1, 2, 3, 4))
+    book = ForecastLedger(path, tmp_path / "jobs.sqlite")
+    book.keep(unix_now_us(), 99, job, moments)
+    book.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
+        sql.execute("UPDATE forecasts SET job = 5, delay_us = 1, came = ?", (came,))
+        sql.execute("ALTER TABLE forecasts DROP COLUMN checksum")
+    book = ForecastLedger(path, tmp_path / "jobs.sqlite")
+    assert [outcome.job for outcome in book.record("ada").last] == [5]
+    book.close()
+    assert {file.path: file.damages for file in check_state(tmp_path)}[str(path)] == ()
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as sql:
+        sql.execute("UPDATE forecasts SET delay_us = 2")
+    book = ForecastLedger(path, tmp_path / "jobs.sqlite")
+    with pytest.raises(sqlite3.DatabaseError, match="the row of table forecasts with id 1 is damaged"):
+        book.record("ada")
+    book.close()
+    (damage,) = {file.path: file.damages for file in check_state(tmp_path)}[str(path)]
+    assert damage == "the row of table forecasts with id 1 is damaged"
 
 
 @pytest.mark.parametrize("places", PLACES)

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.transport import nats
+from volery.live.transport import broker, nats
+from volery.live.transport.broker import BrokerTransport
 from volery.live.transport.nats import NatsClient, NatsError
 
 LIMIT_S = 10
@@ -178,3 +179,46 @@ def test_where_certificates_are_given_nothing_is_said_in_the_clear() -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="is no address"):
         NatsClient(url, "test", lambda trouble: None)
+
+
+async def shake_hands_then_say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await shake_hands(reader, writer)
+    while not (await reader.readline()).startswith(b"PING"):
+        pass
+    writer.write(b"PONG\r\n")  # it has the subscriptions of the handshake
+    await reader.read()
+
+
+def test_a_broker_that_falls_silent_while_a_host_opens_is_named_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "OPEN_S", 0.3)
+
+    async def scenario() -> None:
+        async with serving(shake_hands_then_say_nothing) as url:
+            transport = BrokerTransport(url, "f", "c", lambda trouble: None)
+            await transport.claim("gm", 1)
+            with pytest.raises(InputError, match=r"no NATS server answers \(not within 0\.3 s\)"):
+                await transport.open("gm", lambda sender, frame: None)
+            await transport.close()
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_for_an_answer_of_a_server_that_has_hung_up_before_the_question() -> None:
+    async def scenario() -> None:
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await shake_hands(reader, writer)
+            while not (await reader.readline()).startswith(b"PING"):
+                pass
+            writer.write(b"PONG\r\n")
+            await writer.drain()
+
+        lost = asyncio.Event()
+        async with serving(hang_up) as url:
+            client = NatsClient(url, "test", lambda trouble: lost.set())
+            await client.open()
+            await lost.wait()
+            with pytest.raises(OSError, match="hung up"):
+                await client.flush()
+            await client.close()
+
+    asyncio.run(scenario())

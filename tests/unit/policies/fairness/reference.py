@@ -41,10 +41,15 @@ class Reference:
     def fits(self, demand: Resources) -> bool:
         return all(a <= b for a, b in zip(demand, self.free(), strict=True))
 
+    def share_of(self, demand: Resources, resource: int) -> Fraction:
+        return Fraction(demand[resource], self.capacity[resource])
+
     def open_resources(self) -> list[int]:
         waiting = [demand for demand in self.demand.values() if demand is not None]
         every = range(len(self.capacity))
-        least = [min((demand[j] for demand in waiting if demand[j]), default=1) for j in every]
+        need = [[demand for demand in waiting if demand[j]] for j in every]
+        mainly = [[d for d in need[j] if self.share_of(d, j) == max(self.share_of(d, k) for k in every)] for j in every]
+        least = [min((d[j] for d in mainly[j] or need[j]), default=1) for j in every]
         return [j for j in every if self.free()[j] >= least[j]] or list(every)
 
     def measured(self, node: Sharer) -> tuple[bool, Vector, Fraction]:

@@ -235,13 +235,15 @@ def hoarded(order: FairOrder, demands: dict[str, Resources], hoarder: str, turns
 @given(trees(), st.data())
 def test_hdrf_never_starves_whatever_ends(tree: Sharer, draw: st.DataObject) -> None:
     """Whoever had everything at first and whichever tasks end: where a task's end makes room for any other that needs
-    the same resource, every user has at least half of its guarantee, but a few tasks, once the old ones have gone."""
-    part = guaranteed(tree)
-    demands = {user: draw.draw(st.sampled_from(EITHER)) for user in part}
+    the same resource, every user has at least half of its guarantee, but a few tasks, once the old ones have gone;
+    also where each task takes a little of the other resource."""
+    part, little = guaranteed(tree), draw.draw(st.sampled_from([0, 1, 20]))
+    kinds: list[Resources] = [(1000, little), (little, 1000)]
+    demands = {user: draw.draw(st.sampled_from(kinds)) for user in part}
     size = 24 * len(part)
     hoarder = draw.draw(st.sampled_from(sorted(part)))
     ends = draw.draw(st.lists(st.integers(0, 1 << 30), min_size=1, max_size=20))
-    running = hoarded(HierarchicalDrf((size, size), tree), demands, hoarder, 6 * size, ends)
+    running = hoarded(HierarchicalDrf((1000 * size, 1000 * size), tree), demands, hoarder, 6 * size, ends)
     for user, share in part.items():
         assert running[user] >= share * size / 2 - 4, (user, running)
 

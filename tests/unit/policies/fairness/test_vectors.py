@@ -157,3 +157,37 @@ def test_the_tree_root_to_leaf_starves_the_dev_whose_sibling_wants_the_other_res
     _, drifted = churned(NaiveHierarchy((60, 60), parse_shares_text(BLOG)), demands, CHURN)
     assert fair["spam_d"] >= 60 * 0.25 * 0.3
     assert drifted["spam_d"] <= 1
+
+
+@pytest.mark.parametrize("little", [1, 10, 99])
+@pytest.mark.parametrize("weight", [1, 3])
+def test_who_asks_for_a_little_of_the_other_resource_does_not_starve(little: int, weight: int) -> None:
+    """H1, and each task takes a little of the other resource, too: what is left over in crumbs is saturated."""
+    tree = parse_shares_text(f"n1:{weight}+n2:{weight}(n21+n22)")
+    gpu, cpu = (little, 1000), (1000, little)
+    demands: dict[str, Resources] = {"n1": gpu, "n21": cpu, "n22": gpu}
+    first, churn = churned(HierarchicalDrf((10_000, 10_000), tree), demands, CHURN)
+    assert first == churn == Counter(n1=5, n21=9, n22=4), "a task less each, for the little of the others"
+    _, drifted = churned(NaiveHierarchy((10_000, 10_000), tree), demands, CHURN)
+    assert drifted["n22"] == 0
+
+
+def test_h1_and_h2_stay_fair_where_whole_tasks_leave_crumbs() -> None:
+    """Of half a task: nobody who waits can use it."""
+    fair = Counter(n1=5, n21=10, n22=5)
+    tasks = {user: (cpu * 2, gpu * 2) for user, (cpu, gpu) in H1.items()}
+    assert churned(HierarchicalDrf((21, 21), TREE_1), tasks, CHURN) == (fair, fair)
+    fair = Counter(n1=4, n2=4, n31=4, n32=6, n4=6)
+    tasks = {user: (cpu * 2, gpu * 2) for user, (cpu, gpu) in H2.items()}
+    assert churned(HierarchicalDrf((25, 25), TREE_2), tasks, CHURN) == (fair, fair)
+
+
+def test_of_a_resource_that_is_nowhere_nobody_has_a_share() -> None:
+    """H1 with a third resource of which there is none: a count of one would be a resource that is never saturated."""
+    demands: dict[str, Resources] = {user: (*demand, 0) for user, demand in H1.items()}
+    fair = Counter(n1=5, n21=10, n22=5)
+    assert churned(HierarchicalDrf((10, 10, 0), TREE_1), demands, CHURN) == (fair, fair)
+    assert Counter(filling(WeightedDrf((9, 0, 18)), {"A": (1, 0, 4), "B": (3, 0, 1)})) == {"A": 3, "B": 2}
+    order = WeightedDrf((9, 0))
+    order.wants("A", (1, 1))
+    assert order.choose() is None, "what it asks for is not there"

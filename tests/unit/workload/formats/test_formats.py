@@ -83,8 +83,8 @@ TEXTS: dict[str, str] = {
 }  # fmt: skip
 VERSION_3 = ["priority", "deadline_us", "task_submit_us"]
 DAMAGE = ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
-T0 = 1_507_532_400 * S
-"""2017-10-09 07:00:00 UTC."""
+T0 = 1_507_557_600 * S
+"""2017-10-09 07:00:00 PDT."""
 ROWS: dict[str, list[TaskRow]] = {
     "job-summary": [
         TaskRow("1", "0", None, 0, None, None, 500_000, 1_500_000, parents=[], line=2),
@@ -102,7 +102,7 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2),
         TaskRow("2", "0", "3", 10 * S, 15 * S, 45 * S, 30 * S, 60 * S, cpu_milli=4000, memory_mb=8, status="finished",
                 line=3),
-        TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, status="killed", line=4),
+        TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, parents=["job 1"], status="killed", line=4),
     ],
     "gwf": [
         TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2, task_submit_us=16 * S),
@@ -164,12 +164,15 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("0", "0", None, 50_000, None, None, 265_027_000, cpu_milli=2000, memory_mb=4893, disk_mb=9046, line=1)
     ],
     "philly": [
-        TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 60 * S, 50 * S, gpu_milli=2000, status="finished", line=1),
-        TaskRow("a2", "0", None, T0, status="killed", line=2),
+        TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 20 * S, 10 * S, gpu_milli=2000, parents=[], status="failed",
+                line=1),
+        TaskRow("a1", "1", "u", T0, T0 + 30 * S, T0 + 60 * S, 30 * S, gpu_milli=1000, parents=["0"], status="finished",
+                line=1),
+        TaskRow("a2", "0", None, T0, parents=[], status="killed", line=2),
     ],
-    "philly-durations": [TaskRow("2", "0", "11cb48", 60 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
     "wfcommons": [
-        TaskRow("blast", "s1", None, 0, None, None, 1_500_000, cpu_milli=2000, memory_mb=1, parents=[], line=1),
+        TaskRow("blast", "s1", None, 0, None, None, 1_500_000, cpu_milli=2000, parents=[], line=1),
         TaskRow("blast", "b1", None, 0, parents=["s1"], line=2),
     ],
 }  # fmt: skip
@@ -296,7 +299,7 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ),
         ("google-2019", '"type":3', '"type":33', "source:2: is no row of Google 2019 instance_events: tuple index"),
         ("philly", '"jobid": "a1", ', "", r"source: is no log of Philly's jobs: .*jobid"),
-        ("wfcommons", '"name": "blast", ', "", "source: is no WfCommons document: .*name"),
+        ("wfcommons", '"tasks": [{"name": "s"', '"tasks": [{"name": 7', "source: is no WfCommons document: .*name"),
         ("philly-durations", "1970-01-01", "1970-13-01", "source:2: is no row of Philly durations: "),
         ("azure-requests", ",50,", ",1e99,", "source:1: is no row of Azure requests: '1e99' is no time"),
     ],
@@ -313,7 +316,7 @@ def test_a_wrong_row_is_named_by_its_line(tmp_path: Path, name: str, old: str, n
 def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.swf"
     path.write_text("what is this\n")
-    with pytest.raises(InputError, match=r"a\.swf:1: is not the first line of a known table .*SWF.* --format"):
+    with pytest.raises(InputError, match=r"a\.swf:1: begins with 'what is this', which no known format .*--format"):
         format_of(path)
     with pytest.raises(InputError, match="--format: 'gfw' is no format; did you mean 'gwf'"):
         format_of(path, "gfw")
@@ -348,7 +351,9 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
-    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 4"):
+    with pytest.raises(
+        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 4"
+    ):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):

@@ -20,7 +20,7 @@ from volery.core.bounds import Period, PositiveCount, PositiveRatio, Seconds, pa
 from volery.core.errors import InputError
 from volery.core.events import PreemptionReason
 from volery.core.model import NEVER, SECOND, Time
-from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness import dominant_share, parse_shares_text
 from volery.policies.fairness.shares import Resources, minus, plus
 
 LATEST: Final = 256
@@ -116,12 +116,12 @@ class ByFairness(Policy, frozen=True):
             named = dict.fromkeys(wanting, Fraction(1, max(1, len(wanting))))
         total, mine = view.total, task.job.user
         request = task.task.request or (1,)
-        if share_of(plus(view.used(mine), request), total) > named.get(mine, 0):
+        if dominant_share(plus(view.used(mine), request), total) > named.get(mine, 0):
             return None
         above = [
             (-excess, user)
             for user in users
-            if user != mine and (excess := share_of(view.used(user), total) - named.get(user, 0)) > 0
+            if user != mine and (excess := dominant_share(view.used(user), total) - named.get(user, 0)) > 0
         ]
         allowed = set(machines) if above else set()
         for _, user in sorted(above):
@@ -162,11 +162,6 @@ def _due(shares: str) -> Mapping[str, Fraction]:
     return {member.name: Fraction(member.weight, total) for member in members}
 
 
-def share_of(used: Resources, total: Resources) -> Fraction:
-    """The dominant share, of what there is any of."""
-    return max(Fraction(units, whole) for units, whole in zip(used, total, strict=True) if whole)
-
-
 def fewest(view: View, task: Waiting, machine: int, runs: Sequence[Running]) -> list[Running]:
     """The first of these that make room together, without those that need not end; nothing where all do not suffice."""
     losers: list[Running] = []
@@ -189,7 +184,7 @@ def _youngest(view: View, user: str) -> Iterator[Running]:
 
 def _stays_above(held: Resources, run: Running, total: Resources, due: Fraction) -> bool:
     """True if a user that holds so much has its due without this task."""
-    return share_of(minus(held, run.task.request or (1,)), total) >= due
+    return dominant_share(minus(held, run.task.request or (1,)), total) >= due
 
 
 class NoCopies(Policy, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 from volery.architectures.pipeline.policies.policy import Policy, Turn
 from volery.architectures.pipeline.policies.records import Waiting
@@ -179,6 +180,7 @@ class PoorestBranch(Policy, frozen=True):
     """Hierarchical DRF: from the root down to the poorest branch (Bhattacharya et al., SoCC 2013)."""
 
     shares: str = param("", "a tree of fixed weights, as web:1+dev:2(ann:2+bob:1)")
+    weighs_blocked: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse what is no tree.
@@ -193,16 +195,18 @@ class PoorestBranch(Policy, frozen=True):
         return task.job.user
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
-        """As H-DRF descends the tree; counted anew before every turn, O(users)."""
+        """As H-DRF descends the tree; counted anew before every turn, O(users).
+
+        Users who wait for a resource of which there is not enough make it saturated, so they are weighed, too.
+        """
         order = HierarchicalDrf(view.total, _tree(self.shares) if self.shares else None)
         holders = dict.fromkeys(running.job.user for running in view.running())
         for user in holders:
             order.launched(user, view.used(user))
-        least = tuple([0] * len(view.total))
         for one in lines:
-            order.wants(str(one.line), least)
-        chosen = order.choose()
-        return [one.line for one in lines if one.line == chosen] or [lines[0].line]
+            order.wants(str(one.line), one.least)
+        fitting = [str(one.line) for one in lines if not one.is_blocked]
+        return [order.choose(set(fitting).__contains__) or fitting[0]]
 
 
 class ByUsage(Policy, frozen=True):

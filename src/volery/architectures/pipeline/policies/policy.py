@@ -37,12 +37,16 @@ class Turn(NamedTuple):
         waiting: how many tasks stand in it.
         served: number of its last turn, which grows from turn to turn; 0: it has never had one.
         given: how many turns it has had in this cycle.
+        least: per resource, the least that any of its tasks asks for; empty unless the order `weighs_blocked` lines.
+        is_blocked: none of its tasks fits any machine; such lines are there for an order that `weighs_blocked` ones.
     """
 
     line: Hashable
     waiting: int
     served: int
     given: int
+    least: Amounts = ()
+    is_blocked: bool = False
 
 
 class Manager(NamedTuple):
@@ -89,7 +93,8 @@ class TakingTurns(Protocol):
         """The lines in the order in which they are next; asked before every turn.
 
         Args:
-            lines: those with a task that may fit, in the order in which they came to be.
+            lines: those with a task that may fit, in the order in which they came to be; all lines with tasks where the
+                order has an attribute `weighs_blocked` that is true.
         """
 
 

@@ -27,10 +27,11 @@ from volery.architectures.pipeline.policies.order import (
     UpwardRank,
 )
 from volery.core.model import SECOND, Cluster
+from volery.core.resources import SLOT
 
 
 def turn(line: Hashable, served: int = 0, given: int = 0) -> Turn:
-    return Turn(line, 1, served, given)
+    return Turn(line, 1, served, given, SLOT)
 
 
 @pytest.mark.parametrize(

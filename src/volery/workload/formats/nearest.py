@@ -1,0 +1,159 @@
+"""The reason that a file fits no format: the nearest format with its line, or a format that is not read yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from volery.core.errors import InputError
+from volery.workload.formats.alibaba import STATUS
+from volery.workload.formats.source import Format, Head, Noticed, fields, is_number
+
+NEAR: Final = 0.5
+"""Share of the named columns, or of the first rows, from which on a format is near."""
+SEPARATORS: Final = (",", ";", "\t", "|")
+PAGE: Final = "docs/reference/trace-table.md"
+KEY: Final = re.compile(r'"(\w+)"\s*:')
+JSON: Final = (b"{", b"[")
+ENOUGH: Final = 6
+"""Columns of a format that has more, with which a file is of that format beyond doubt."""
+SHOWN: Final = 24
+"""Names of columns that a message lists."""
+
+SACCT: Final = frozenset({"JobID", "State"})
+PAI: Final = frozenset({"job_name", "inst_num", "status", "plan_gpu"})
+PAI_FIELDS: Final = 10
+GWA: Final = frozenset({"JobID", "SubmitTime", "RunTime", "ReqNProcs"})
+GWA_FIELDS: Final = 29
+
+
+class UnreadFormat(NamedTuple):
+    """A format that is known, and not read yet.
+
+    Attributes:
+        title: what messages call it.
+        fits: by the first lines of a file.
+    """
+
+    title: str
+    fits: Callable[[Head], bool]
+
+
+def _has_names(names: frozenset[str], separators: Sequence[str]) -> Callable[[Head], bool]:
+    """By a first line that names these columns."""
+
+    def fits(head: Head) -> bool:
+        return any(names <= set(fields(line, mark)) for line in head.lines[:1] for mark in separators)
+
+    return fits
+
+
+def _fits_pai(head: Head) -> bool:
+    rows = [fields(line) for line in head.lines]
+    return bool(rows) and all(len(row) == PAI_FIELDS and row[3] in STATUS for row in rows)
+
+
+def _fits_gwa(head: Head) -> bool:
+    comments = [line for line in head.lines if line.startswith("#")]
+    if any(set(line.strip("#").split()) >= GWA for line in comments):
+        return True
+    rows = [line.split() for line in head.lines if not line.startswith("#")]
+    return bool(rows) and all(len(row) == GWA_FIELDS for row in rows)
+
+
+def _fits_own(head: Head) -> bool:
+    """A first line of names above rows of as many fields."""
+    for mark in SEPARATORS:
+        rows = [fields(line, mark) for line in head.lines]
+        if len(rows) > 1 and len(rows[0]) > 2 and len({len(row) for row in rows}) == 1:
+            return not any(map(is_number, rows[0])) and any(is_number(word) for word in rows[1])
+    return False
+
+
+UNREAD: Final = (
+    UnreadFormat("output of Slurm's sacct", _has_names(SACCT, ("|", ",", ";", "\t"))),
+    UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _has_names(PAI, (",",))),
+    UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _fits_pai),
+    UnreadFormat("a GWF table of 29 columns (Grid Workloads Archive)", _fits_gwa),
+)
+OWN: Final = UnreadFormat("a table with columns of its own", _fits_own)
+
+
+def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
+    """The error of a file that fits no format."""
+    for unread in UNREAD:
+        if unread.fits(head):
+            return _not_read_yet(path, unread.title)
+    form = nearest(head, formats)
+    if form is not None:
+        return _misfit(path, head, form)
+    if OWN.fits(head):
+        mark = max(SEPARATORS, key=lambda one: len(fields(head.lines[0], one)))
+        return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
+    first = f"begins with {head.lines[0][:40]!r}" if head.lines else "has no line of text"
+    problem = f"{first}, which no known format does; name the format with --format, or write jobs as {PAGE} shows"
+    return InputError(f"{path}:1", problem)
+
+
+def _not_read_yet(path: Path, title: str) -> InputError:
+    problem = f"is {title}, which is not read yet; write its jobs as SWF or as a trace table, as {PAGE} shows"
+    return InputError(f"{path}:1", problem)
+
+
+def nearest(head: Head, formats: Sequence[Format]) -> Format | None:
+    """The format that has most in common with the beginning of a file; None where that is little."""
+    scores = [(max(_named(head, form), _alike(head, form)), form) for form in formats]
+    score, form = max(scores, key=lambda one: one[0])
+    return form if score >= NEAR else None
+
+
+def _named(head: Head, form: Format) -> float:
+    """Share of a format's columns, or of enough of them, that a file names."""
+    if not form.columns:
+        return 0.0
+    return max(len(form.columns & names) for names in _names(head)) / min(len(form.columns), ENOUGH)
+
+
+def _names(head: Head) -> Iterator[frozenset[str]]:
+    """Names of columns or keys that the beginning of a file may hold, by the ways to separate them."""
+    yield head.columns
+    if head.start[:1] in JSON:
+        yield frozenset(KEY.findall("\n".join(head.lines)))
+        return
+    for mark in SEPARATORS:
+        yield frozenset(fields(head.lines[0], mark)) if head.lines else frozenset()
+
+
+def _alike(head: Head, form: Format) -> float:
+    """Share of the first lines that could be rows or comments of a format."""
+    if form.like is None or not head.lines:
+        return 0.0
+    return sum(map(form.like, head.lines)) / len(head.lines)
+
+
+def _misfit(path: Path, head: Head, form: Format) -> InputError:
+    """The first place at which a file is not of the format that it is nearest to."""
+    prefix = f"is of no known format, and nearest to {form.title} (--format {form.name})"
+    is_json = head.start[:1] in JSON
+    if _named(head, form) >= NEAR:
+        lacking = form.columns - max(_names(head), key=lambda names: len(form.columns & names))
+        if lacking:
+            noun = ("key" if is_json else "column") + ("s" if len(lacking) > 1 else "")
+            fix = f"add what is missing, or write jobs as {PAGE} shows"
+            problem = f"{prefix}: lacks the {noun} {_listed(sorted(lacking))}; {fix}"
+            return InputError(str(path) if head.columns or is_json else f"{path}:1", problem)
+        if not (head.columns or is_json or head.names() >= form.columns):
+            return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
+    reader = form.rows or form.batches
+    try:
+        for _ in reader(path, Noticed()) if reader is not None else ():
+            pass
+    except InputError as error:
+        return InputError(error.place, f"{prefix}: {error.problem.removeprefix(f'is no row of {form.title}: ')}")
+    return InputError(f"{path}:1", f"{prefix}; read it with that option if it is one")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,105 @@
+"""`volery check` names each damaged file of a folder, and ends with status 1 for it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.live.runtime.test_recordfile import written
+from tests.unit.live.service.test_soundness import lived_in
+from typer.testing import CliRunner
+
+from volery.cli.main import app
+from volery.core.errors import InputError
+from volery.live.node.descendants import ProcessLedger
+from volery.live.runtime.incarnations import persist_incarnation
+from volery.live.runtime.snapshots import write_snapshot
+from volery.live.service.authentication import TokenFile
+from volery.study import compare
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with a file of each kind."""
+    folder = tmp_path_factory.mktemp("made") / "fed"
+    folder.mkdir()
+    lived_in(folder).close()
+    persist_incarnation(folder, "all", 1)
+    written(folder / "journal/all-1.journal")
+    with (folder / "journal/all-1.000001.snapshot").open("wb") as file:
+        write_snapshot(file, {}, {})
+    ledger = ProcessLedger(folder / "agents/all")
+    ledger.add(1)
+    ledger.close()
+    TokenFile(folder).add("ada", "user")
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "fed"))
+
+
+def checked(folder: Path, status: int) -> dict[str, list[str]]:
+    """The damages of each file."""
+    result = CliRunner().invoke(app, ["check", str(folder), "--json"])
+    assert result.exit_code == status, result.output
+    return {str(Path(file["path"]).relative_to(folder)): file["damages"] for file in json.loads(result.stdout)}
+
+
+KINDS = [
+    "jobs.sqlite", "tokens.json", "archive/jobs-000001.parquet", "lives/all", "agents/all/processes",
+    "journal/all-1.000001.snapshot", "journal/all-1.journal",
+]  # fmt: skip
+
+
+def test_a_folder_in_which_nothing_is_damaged_has_status_0(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = checked(folder, 0)
+    assert set(KINDS) <= found.keys()
+    assert not any(found.values())
+    assert {path: path.read_bytes() for path in before} == before, "nothing is written"
+    result = CliRunner().invoke(app, ["check", str(folder)])
+    assert f"Damaged files: 0 of {len(found)}; files with a note: 0." in result.output
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_damaged_file_is_named_and_all_others_are_checked(folder: Path, name: str) -> None:
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"ada") if name in ("jobs.sqlite", "tokens.json") else len(content) // 2
+    content[place] ^= 1
+    path.write_bytes(content)
+    found = checked(folder, 1)
+    assert [file for file, damages in found.items() if damages] == [name]
+    result = CliRunner().invoke(app, ["check", str(folder)])
+    assert result.exit_code == 1
+    assert re.search(rf"{re.escape(str(path))}: .*damaged", result.output)
+
+
+@pytest.mark.parametrize("name", ["jobs.sqlite", "journal/all-1.journal", "lives/all"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"something else\n" * 300], ids=["empty", "zeros", "text"])
+def test_a_file_that_became_something_else_is_no_traceback(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    result = CliRunner().invoke(app, ["check", str(folder), "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    files = {str(Path(file["path"]).relative_to(folder)): file for file in json.loads(result.stdout)}
+    assert files[name]["damages"] or files[name]["note"]
+
+
+def test_a_results_folder_is_checked_and_its_damage_named(tmp_path: Path) -> None:
+    compare("pigeon", trace="syn:4x2", workers=10, folder=tmp_path / "o")
+    assert not any(checked(tmp_path / "o", 0).values())
+    (path,) = (tmp_path / "o/runs").glob("*.npz")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [name for name, damages in checked(tmp_path / "o", 1).items() if damages] == [f"runs/{path.name}"]
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        result = CliRunner().invoke(app, ["check", str(place)])
+        assert isinstance(result.exception, InputError)
+        assert "state folder" in str(result.exception)

@@ -1,0 +1,116 @@
+"""Philly's attempts and times: what held GPUs is replayed, for as long as it held them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from volery.core.omissions import CHANGED, LEFT_OUT, Omissions
+from volery.core.trace import Trace
+from volery.workload import load_workload
+from volery.workload.formats.microsoft import OTHER_GPUS
+from volery.workload.formats.source import PACIFIC, moment
+from volery.workload.omissions import NEVER_STARTED
+
+S = 1_000_000
+HOUR = 3600 * S
+Attempt = tuple[str | None, str | None, int]
+
+
+def job(submitted: str, *attempts: Attempt, status: str = "Pass", name: str = "a1") -> dict[str, Any]:
+    """Attempts of (begin, end, GPUs)."""
+    return {
+        "jobid": name, "submitted_time": submitted, "status": status, "user": "u",
+        "attempts": [
+            {"start_time": begin, "end_time": end, "detail": [{"gpus": ["g"] * gpus}] if gpus else []}
+            for begin, end, gpus in attempts
+        ],
+    }  # fmt: skip
+
+
+def read(folder: Path, *jobs: dict[str, Any]) -> tuple[Trace, Omissions]:
+    path = folder / "cluster_job_log"
+    path.write_text(json.dumps(jobs))
+    trace, reading = load_workload(path)
+    assert reading is not None
+    assert reading.left_out is not None
+    return trace, reading.left_out
+
+
+def at(time: str) -> str:
+    return f"2017-10-09 {time}"
+
+
+def gpus(trace: Trace) -> list[int]:
+    return [trace.requests[k][0] // 1000 for k in trace.request]
+
+
+def test_a_job_whose_last_attempt_has_no_times_is_replayed_by_its_others(tmp_path: Path) -> None:
+    attempts: tuple[Attempt, ...] = ((at("07:00:10"), at("07:00:40"), 2), (None, None, 0))
+    trace, found = read(tmp_path, job(at("07:00:00"), *attempts, status="Killed"))
+    assert (list(trace.duration_us), gpus(trace)) == ([30 * S], [2])
+    assert [(one.reason, one.effect, one.tasks) for one in found.reasons] == [(NEVER_STARTED, LEFT_OUT, 1)]
+    assert found.jobs_left_out == 0
+
+
+def test_the_time_between_attempts_is_no_work_and_each_holds_its_own_gpus(tmp_path: Path) -> None:
+    attempts: tuple[Attempt, ...] = (
+        (at("07:00:10"), at("07:00:20"), 8), (at("09:00:00"), at("09:00:30"), 4), (at("09:30:00"), at("09:30:05"), 4)
+    )  # fmt: skip
+    trace, found = read(tmp_path, job(at("07:00:00"), *attempts))
+    assert (list(trace.duration_us), gpus(trace)) == ([10 * S, 30 * S, 5 * S], [8, 4, 4])
+    assert list(trace.parents) == [0, 1], "one after another"
+    assert found.machine_time == 8 * 10 + 4 * 35
+    assert not found.reasons
+
+
+def test_an_attempt_that_never_started_keeps_the_others_in_order(tmp_path: Path) -> None:
+    attempts: tuple[Attempt, ...] = (
+        (at("07:00:10"), at("07:00:20"), 1), (None, None, 1), (at("07:01:00"), at("07:01:05"), 1)
+    )  # fmt: skip
+    trace, _ = read(tmp_path, job(at("07:00:00"), *attempts))
+    assert (list(trace.duration_us), list(trace.parents)) == ([10 * S, 5 * S], [0])
+
+
+def test_an_attempt_whose_gpus_are_not_in_the_log_has_those_of_the_others_and_is_told(tmp_path: Path) -> None:
+    attempts: tuple[Attempt, ...] = ((at("07:00:10"), at("07:00:20"), 2), (at("07:01:00"), at("07:01:05"), 0))
+    trace, found = read(tmp_path, job(at("07:00:00"), *attempts))
+    assert gpus(trace) == [2, 2]
+    assert [(one.reason, one.effect) for one in found.reasons] == [(OTHER_GPUS, CHANGED)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "hours"),
+    [
+        ("2017-11-05 00:30:00", "2017-11-05 02:30:00", 3),
+        ("2017-11-05 01:30:00 PDT", "2017-11-05 01:30:00 PST", 1),
+        ("2017-11-05 01:50:00", "2017-11-05 01:20:00", 0.5),
+        ("2017-11-04 12:00:00", "2017-11-05 12:00:00", 25),
+        ("2018-03-11 00:30:00", "2018-03-11 03:30:00", 2),
+        ("2017-10-09 07:00:00", "2017-10-09 09:00:00", 2),
+        ("2017-10-09 07:00:00 PST", "2017-10-09 08:00:00 PDT", 0),
+        ("2017-10-09 07:00:00-07:00", "2017-10-09T16:00:00Z", 2),
+    ],
+)
+def test_an_attempt_lasts_as_long_as_it_did_when_the_clocks_change(
+    tmp_path: Path, begin: str, end: str, hours: float
+) -> None:
+    trace, _ = read(tmp_path, job(begin, (begin, end, 1)), job(begin, (begin, begin, 1), name="a2"))
+    assert list(trace.duration_us)[:1] == [round(hours * HOUR)]
+
+
+@pytest.mark.parametrize("time", ["2017-10-09 07:00:00 CEST", "yesterday", "2017-13-01 00:00:00"])
+def test_a_time_that_is_none_is_refused(time: str) -> None:
+    with pytest.raises(ValueError, match=r"is no date with a time"):
+        moment(time, PACIFIC)
+
+
+def test_an_offset_behind_a_time_of_the_table_of_durations_counts(tmp_path: Path) -> None:
+    path = tmp_path / "durations.csv"
+    rows = ("2017-10-09 07:00:00", "2017-10-09 16:00:00+02:00", "2017-10-09 07:00:00.500 PDT", "2017-10-09T14:00:02Z")
+    path.write_text("timestamp,duration,num_gpus,gpu_time,cluster\n" + "".join(f"{row},6,1,6,c\n" for row in rows))
+    trace, _ = load_workload(path)
+    assert list(trace.arrival_us) == [0, 0, S // 2, 2 * S]
