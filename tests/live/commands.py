@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 30
-READY_S = 60
+LIMIT_S = 120
+READY_S = 180
 """Who waits for others that have died would wait for ever."""
 _VOLERY = (sys.executable, "-m", "volery.cli.main")
 
