@@ -85,7 +85,8 @@ app.command("storm", rich_help_panel=TRUST)(storm)
 PIPE_CLOSED: Final = 141
 STATUSES: Final = {
     0: "all went well",
-    1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
+    1: "the answer is no: digests differ, a file is damaged, a claim was not reproduced, a check or a job failed, "
+    "a run was lost",
     2: "what was given is wrong; the message names the place and the fix",
     LEFT_OUT: "`--strict` was given, and over 1 % of the jobs, tasks, waits or machine time of the work was omitted",
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",

@@ -11,6 +11,7 @@ import typer
 from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
+from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
 
 if TYPE_CHECKING:
     from volery.core.trace import Trace
@@ -66,6 +67,7 @@ def describe_trace(
     slots: Annotated[int, declared("slots", shown=True)] = 1,
     reference_mhz: Annotated[int, declared("reference_mhz")] = 0,
     requests: Annotated[str, declared("requests", shown=True)] = "none",
+    resources: Annotated[str, declared("resources")] = "",
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
@@ -75,13 +77,27 @@ def describe_trace(
     as_json: AsJson = False,
 ) -> None:
     """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
-    from volery.workload import ask, constrain, describe, load_cluster, load_curve, load_workload, processors_alone
+    from volery.workload import (
+        ask,
+        constrain,
+        counted_resources,
+        describe,
+        load_cluster,
+        load_curve,
+        load_workload,
+        processors_alone,
+    )
     from volery.workload.description import describe_constraints, draw_load_curve
 
     trace, reading = load_workload(
-        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only)
-    )
+        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only),
+        resources=counted_resources(resources, capacity, machines) if requests == "none" else None,
+    )  # fmt: skip
     trace = ask(trace, requests, seed)
+    if (
+        requests != "none" and reading is not None and reading.left_out is not None
+    ):  # tasks ask for what the model draws
+        reading = msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED))
     stated = None
     if trace.resources and not (capacity or machines):
         from volery.workload.formats import stated_processors
