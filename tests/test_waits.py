@@ -26,7 +26,7 @@ WAITS: Mapping[str, str] = {
     "node/call.py CallExecutor._new_worker": "a process that is killed",
     "node/call.py CallExecutor._serve": "for a call; it is cancelled when the executor closes",
     "node/call.py CallExecutor._bury": "a process that is killed",
-    "node/call.py _Worker.wait": "a process that is killed",
+    "node/worker_process.py WorkerProcess.wait": "a process that is killed",
     "node/processes.py ProcessExecutor.close": "processes that are killed after their time of grace",
     "node/processes.py ProcessExecutor._hold": "a process that is killed",
     "node/supervisor.py TaskSupervisor.serve": "until no host needs it; see `_look`",
