@@ -24,8 +24,7 @@ from volery.live.clock import in_background, unix_now_us
 from volery.live.config.limits import Retention
 from volery.live.files import replacing, sync_folder
 from volery.live.service.batches import UnwrittenError, Written
-from volery.live.service.forecast_inputs import reading
-from volery.live.service.rows import NOTE_COLUMN
+from volery.live.service.rows import NOTE_COLUMN, reading
 from volery.live.service.soundness import demand_sound_jobs
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
