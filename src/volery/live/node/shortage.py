@@ -196,7 +196,7 @@ def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -
             free = most - used - _spare(SPARE_PROCESSES, most)
             if free < PROCESSES_PER_TASK * slots:
                 fit = max(free // PROCESSES_PER_TASK, 1)
-                text = f"of {most} processes of uid {user} {used} are used, which leaves enough for about {fit}"
+                text = f"uid {user} may have {most} processes here, and {used} are used, which leaves about {fit}"
                 yield f"{text} of {slots} slots; {_REMEDIES[PROCESSES]}"
     if offered_mb > (memory_mb := usable_memory_mb()):
         yield f"its nodes offer {offered_mb:,} MB of memory, and it may have {memory_mb:,}; {_REMEDIES[MEMORY]}"
