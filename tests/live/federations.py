@@ -135,8 +135,14 @@ class Federation:
         self.entry.inbox.post(self._deployment.entry(job), message, SUBMITTER)
 
     async def until_done(self, jobs: int) -> None:
+        await self._until(lambda: len(self.loader.done) >= jobs)
+
+    async def until_accepted(self, job: JobId) -> None:
+        await self._until(lambda: job in self.loader.accepted)
+
+    async def _until(self, is_reached: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT_S):
-            while len(self.loader.done) < jobs:
+            while not is_reached():
                 for host in self.hosts.values():
                     if host.failed is not None:
                         raise host.failed

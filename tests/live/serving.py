@@ -62,8 +62,8 @@ def sleeping_at_work(folder: Path, duration_us: Duration, **keys: Any) -> Abstra
 
 @contextmanager
 def _at_work(folder: Path, duration_us: Duration | None, keys: Mapping[str, Any]) -> Iterator[str]:
-    given: dict[str, Any] = {"executor": "instant", "journal": False, **keys}
-    federation = resolve(FederationFile(folder=str(folder), api="127.0.0.1:0", **given), Path(), choose)
+    given: dict[str, Any] = {"executor": "instant", "journal": False, "api": "127.0.0.1:0", **keys}
+    federation = resolve(FederationFile(folder=str(folder), **given), Path(), choose)
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[LiveHost, asyncio.AbstractEventLoop]] = []
 

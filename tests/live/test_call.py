@@ -195,3 +195,22 @@ def test_closing_kills_what_is_being_called(tmp_path: Path) -> None:
         assert not it.outcomes
 
     bench(tmp_path, scenario)
+
+
+def wait_for(path: Path) -> str:
+    """Wait as a call does that has submitted another one."""
+    while not path.exists():
+        time.sleep(0.01)
+    return "found"
+
+
+def test_a_call_may_wait_for_calls_behind_it(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        outer = it.start(call(wait_for, tmp_path / "middle"))
+        middle = it.start(call(lambda: Path(tmp_path / "middle").write_text(wait_for(tmp_path / "inner"))))
+        inner = it.start(call((tmp_path / "inner").touch))
+        await it.until(lambda: len(it.outcomes) == 3)
+        assert it.outcomes == {outer: "finished", middle: "finished", inner: "finished"}
+        assert value(await it.run(call(divide, 1))) == 1.0
+
+    bench(tmp_path, scenario, workers=1)

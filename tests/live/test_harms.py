@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.live import harms
+from tests.live import harms, mixed_calls
 from tests.live.bench import Bench, bench, is_gone, lines_of
 from tests.live.harms import handles_signals, seen
+from tests.live.serving import serving
 from tests.live.test_call import call, value
+
+from volery.live.client import Client
+from volery.live.node.descendants import children
+
+MIXED = 400
+MIXED_S = 600
 
 
 class Harm(NamedTuple):
@@ -125,3 +134,48 @@ def test_a_timer_of_a_call_ends_its_own_call_or_none(tmp_path: Path) -> None:
             assert value(await it.run(call(seen))) == before
 
     bench(tmp_path, scenario, workers=1)
+
+
+def workers_below(parent: int) -> list[int]:
+    found = []
+    for pid in children(parent):
+        with suppress(OSError):
+            if b"volery.live.node.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        found += workers_below(pid)
+    return found
+
+
+def check_mixed_calls(folder: Path, job_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    fails = {harm.function for harm in HARMS.values() if harm.reason}
+    with serving(folder) as (api, _), Client(api) as ada, Client(api) as bob:
+        sent = [
+            client.map(mixed_calls.mixed, [(job, number) for number in range(MIXED)], unpack=True)
+            for job, client in zip(range(job_count), cycle([ada, bob]), strict=False)
+        ]
+        ended = dict[str, int]()
+        for job, futures in enumerate(sent):
+            for number, future in enumerate(futures):
+                harm = mixed_calls.harm_of(number)
+                error = future.exception(MIXED_S)
+                ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
+                assert (error is not None) == (harm in fails), (job, number, harm, error)
+                if error is None:
+                    assert future.result() == (job, number)
+        assert len(workers_below(os.getpid())) <= 2 + (os.cpu_count() or 1)
+        assert ended["NoneType"] > 0.9 * MIXED * job_count
+    assert not workers_below(os.getpid()), "no worker is left over"
+
+
+def test_every_future_of_many_calls_ends_with_what_its_own_call_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_mixed_calls(tmp_path, 1, monkeypatch)
+
+
+@pytest.mark.whole
+def test_every_future_of_20000_calls_ends_with_what_its_own_call_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_mixed_calls(tmp_path, 20_000 // MIXED, monkeypatch)

@@ -15,6 +15,8 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.command import API_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE
+from volery.live.config.tables import refuse_surrogates
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.pickles import dumps
@@ -38,9 +40,8 @@ from volery.live.status import (
     Why,
 )
 
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
-API_VARIABLE: Final = "VOLERY_API"
-TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 BUSY: Final = 503
@@ -73,14 +74,16 @@ class ApiCall(Generic[AnswerT]):
         self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
         query: Mapping[str, object] | None = None, body: object = None,
     ) -> None:  # fmt: skip
+        params = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        refuse_surrogates(params, "query")
         self.read = read
-        self.request: dict[str, Any] = {
-            "method": method,
-            "url": path,
-            "params": {name: str(value) for name, value in (query or {}).items() if value is not None},
-        }
+        self.request: dict[str, Any] = {"method": method, "url": path, "params": params}
         if method != "GET":
-            self.request["content"] = msgspec.json.encode(body)
+            try:
+                self.request["content"] = msgspec.json.encode(body)
+            except UnicodeEncodeError:
+                refuse_surrogates(msgspec.to_builtins(body), "job")
+                raise
             self.request["headers"] = {"content-type": "application/json"}
 
     def answer(self, response: httpx2.Response) -> AnswerT:
@@ -138,7 +141,16 @@ def description_of(job: JobLike, named: bool = False) -> JobDescription:
         job = read_job(job)
     elif not isinstance(job, JobDescription):
         job = job_from_table(job, "job")
-    return job if job.user or named else msgspec.structs.replace(job, user=user_name())
+    if not (job.user or named):
+        job = msgspec.structs.replace(job, user=user_name())
+    # Under one key equal jobs are one, whoever submits them.
+    return job if job.parent or job.key else msgspec.structs.replace(job, parent=parent_task())
+
+
+def parent_task() -> str:
+    """The task that this process belongs to, as JOB/INDEX; empty where it is none."""
+    job, index = (os.environ.get(name, "") for name in (JOB_VARIABLE, INDEX_VARIABLE))
+    return f"{job}/{index}" if job.isdecimal() and index.isdecimal() else ""
 
 
 def user_name() -> str:
@@ -300,6 +312,7 @@ def shares() -> ApiCall[list[ShareStatus]]:
 
 def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
     """The share of a user or an organisation; with a weight, what it is from now on."""
+    refuse_surrogates(name, "name")
     path = f"/shares/{quote(name, safe='')}"
     if weight is None:
         return ApiCall("GET", path, reader(ShareStatus))
@@ -379,10 +392,16 @@ def api_address(api: str | None) -> str:
     Raises:
         InputError: it is no address.
     """
-    address = api or os.environ.get(API_VARIABLE) or DEFAULT_API
-    if not address.startswith(("http://", "https://")):
-        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}")
-    return address.rstrip("/")
+    address = (api or os.environ.get(API_VARIABLE) or DEFAULT_API).strip().rstrip("/")
+    if _HOST_AND_PORT.fullmatch(address):  # as `volery up --api` takes it
+        address = f"http://{address}"
+    try:
+        url = httpx2.URL(address)
+    except (httpx2.InvalidURL, UnicodeError):
+        url = httpx2.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}, or HOST:PORT")
+    return address
 
 
 class Credentials:

@@ -18,6 +18,10 @@ import msgspec
 from volery.core.model import TaskId
 
 GRACE_S: Final = 5.0
+JOB_VARIABLE: Final = "VOLERY_JOB"
+INDEX_VARIABLE: Final = "VOLERY_INDEX"
+API_VARIABLE: Final = "VOLERY_API"
+TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 WORK: Final = "work"
 """The working folder of a task, in the folder of its attempt, which holds the output beside it."""
 
@@ -41,6 +45,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         gpus: how many GPUs it is given; None where nobody counts them.
         attempts: how many attempts of the task had begun when it was submitted, before the last restart.
         launched: the scheduler's number of the last of them; -1: there was none.
+        token: what it may ask the API with, as its user; empty: none.
     """
 
     argv: tuple[str, ...]
@@ -57,6 +62,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     gpus: int | None = None
     attempts: int = 0
     launched: int = -1
+    token: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -65,7 +71,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     Args:
         pickled: (function, arguments, named arguments), pickled by the client.
         timeout_s: seconds after which it has failed; 0: never.
-        first, user, memory_mb, cpu_milli, gpus, attempts, launched: as in `Command`.
+        first, user, memory_mb, cpu_milli, gpus, attempts, launched, token: as in `Command`.
     """
 
     pickled: bytes
@@ -77,6 +83,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     gpus: int | None = None
     attempts: int = 0
     launched: int = -1
+    token: str = ""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is no error, and the cause of one

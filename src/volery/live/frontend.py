@@ -18,12 +18,12 @@ from volery.live.dashboard.routes import window_routes
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
-from volery.live.service.authentication import Authenticator, TokenFile
-from volery.live.service.forecast_inputs import reading
+from volery.live.service.authentication import Authenticator, TaskTokens, TokenFile
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.marks import SUFFIX, MarkKeeper, StoreMark, decode_marks, demand_newest, read_mark
+from volery.live.service.rows import reading
 from volery.live.service.store import JobStore
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ class JobFrontend(Frontend):
         transport = site.transport
         keeper = MarkKeeper(self._path, store.mark, transport.announce if transport is not None else _no_hosts)
         self._tracer = job_tracer(federation, store) if file.telemetry else None
+        gate = Authenticator(TokenFile(folder), TaskTokens(folder, store.open_user) if file.task_tokens else None)
         self._service = service = job_service(
             store, federation.fleet, deployment, site.post,
             KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S, site.agents, site.register,
-            self._tracer.on_report if self._tracer is not None else None, keeper.note,
+            self._tracer.on_report if self._tracer is not None else None, keeper.note, gate.task_token,
         )  # fmt: skip
         self._keeper = keeper
         super().__init__(service, service.nodes.register)
@@ -64,7 +65,7 @@ class JobFrontend(Frontend):
         nodes = dict(deployment.machines)
         self._forecaster = Forecaster(federation, nodes, service.queries.lost, service.unanswering)
         self._server = ApiServer(
-            service, folder / "tasks", *federation.api, gate=Authenticator(TokenFile(folder)), tls=_files(federation),
+            service, folder / "tasks", *federation.api, gate=gate, tls=_files(federation),
             foreteller=self._forecaster, bounds=limits, pages=window_routes,
         )  # fmt: skip
         self.url, self.open_to_all = self._server.url, self._server.open_to_all

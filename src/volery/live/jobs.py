@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -28,7 +29,8 @@ from volery.core.model import (
 )
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.config.constraints import Fleet, parse_conditions
-from volery.live.config.tables import misfit, read_table
+from volery.live.config.foreign_keys import answer_to
+from volery.live.config.tables import misfit, read_table, refuse_surrogates
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000
@@ -106,6 +108,10 @@ class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_field
     key: Annotated[
         str, Meta(max_length=NAME_MAX, description="a job of this user with the same key is not submitted again")
     ] = ""
+    parent: Annotated[
+        str,
+        Meta(pattern=r"^([0-9]{1,18}/[0-9]{1,18})?$", description="the task that submits it, as 3/0; clients name it"),
+    ] = ""
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=TASKS_MAX)] | tuple[TaskDescription, ...],
         Meta(description="how many equal tasks, or a list of tasks"),
@@ -152,7 +158,8 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     try:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
-        raise misfit(error, place, JobDescription) from None
+        raise misfit(error, place, JobDescription, table, answer_to) from None
+    refuse_surrogates(table, place)
     return _checked(job, place)
 
 
@@ -196,7 +203,15 @@ def _json(text: bytes | bytearray) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InputError("body", f"is not JSON: {error}") from None
+        problem = f"is not JSON: {error}"
+    try:  # it takes halves of surrogate pairs, so that their place can be named
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise InputError("body", problem) from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:
@@ -265,12 +280,15 @@ def _wants(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ..
 
 
 def _check_work(work: WorkFields, where: str) -> None:
-    if bool(work.command) == bool(work.call):
-        problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
+    has_command = bool(work.command.strip() if isinstance(work.command, str) else work.command and work.command[0])
+    if bool(work.command) == bool(work.call) or (work.command and not has_command):
+        what = "names no program" if work.command else "is missing"
+        problem = f'{what}; write command = ["program", "argument"] or a line for the shell'
         raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
     if work.call and (work.env or work.stdin or work.cwd or work.outputs):
         raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
-    for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
+    of_env = ((f"env.{ascii(name)[1:-1]}", (name, value)) for name, value in work.env.items())
+    for name, texts in (("command", _argv(work)), ("cwd", (work.cwd,)), *of_env):
         if any("\0" in text for text in texts):
             raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
     for output in work.outputs:
@@ -331,17 +349,22 @@ def task_count(job: WorkFields) -> int:
     return job.tasks if isinstance(job.tasks, int) else sum(task.count for task in job.tasks)
 
 
-def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> Iterator[PlannedTask]:
+def plan(
+    job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job", token: str = ""
+) -> Iterator[PlannedTask]:
     """The tasks of a job, numbered from `first`, with constraints compiled for a fleet; one by one, as they are taken.
 
     Equal tasks share one payload, so that a million of them take no more memory than their numbers.
+
+    Args:
+        token: of its tasks.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     estimated_us = estimate_us(job)
     for work, wanted in _wanted(job, fleet, place):
-        payload = encode_payload(_payload(work, first, job.user, fleet))
+        payload = encode_payload(_payload(work, first, job.user, fleet, token))
         for index in range(wanted.first, wanted.first + wanted.tasks):
             task = Task(first + index, number, wanted.mask, estimated_us, payload, wanted.request)
             yield PlannedTask(task, wanted.obstacle)
@@ -447,15 +470,17 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
+def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet, token: str) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
     if work.call:
-        return Call(work.call, first, timeout_s, user, gpus=gpus, **asked)
+        return Call(work.call, first, timeout_s, user, gpus=gpus, token=token, **asked)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
     stdin, argv = work.stdin.encode(), _argv(work)
-    return Command(argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
+    return Command(
+        argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, token=token, **asked
+    )  # fmt: skip
 
 
 def submission(

@@ -77,7 +77,7 @@ def total_load(trace: Trace, cluster: Cluster) -> TotalLoad:
 
 
 def _counted(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
-    """What runnable tasks ask for, and machines offer, of the resource of the largest load; None: one slot each."""
+    """Requests of runnable tasks, and offers of machines, of the resource of the largest load; None: one slot each."""
     if not cluster.resources:
         return None, np.array(cluster.slots, dtype=np.int64)
     fits, duration_us = _fits(trace, cluster), view(trace.duration_us).astype(np.float64)

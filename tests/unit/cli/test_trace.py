@@ -114,6 +114,26 @@ def test_the_load_of_jobs_of_many_processors_is_that_of_their_processors(
         assert json.loads(compared(*work))["runs"][0]["load"] == found["load"], "one load in the whole house"
 
 
+@pytest.mark.parametrize(
+    "machines",
+    [
+        ("--capacity", "cpu_milli=100000"),
+        ("--capacity", "cpu_milli=100000,memory_mb=1000000"),
+        ("--machines", "one"),
+        ("--resources", "cpu_milli"),
+    ],
+)
+def test_describe_counts_the_resources_that_compare_counts(tmp_path: Path, machines: tuple[str, ...]) -> None:
+    """Three of five jobs state memory, which machines may offer or not."""
+    lines = RIGID.splitlines()
+    stating = [line.replace(" -1 1 1 -1", " 1024 1 1 -1") if k < 4 else line for k, line in enumerate(lines)]
+    path, one = rigid(tmp_path, "\n".join(stating) + "\n"), tmp_path / "one.csv"
+    one.write_text("cpu_milli,speed_mhz\n100000,4000\n")
+    words = [str(one) if word == "one" else word for word in machines]
+    found = json.loads(told("describe", path, "--workers", "1", *words, "--json"))
+    assert (found["jobs"], found["resource"], found["load"]) == (5, "cpu_milli", pytest.approx(1.725))
+
+
 def test_where_a_file_states_no_machine_every_worker_has_a_processor(tmp_path: Path) -> None:
     path = rigid(tmp_path, RIGID.replace("; MaxProcs: 100\n", ""))
     text = told("describe", path, "--workers", "100")

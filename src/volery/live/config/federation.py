@@ -49,6 +49,8 @@ ALL: Final = "all"
 """The name of the one host of a federation that runs in one process."""
 RESULTS: Final = "results"
 """No host's name: `volery serve results` shows a folder."""
+EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - nothing listens here
+"""Addresses to listen on, which are none to connect to."""
 DISCOVERED: Final = "auto"
 """As a capacity: what this machine has, divided among the machines of the table."""
 MACHINE_MEANINGS: Final = {
@@ -113,6 +115,12 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         tuple[str, ...],
         Meta(description='variables of the host that tasks get beside the usual ones, as ["CUDA_*"]'),
     ] = ()
+    api_url: Annotated[
+        str, Meta(description="how tasks reach the API, as https://cluster.example:8642; left out: by `api`")
+    ] = ""
+    task_tokens: Annotated[
+        bool, Meta(description="where there are tokens, tasks get one to act as their user until their job has ended")
+    ] = True
     calls_max: Annotated[
         int, Meta(ge=0, description="Python calls of a worker process, before another takes its place; 0: no limit")
     ] = CALLS_MAX
@@ -150,6 +158,18 @@ class Federation(msgspec.Struct, frozen=True):
         file = self.file
         login = self.base / file.broker_login if file.broker_login else None
         return BrokerAccess(file.broker, file.broker_tls, login, self.base)
+
+    def api_url(self, host: HostName) -> str:
+        """The address of the API for tasks on a host; empty where the file does not say."""
+        listening, port = self.api
+        if self.file.api_url or not port:
+            return self.file.api_url
+        if listening in EVERYWHERE:
+            if host != ALL:
+                return ""
+            listening = "127.0.0.1"
+        scheme = "https" if self.file.tls is not None else "http"
+        return f"{scheme}://[{listening}]:{port}" if ":" in listening else f"{scheme}://{listening}:{port}"
 
     def layout(self, addresses: Iterable[Address]) -> dict[HostName, tuple[Address, ...]]:
         """The components of each host; the submitter is on the API's.

@@ -61,7 +61,7 @@ class NodeAgent:
         self._means = ExecutorContext(
             folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
             Descendants(self._ledger.folder), StartPause(self._tell_shortage), rules.gives_back, accounts,
-            rules.environment, by_incarnation,
+            rules.environment, by_incarnation, rules.api,
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)

@@ -12,22 +12,16 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from volery.core.errors import InputError
 from volery.core.events import Outcome
-from volery.core.model import Address, JobId, Task, TaskId
-from volery.live.clock import is_set_within
+from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import (
@@ -42,7 +36,8 @@ from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
 from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, lack_of, unstarted
 from volery.live.node.spawn import Account, Accounts
-from volery.live.node.worker import ANSWER_BYTES_MAX, HEADER, MAGIC, READY, UNANSWERED, CallAnswer, CallRequest, frame
+from volery.live.node.worker import READY, UNANSWERED, CallRequest
+from volery.live.node.worker_process import WorkerProcess, WrongAnswerError
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
@@ -50,107 +45,10 @@ _LEFT_S: Final = 1.0
 _LEFT_LOOK_S: Final = 0.002
 READY_S: Final = 60.0
 """A worker that is not ready after so long is replaced."""
-_READ_S: Final = 0.5
-"""What a worker has written before its end is read within this time, also where a process that it left holds on."""
-_PROGRAM_MAX: Final = 200
-_GROWN_PART: Final = 4
-"""A call may find a worker whose earlier calls, of other jobs, keep so small a part of the memory that it asks for."""
+GROW_S: Final = 1.0
+"""Calls that wait get one worker more when no other call was begun for so long."""
 
 log = logging.getLogger(__name__)
-
-
-class WrongAnswerError(Exception):
-    """A worker process has sent what is no answer, or that of another call."""
-
-
-class _Worker:
-    """A worker process, and the socket on which it is called.
-
-    Args:
-        mark: that it and all it starts carry.
-        user: whose calls it makes.
-        reader, writer: of this end of the socket.
-    """
-
-    __slots__ = ("_asked", "_exit", "ended", "grown_mb", "job", "mark", "pid", "popen", "reader", "user", "writer")
-
-    def __init__(
-        self, popen: subprocess.Popen[bytes], mark: int, user: str, reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:  # fmt: skip
-        self.popen = popen
-        self.pid = popen.pid
-        self.mark = mark
-        self.user = user
-        self.reader = reader
-        self.writer = writer
-        self.job: JobId | None = None
-        self.grown_mb = 0
-        self.ended = asyncio.Event()
-        self._asked = 0
-        self._exit = os.pidfd_open(self.pid)
-        asyncio.get_running_loop().add_reader(self._exit, self._left)
-
-    def _left(self) -> None:
-        """Note the end of the process. A copy of it may hold the socket open, which then has no end of its own."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._exit)
-        self.ended.set()
-        loop.call_later(_READ_S, self.reader.feed_eof)
-
-    async def ask(self, request: CallRequest) -> CallAnswer:
-        """Make a call in the process.
-
-        Raises:
-            asyncio.IncompleteReadError, ConnectionError: the process has ended.
-            WrongAnswerError: it answers anything else.
-        """
-        self._asked += 1
-        self.writer.write(frame(self._asked, request))
-        await self.writer.drain()
-        magic, number, length = HEADER.unpack(await self.reader.readexactly(HEADER.size))
-        if (magic, number) != (MAGIC, self._asked) or length > ANSWER_BYTES_MAX:
-            raise WrongAnswerError
-        try:
-            answer = msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
-        except msgspec.MsgspecError:
-            raise WrongAnswerError from None
-        self.grown_mb = answer.grown_mb
-        return answer
-
-    def can_make(self, job: JobId, call: Call) -> bool:
-        """True if a call may be made here: what one user's code, or another job, has left may be in its way."""
-        is_small = not call.memory_mb or self.grown_mb * _GROWN_PART <= call.memory_mb or self.job == job
-        return self.user == call.user and is_small and not self.ended.is_set()
-
-    def is_worn(self, calls_max: int) -> bool:
-        return 0 < calls_max <= self._asked
-
-    def program(self) -> str:
-        """The command line of what it has become; empty where it is still a worker."""
-        with suppress(OSError):
-            line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
-            if line != b"".join(os.fsencode(word) + b"\0" for word in _COMMAND):
-                return line.replace(b"\0", b" ").decode(errors="replace").strip()[:_PROGRAM_MAX]
-        return ""
-
-    def kill(self) -> None:
-        if self.popen.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-
-    async def ends(self) -> bool:
-        """True if the process ends by itself, which it does soon after its socket."""
-        return await is_set_within(self.ended, _LEFT_S)
-
-    async def wait(self) -> int:
-        """Wait for the end of the process, and return its exit code."""
-        if self.popen.returncode is None:
-            await self.ended.wait()
-            self.popen.wait()
-            os.close(self._exit)
-            self.writer.close()
-        return int(self.popen.returncode)
 
 
 class _CallAttempt:
@@ -168,7 +66,7 @@ class _CallAttempt:
         self.held: Hold | None = None
         self.stopped = False
         self.late = False
-        self.worker: _Worker | None = None
+        self.worker: WorkerProcess | None = None
         self.since = time.monotonic()
 
     @property
@@ -187,7 +85,7 @@ class CallExecutor:
 
     Args:
         means: what attempts are run with; what a callable prints goes to its attempt's folder.
-        workers: how many calls run at once; others wait. 0: one per processor.
+        workers: how many calls run at once; where none is made for `GROW_S`, one more. 0: one per processor.
         report: is called for every start and end; the last report of a call holds its pickled result or exception.
         calls_max: a worker process is replaced after so many calls; 0: never for that.
     """
@@ -203,6 +101,8 @@ class CallExecutor:
         self._waiting: asyncio.Queue[_CallAttempt] = asyncio.Queue()
         self._idle = 0
         self._serving: set[asyncio.Task[None]] = set()
+        self._growing: asyncio.TimerHandle | None = None
+        self._has_moved = False
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
@@ -212,10 +112,26 @@ class CallExecutor:
         started = _CallAttempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[task.id, attempt] = started
         self._waiting.put_nowait(started)
-        if self._idle < self._waiting.qsize() and len(self._serving) < self._worker_max:
-            serving = asyncio.get_running_loop().create_task(self._serve())
-            self._serving.add(serving)
-            serving.add_done_callback(self._serving.discard)
+        if self._idle < self._waiting.qsize():
+            if len(self._serving) < self._worker_max:
+                self._add_worker()
+            elif self._growing is None:
+                self._has_moved = False
+                self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
+
+    def _add_worker(self) -> None:
+        serving = asyncio.get_running_loop().create_task(self._serve())
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    def _grow(self) -> None:
+        """Add a worker where calls wait and none is begun: those that are made may wait for them."""
+        self._growing = None
+        if self._waiting.qsize() > self._idle and not self._closed:
+            if not self._has_moved:
+                self._add_worker()
+            self._has_moved = False
+            self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Kill the worker that makes the call; Python code cannot be asked to stop."""
@@ -234,13 +150,15 @@ class CallExecutor:
 
     async def close(self) -> None:
         self._closed = True
+        if self._growing is not None:
+            self._growing.cancel()
         for serving in self._serving:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self) -> None:
         """Make calls in one worker process after the other."""
-        worker: _Worker | None = None
+        worker: WorkerProcess | None = None
         try:
             while True:
                 self._idle += 1
@@ -248,14 +166,17 @@ class CallExecutor:
                     attempt = await self._waiting.get()
                 finally:
                     self._idle -= 1
+                self._has_moved = True
                 # It may have been killed while it waited, and has then ended already.
                 if not attempt.stopped:
                     worker = await self._served(worker, attempt)
+                if len(self._serving) > self._worker_max and self._waiting.empty():
+                    return
         finally:
             if worker is not None:
                 await self._bury(worker)
 
-    async def _served(self, worker: _Worker | None, attempt: _CallAttempt) -> _Worker | None:
+    async def _served(self, worker: WorkerProcess | None, attempt: _CallAttempt) -> WorkerProcess | None:
         """Make a call in a worker process, or in a new one; return the process if it can make another."""
         key = attempt.task.id, attempt.attempt
         try:
@@ -287,7 +208,7 @@ class CallExecutor:
             self._means.pause.freed()
         return worker if can_go_on else None
 
-    async def _worker_for(self, attempt: _CallAttempt, user: str) -> _Worker | None:
+    async def _worker_for(self, attempt: _CallAttempt, user: str) -> WorkerProcess | None:
         """A new worker for an attempt; None where that has ended."""
         while not attempt.stopped:
             try:
@@ -312,7 +233,7 @@ class CallExecutor:
         await pause.over()
         return not attempt.stopped
 
-    async def _new_worker(self, user: str) -> _Worker:
+    async def _new_worker(self, user: str) -> WorkerProcess:
         means = self._means
         name, value = means.ledger.mark
         account = means.account_of(user)
@@ -331,7 +252,7 @@ class CallExecutor:
                 writer.close()
                 raise
         try:
-            worker = _Worker(popen, mark, user, reader, writer)
+            worker = WorkerProcess(_COMMAND, popen, mark, user, reader, writer)
         except OSError:
             popen.kill()
             popen.wait()
@@ -342,7 +263,7 @@ class CallExecutor:
         await self._await_ready(worker)
         return worker
 
-    async def _await_ready(self, worker: _Worker) -> None:
+    async def _await_ready(self, worker: WorkerProcess) -> None:
         """Wait until a worker takes calls.
 
         Raises:
@@ -358,7 +279,7 @@ class CallExecutor:
             how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
             raise WorkerNotReadyError(f"one has ended with {how} before it could take a call") from None
 
-    async def _bury(self, worker: _Worker) -> int:
+    async def _bury(self, worker: WorkerProcess) -> int:
         """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
         if worker.popen.returncode is not None:  # its pid may be that of another process by now
             return int(worker.popen.returncode)
@@ -370,7 +291,7 @@ class CallExecutor:
         self._means.descendants.release(worker.mark)
         return code
 
-    async def _call(self, worker: _Worker, attempt: _CallAttempt, call: Call) -> bool:
+    async def _call(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> bool:
         """Make one call; true if the worker can make another."""
         while True:
             try:
@@ -419,7 +340,7 @@ class CallExecutor:
         is_whole = not (answer.changed or attempt.stopped or attempt.late)
         return free and is_whole and not worker.is_worn(self._calls_max)
 
-    def _prepared(self, worker: _Worker, attempt: _CallAttempt, call: Call) -> CallRequest:
+    def _prepared(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> CallRequest:
         """The request of an attempt, which has a folder then, and holds the worker.
 
         Raises:
@@ -443,7 +364,8 @@ class CallExecutor:
             held.take_in(worker.pid)
         self._means.watch_output(folder, account)
         worker.job = task.job
-        environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
+        numbers = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
+        environment = self._means.access_of(call) | numbers
         if held is None:
             return CallRequest(call.pickled, attempt.folder, environment)
         return CallRequest(call.pickled, attempt.folder, environment | held.environment, held.memory_mb, held.cpus)
@@ -459,7 +381,7 @@ class CallExecutor:
         attempt.number = self._means.number_of(attempt.task, attempt.attempt)
 
     async def _unanswered(
-        self, worker: _Worker, attempt: _CallAttempt, call: Call, *, is_wrong: bool
+        self, worker: WorkerProcess, attempt: _CallAttempt, call: Call, *, is_wrong: bool
     ) -> tuple[Outcome, str]:  # fmt: skip
         """Outcome and reason of a call without an answer: what its process did before it is ended here."""
         has_ended = not is_wrong and await worker.ends()
@@ -483,7 +405,7 @@ class CallExecutor:
         how = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
         return "failed", f"its worker process ended {how}"
 
-    def _freed(self, worker: _Worker, attempt: _CallAttempt) -> bool:
+    def _freed(self, worker: WorkerProcess, attempt: _CallAttempt) -> bool:
         """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
         if attempt.held is None:
             return True
@@ -493,7 +415,7 @@ class CallExecutor:
             return False
         return True
 
-    async def _cleared(self, worker: _Worker) -> bool:
+    async def _cleared(self, worker: WorkerProcess) -> bool:
         """True if all that a call has started and left is gone."""
         for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
             if not self._means.descendants.kill_all(worker.mark, worker.pid):

@@ -15,7 +15,15 @@ from typing import Final, NamedTuple
 
 from volery.core.model import Address, Task
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.command import WORK, decode_payload
+from volery.live.command import (
+    API_VARIABLE,
+    INDEX_VARIABLE,
+    JOB_VARIABLE,
+    TOKEN_VARIABLE,
+    WORK,
+    Payload,
+    decode_payload,
+)
 from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
@@ -39,6 +47,7 @@ class ExecutorContext(NamedTuple):
         accounts: whom they run as; None: as this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
+        api: the address of the API, for tasks.
     """
 
     folders: AttemptFolders
@@ -52,6 +61,7 @@ class ExecutorContext(NamedTuple):
     accounts: Accounts | None = None
     environment: tuple[str, ...] = ()
     by_incarnation: bool = False
+    api: str = ""
 
     def account_of(self, user: str) -> Account | None:
         """The account of a user's tasks; None: that of this process.
@@ -60,6 +70,11 @@ class ExecutorContext(NamedTuple):
             ValueError: there is no account for this user.
         """
         return self.accounts.of(user) if self.accounts is not None else None
+
+    def access_of(self, payload: Payload) -> dict[str, str]:
+        """The variables by which a task finds its federation, and may ask it as its user."""
+        access = {API_VARIABLE: self.api, TOKEN_VARIABLE: payload.token}
+        return {name: value for name, value in access.items() if value}
 
     def may_give_back(self, attempt: int) -> bool:
         """True if an attempt that cannot start here may go back; one that did so often stays, as numbers are few."""
@@ -92,8 +107,8 @@ INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAG
 """Names, or patterns, of the variables that tasks take over from the agent; a federation's file may add others."""
 WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 """What a worker process finds its interpreter and this package by."""
-SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
-"""Variables of a program of ours that are never passed to tasks, whatever a file names."""
+SECRET_VARIABLES: Final = frozenset({TOKEN_VARIABLE})
+"""Variables of a program of ours that are never passed to tasks, whatever a file names; they get their own."""
 
 
 class AttemptFolders:
@@ -129,7 +144,7 @@ class AttemptFolders:
             except FileExistsError:
                 continue
             try:
-                (folder / WORK).mkdir()
+                os.mkdir(f"{folder}/{WORK}")  # noqa: PTH102 - every start of a task waits for it
             except OSError:
                 folder.rmdir()
                 raise
@@ -175,9 +190,9 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
 def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
     """The variables with the numbers of a task; `number` is the attempt's, `index` its place in the job."""
     return {
-        "VOLERY_JOB": str(number_of(task.job)),
+        JOB_VARIABLE: str(number_of(task.job)),
         "VOLERY_TASK": str(number_of(task.id)),
-        "VOLERY_INDEX": str(index),
+        INDEX_VARIABLE: str(index),
         "VOLERY_ATTEMPT": str(number),
         "VOLERY_NODE": node,
     }

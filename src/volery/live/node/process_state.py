@@ -7,11 +7,13 @@ with all that they hold. What cannot be brought back is compared: the next call 
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # it has no types
 import gc
 import io
 import locale
 import logging
 import os
+import re
 import resource
 import signal
 import sys
@@ -32,6 +34,9 @@ _STATUS: Final = {
     b"SigIgn": "ignored signals", b"SigCgt": "handlers of signals",
 }  # fmt: skip
 """Lines of /proc/self/status that are compared, and what they are about."""
+_MEMORY: Final = b"VmData"
+_LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)
+_STATUS_BYTES: Final = 8192
 DESCRIPTORS_MORE_MAX: Final = 64
 """A process whose calls have left so many files open makes no further call."""
 
@@ -116,8 +121,10 @@ class ProcessState:
     """The state of this process before its first call.
 
     Attributes:
-        private_mb: its private memory.
+        grown_mb: private memory that it had got when it was last restored.
     """
+
+    grown_mb = 0
 
     def __init__(self) -> None:
         self._environ = os.environ
@@ -127,28 +134,30 @@ class ProcessState:
         self._limits = [resource.getrlimit(number) for number in _LIMITS]
         self._streams: dict[str, Any] = {name: getattr(sys, name) for name, _, _ in _STREAMS}
         self._forms = {name: _form(stream) for name, stream in self._streams.items()}
-        self._kernel = _kernel_state()
+        self._kernel, self._first_mb = _kernel_state()
         self._descriptor_count = _descriptor_count()
-        self.private_mb = private_mb()
 
     def restore(self) -> str:
         """Bring back what a call has changed; return what it has changed for good, in words, or nothing."""
         stop_timers()
         signal.set_wakeup_fd(-1)
         for caught, handler in self._handlers.items():
-            if handler is not None and signal.getsignal(caught) is not handler:
+            if handler is not None and _signal.getsignal(caught) != handler:
                 signal.signal(caught, handler)
         self._restore_streams()
         self._restore_environment()
-        for number, limits in enumerate(self._limits):
-            if resource.getrlimit(number) != limits:
-                with suppress(OSError, ValueError):  # it is compared below
-                    resource.setrlimit(number, limits)
+        limits = self._changed_limits()
+        for number in limits:
+            with suppress(OSError, ValueError):  # it is compared below
+                resource.setrlimit(number, self._limits[number])
         for setting, value in zip(_SETTINGS, self._settings, strict=True):
             if setting.read() != value:
                 setting.write(value)
         _reset_loaded()
-        return self._changed()
+        return self._changed(limits)
+
+    def _changed_limits(self) -> list[int]:
+        return [number for number, limits in enumerate(self._limits) if resource.getrlimit(number) != limits]
 
     def _restore_environment(self) -> None:
         vars(os)["environ"] = self._environ  # a call may have put something else there
@@ -172,13 +181,14 @@ class ProcessState:
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
 
-    def _changed(self) -> str:
+    def _changed(self, limits: list[int]) -> str:
         if len(sys._current_frames()) > 1:
             return "a thread of it runs on"
-        for number, limits in enumerate(self._limits):
-            if resource.getrlimit(number) != limits:
-                return f"resource limit {number} is {resource.getrlimit(number)}"
-        for name, value in _kernel_state().items():
+        if limits and (limits := self._changed_limits()):
+            return f"resource limit {limits[0]} is {resource.getrlimit(limits[0])}"
+        kernel, private_mb = _kernel_state()
+        self.grown_mb = max(private_mb - self._first_mb, 0)
+        for name, value in kernel.items():
             if value != self._kernel.get(name):
                 return f"{name} changed"
         more = _descriptor_count() - self._descriptor_count
@@ -210,22 +220,23 @@ def _opened(descriptor: int, mode: str, form: dict[str, Any]) -> io.TextIOWrappe
     return io.TextIOWrapper(file, **form)
 
 
-def _kernel_state() -> dict[str, object]:
-    """The state that no process may set back, by words for it."""
-    with open("/proc/self/status", "rb") as file:  # noqa: PTH123 - every call waits for it
-        lines = file.read().split(b"\n")
-    pairs = (line.split(b":", 1) for line in lines if b":" in line)
-    state: dict[str, object] = {_STATUS[name]: value for name, value in pairs if name in _STATUS}
+def _kernel_state() -> tuple[dict[str, object], int]:
+    """The state that no process may set back, by words for it; and its private memory, in units of 2^20 bytes."""
+    found = dict(_LINES.findall(_content("/proc/self/status")))
+    private_kb = int(found.pop(_MEMORY).split()[0])
+    state: dict[str, object] = {_STATUS[name]: value for name, value in found.items()}
     state["its priority"] = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
-    state["its root folder"] = os.readlink("/proc/self/root")  # noqa: PTH115 - likewise
-    return state
+    state["its root folder"] = os.readlink("/proc/self/root")  # noqa: PTH115 - as in `_content`
+    return state, private_kb >> 10
+
+
+def _content(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY)  # a Path takes several times as long, and each call waits for it
+    try:
+        return os.read(file, _STATUS_BYTES)
+    finally:
+        os.close(file)
 
 
 def _descriptor_count() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - likewise
-
-
-def private_mb() -> int:
-    """The size of this process's data segments, which RLIMIT_DATA limits, in units of 2^20 bytes."""
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - likewise
-        return int(file.read().split()[5]) * resource.getpagesize() >> 20
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as in `_content`

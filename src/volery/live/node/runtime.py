@@ -89,7 +89,7 @@ def node_runtime(
     gives_back = recovery is not None and recovery.takes_back and any(node not in here for node in deployment.machines)
     if given is None and kind == "agent" and recovery is not None:
         lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
-        run_as, rules = federation.file.run_as, _rules(federation, gives_back=gives_back)
+        run_as, rules = federation.file.run_as, _rules(federation, name, gives_back=gives_back)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
@@ -125,17 +125,18 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
         return SleepExecutor(report=told, by_incarnation=by_incarnation)
     if file.executor == "instant":
         return InstantExecutor(told, by_incarnation=by_incarnation)
-    accounts, rules = Accounts(file.run_as), _rules(federation)
+    accounts, rules = Accounts(file.run_as), _rules(federation, name)
     agent = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts, rules=rules)
     if agent.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
     return agent
 
 
-def _rules(federation: Federation, *, gives_back: bool = False) -> NodeRules:
+def _rules(federation: Federation, name: HostName, *, gives_back: bool = False) -> NodeRules:
     file = federation.file
     amounts = bool(federation.fleet.cluster.resources)
-    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back, file.calls_max)
+    api = federation.api_url(name)
+    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back, file.calls_max, api)
 
 
 AgentReport = TaskReport | ConfinementReport | OutputReply

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from volery.live.command import WORK, Raised
-from volery.live.node.process_state import ProcessState, place, private_mb, stop_timers
+from volery.live.node.process_state import ProcessState, place, stop_timers
 from volery.live.pickles import dumps
 
 READY: Final = b"R"
@@ -173,7 +173,7 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
         changed = state.restore()
     except BaseException as error:  # whatever the call has left, it has its result
         changed = f"it cannot be brought back: {_text(error)}"
-    return msgspec.structs.replace(answered, changed=changed, grown_mb=max(private_mb() - state.private_mb, 0))
+    return msgspec.structs.replace(answered, changed=changed, grown_mb=state.grown_mb)
 
 
 @contextmanager

@@ -5,6 +5,9 @@ has 256 random bits, which nobody guesses. The file makes the difference: while 
 they are, and then it listens on this machine alone; once it is there only what it holds is let in, also when that is
 nothing. A change counts from the next request on.
 
+The tokens of tasks are made from a key (`TaskTokens`), and void as soon as their job has ended, or their user has no
+token any more.
+
 A session is a cookie that represents a token which was shown. It holds a random name, never the token. Scripts cannot
 read it, and a browser sends it only with requests of pages of this very site. A session ends after half a day, with its
 token, and with this program.
@@ -15,12 +18,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -36,13 +40,20 @@ from volery.live.clock import unix_now_us
 from volery.live.files import opened_lock, replacing
 
 FILE: Final = "tokens.json"
+TASK_KEY: Final = "task-tokens.key"
+"""Its holder can make the token of any task; it lies beside the tokens."""
 PREFIX: Final = "volery"
+TASK: Final = "task-"
+"""The beginning of the middle part of a task's token; a number of a job follows."""
 SECRET_BYTES: Final = 32
 IDENTIFIER_BYTES: Final = 5
 USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 DAY_US: Final = 86_400_000_000
+JOB_DIGITS_MAX: Final = 19
 HEADER_MAX: Final = 200
 """A token has about 60 characters; what is longer is none."""
+
+log = logging.getLogger(__name__)
 
 Role = Literal["user", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
@@ -58,6 +69,9 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     hash: Annotated[str, Meta(description="SHA-256 of the whole token")]
     created_us: Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
     expires_us: Annotated[int | None, Meta(description="from then on it is void; null: never")] = None
+
+    def is_over(self, now_us: int) -> bool:
+        return self.expires_us is not None and now_us >= self.expires_us
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -179,18 +193,67 @@ class TokenFile:
             raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
 
 
+class TaskTokens:
+    """The tokens of tasks: each may do what its user may, without any higher role, until its job has ended.
+
+    A token is the number of the job and its keyed hash, so that none is stored.
+
+    Args:
+        folder: of the federation; the key is made there with the first token.
+        user_of: the user of a job that has not ended; None for any other.
+    """
+
+    def __init__(self, folder: Path, user_of: Callable[[int], str | None]) -> None:
+        self._path = folder / TASK_KEY
+        self._user_of = user_of
+        self._key = b""
+
+    def make(self, job: int, user: str) -> str:
+        """The token of the tasks of a job.
+
+        Raises:
+            OSError: the key cannot be read or made.
+        """
+        return f"{PREFIX}_{TASK}{job}_{self._hash(job, user)}"
+
+    def user(self, middle: str, last: str) -> str | None:
+        """The user whose token has these parts; None: it is of no job that runs.
+
+        Raises:
+            OSError: the key cannot be read or made.
+        """
+        number = middle.removeprefix(TASK)
+        user = self._user_of(int(number)) if number.isdecimal() and len(number) < JOB_DIGITS_MAX else None
+        return user if user and hmac.compare_digest(last, self._hash(int(number), user)) else None
+
+    def _hash(self, job: int, user: str) -> str:
+        if not self._key:
+            self._key = self._stored_key()
+        return hmac.new(self._key, f"{job} {user}".encode(), hashlib.sha256).hexdigest()
+
+    def _stored_key(self) -> bytes:
+        with suppress(FileNotFoundError):
+            if len(key := self._path.read_bytes()) == SECRET_BYTES:
+                return key
+        with replacing(self._path) as file:
+            file.write(key := secrets.token_bytes(SECRET_BYTES))
+        return key
+
+
 class Authenticator:
     """Finds the principal of a request; reads the file again when it has changed.
 
     Args:
         tokens: of the federation; None: there are none.
+        tasks: makes and checks the tokens of tasks; None: they have none.
 
     Raises:
         InputError: the file cannot be read, or is missing though its lock shows that there was one.
     """
 
-    def __init__(self, tokens: TokenFile | None) -> None:
+    def __init__(self, tokens: TokenFile | None, tasks: TaskTokens | None = None) -> None:
         self._file = tokens
+        self._tasks = tasks
         self._seen: tuple[int, ...] = ()
         self._tokens: dict[str, AccessToken] | None = None
         self._look()
@@ -205,6 +268,25 @@ class Authenticator:
         """True while there are no tokens; it never becomes true again."""
         return self._tokens is None
 
+    def task_token(self, job: int, user: str) -> str:
+        """The token of the tasks of a job; empty where they get none, or their user has none.
+
+        Raises:
+            InputError: the file of tokens cannot be read any more.
+        """
+        self._look()
+        if self._tasks is None or not self._admits(user):
+            return ""
+        try:
+            return self._tasks.make(job, user)
+        except OSError as error:
+            log.warning("the tasks of job %d get no token: %s", job, error)
+            return ""
+
+    def _admits(self, user: str) -> bool:
+        now_us = unix_now_us()
+        return any(kept.user == user and not kept.is_over(now_us) for kept in (self._tokens or {}).values())
+
     def who(self, authorization: str) -> Principal | None:
         """The principal behind an Authorization header; None where it proves nothing.
 
@@ -218,10 +300,13 @@ class Authenticator:
         parts = token.split("_", 2)
         if scheme.lower() != "bearer" or len(token) > HEADER_MAX or len(parts) != 3 or not token.isascii():
             return None
+        if parts[1].startswith(TASK):
+            user = self._tasks.user(parts[1], parts[2]) if self._tasks is not None else None
+            return Principal(user, "user") if user is not None and self._admits(user) else None
         kept = self._tokens.get(parts[1])
         if kept is None or not hmac.compare_digest(kept.hash, _hash(token)):
             return None
-        if kept.expires_us is not None and unix_now_us() >= kept.expires_us:
+        if kept.is_over(unix_now_us()):
             return None
         return Principal(kept.user, kept.role)
 

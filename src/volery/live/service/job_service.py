@@ -45,7 +45,7 @@ from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing, admit, planned_jobs
+from volery.live.service.submissions import JobSubmissions, Outgoing, TokenOf, admit, no_token, planned_jobs
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -229,7 +229,11 @@ class JobService(Component):
                 self._numbers = number, first
             raise
         assign = self._submissions.failover.assign
-        receipts = await self.writer.written(lambda: admit(self._store, jobs, self.queries.now_us, assign))
+        long = [job.encoded for job in jobs if job.encoded.is_long]
+        receipts = await self.writer.written(
+            lambda: admit(self._store, jobs, self.queries.now_us, assign),
+            partial(self._store.keep, long) if long else None, partial(self._store.drop_unused, long) if long else None,
+        )  # fmt: skip
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 self._submissions.admit(job)
@@ -286,6 +290,7 @@ def job_service(
     reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
     observe: Callable[[TaskReport], None] | None = None, on_durable: Callable[[int], None] | None = None,
+    token: TokenOf = no_token,
 ) -> JobService:  # fmt: skip
     """Assemble a job service.
 
@@ -298,6 +303,7 @@ def job_service(
         register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
         observe: is called with each report of an attempt.
         on_durable: see `BatchWriter`.
+        token: see `JobSubmissions`.
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
 
@@ -309,7 +315,9 @@ def job_service(
     feed = EventFeed(store, writer)
     recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
-    submissions = JobSubmissions(store, fleet, writer, post, order, deployment.entry_for, standins, detection_us)
+    submissions = JobSubmissions(
+        store, fleet, writer, post, order, deployment.entry_for, standins, detection_us, token
+    )  # fmt: skip
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
     owners_of = draining.owners_of if draining is not None else None
@@ -319,7 +327,7 @@ def job_service(
     sharing = UserShares(
         shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
     )
-    queries = JobQueries(store, fleet, table, counts, submissions.failover.entry, sharing, book, feed, capacity)
+    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, feed, capacity)
     outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe

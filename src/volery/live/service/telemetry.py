@@ -27,6 +27,7 @@ from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 import volery
 from volery.core.model import SECOND, JobId, TaskId, Time
+from volery.live.clock import in_background
 from volery.live.messages import TaskReport, identity_of, number_of
 from volery.live.service.queries import JobQueries
 from volery.live.service.store import JobStore
@@ -123,8 +124,10 @@ class Telemetry:
                 self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
         elif key in self._attempts:
             span, started_us = self._attempts.pop(key)
-            _end(span, report, at_ns)
-            self._took.record((report.at_unix_us - started_us) / SECOND, {"state": report.state})
+            # A host that was started again may have another clock than the one that gave the start.
+            took_us = max(0, report.at_unix_us - started_us)
+            _end(span, report, (started_us + took_us) * _NS)
+            self._took.record(took_us / SECOND, {"state": report.state})
             if report.state != "finished":
                 job.queued_us[report.task] = report.at_unix_us
 
@@ -194,10 +197,10 @@ class JobTracer:
         self._telemetry.attempt(self._store, event)
 
     def open(self, queries: JobQueries) -> None:
-        loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._follow(queries, queries.revision)), loop.create_task(self._refresh(queries))
-        ]  # fmt: skip
+            in_background(self._follow(queries, queries.revision), "the export of traces"),
+            in_background(self._refresh(queries), "the export of metrics"),
+        ]
 
     async def _follow(self, queries: JobQueries, after: int) -> None:
         async for batch in queries.feed.follow(after).batches(REFRESH_S):

@@ -159,7 +159,7 @@ class LoggedAttempt(msgspec.Struct):
 
     @property
     def gpus(self) -> int:
-        """How many it holds, on all its machines."""
+        """The number of GPUs that it holds, on all its machines."""
         return sum(len(machine.gpus) for machine in self.detail)
 
 

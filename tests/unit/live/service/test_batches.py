@@ -97,8 +97,11 @@ def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    "error", [sqlite3.DatabaseError("is malformed"), OSError(28, "malformed"), KeyError("malformed")]
+)
 def test_a_store_that_is_damaged_takes_nothing_more_and_closes_without_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def scenario(writer: BatchWriter, store: JobStore) -> None:
         loop, queued, made = asyncio.get_running_loop(), asyncio.Event(), list[str]()
@@ -109,7 +112,7 @@ def test_a_store_that_is_damaged_takes_nothing_more_and_closes_without_an_error(
 
         def damaged() -> None:
             asyncio.run_coroutine_threadsafe(queued.wait(), loop).result(10)
-            raise sqlite3.DatabaseError("database disk image is malformed")
+            raise error
 
         monkeypatch.setattr(store, "commit", damaged)
         first = loop.create_task(writer.written(lambda: made.append("first")))
