@@ -120,7 +120,10 @@ def test_a_store_of_before_is_brought_up_to_date_and_its_attempts_read_as_people
     sql.execute(
         "INSERT INTO tasks (job, place, state, attempt, node, revision) VALUES (0, 0, 'running', 145, 'node/1', 1)"
     )
-    sql.execute("INSERT INTO usages VALUES (0, 0, 145, 7, NULL, 0, '')")
+    columns = "job, place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held"
+    sql.execute(f"INSERT INTO usages ({columns}) VALUES (0, 0, 145, 7, NULL, 0, '')")
+    sql.execute("DROP TABLE formats")
+    sql.execute("PRAGMA user_version = 2")  # which had no checksums
     sql.commit()
     sql.close()
     store = JobStore(path)

@@ -245,7 +245,7 @@ def test_what_is_wrong_is_the_users_to_mend(api: str, monkeypatch: pytest.Monkey
     with Client() as client, pytest.raises(InputError, match="start one with `volery up`"):
         list(client.events())
     with pytest.raises(InputError, match="no address of an API"):
-        Client("localhost:80")
+        Client("localhost")
 
 
 def test_an_answer_that_is_not_volerys_is_said_to_be_none(api: str) -> None:

@@ -7,14 +7,16 @@ import contextlib
 import gc
 import json
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.live.loopback import loopback
 
 from volery.cli.federation import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
@@ -32,7 +34,13 @@ from volery.live.jobs import (
     merged,
     task_count,
 )
-from volery.live.service import intake
+from volery.live.service import descriptions, intake
+from volery.live.service.descriptions import (
+    PIECE_TASKS,
+    EncodedDescription,
+    encoded_at_once,
+    encoded_in_slices,
+)
 from volery.live.service.forecaster import RECORDED_MAX, _sketch
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
 from volery.live.service.store import JobStore
@@ -150,10 +158,53 @@ def test_whoever_submits_many_different_tasks_lets_others_have_turns_while_they_
         assert receipt.tasks == listed
 
     asyncio.run(play())
-    assert store.described(0) == (0, job)
+    assert asyncio.run(store.descriptions.whole(0)) == job
     store.close()
     assert compared.total() == listed, "each task is compared once"
     assert max(compared.values()) < listed / 2
+
+
+def test_a_long_description_is_written_and_explained_without_holding_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is encoded in turns and written by another thread, and no `why` decodes all of it."""
+    monkeypatch.setattr(descriptions, "LONG_BYTES", 1_000)
+    monkeypatch.setattr(clock, "SLICE_S", 0.0)
+    listed = 20 * PIECE_TASKS
+    job = JobDescription(command=("cat",), tasks=tuple([TaskDescription(stdin=str(at)) for at in range(listed)]))
+    keep, writers = JobStore.keep, list[int]()
+
+    def noted(store: JobStore, kept: Iterable[EncodedDescription]) -> None:
+        writers.append(threading.get_ident())
+        keep(store, kept)
+
+    async def turns_of(work: Awaitable[object]) -> int:
+        turns, working = 0, asyncio.ensure_future(work)
+        while not working.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await working
+        return turns
+
+    async def play() -> None:
+        assert await turns_of(encoded_in_slices(job)) >= 20
+        async with loopback(tmp_path) as it:
+            it.silent = True
+            receipt = await it.service.submit(job)
+            assert len(writers) == 1
+            assert writers[0] != threading.get_ident()
+            why = await it.service.queries.explain(receipt.id, listed - 1)
+            assert why is not None
+            assert (why.index, why.waiting) == (listed - 1, listed)
+            described = await it.service.queries.description(receipt.id)
+            assert described is not None
+            assert described.tasks == (TaskDescription(stdin="0"),)
+            assert await it.store.descriptions.whole(receipt.id) == job
+            await it.agent.close()
+            await it.service.close()
+
+    monkeypatch.setattr(JobStore, "keep", noted)
+    asyncio.run(asyncio.wait_for(play(), LIMIT_S))
 
 
 def test_a_forecast_of_tasks_that_need_the_same_lets_others_have_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,8 +309,9 @@ def test_a_job_of_before_equal_tasks_were_kept_once_is_known_by_its_key(tmp_path
     with contextlib.closing(JobStore(tmp_path / "jobs.sqlite")) as store:
         store.insert(1, 1, merged(keyed), 3, [], 0)
         store.commit()
-        assert store.describes(1, merged(keyed))
-        assert not store.describes(1, merged(msgspec.structs.replace(keyed, tasks=(TaskDescription(),) * 4)))
+        other = msgspec.structs.replace(keyed, tasks=(TaskDescription(),) * 4)
+        assert store.describes(1, encoded_at_once(merged(keyed)).digest)
+        assert not store.describes(1, encoded_at_once(merged(other)).digest)
 
 
 def test_the_demand_of_one_task_is_found_as_among_all(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 import pytest
+from msgspec import structs
 from tests.live.commands import LIMIT_S, serving, volery
 from tests.live.serving import at_work
 
@@ -237,6 +238,17 @@ def register_at(clock: Clock, assigned: Callable[[], dict[str, int]] = dict) -> 
 
 
 TOLD: Final = HostReport("1.0", "machine-7", 42, 5)
+
+
+def test_a_host_whose_journal_has_no_room_is_named_until_it_goes_on() -> None:
+    register, lack = register_at(Clock()), "short of disk space: its journal cannot be written"
+    register.receive("gm-0", structs.replace(TOLD, shortage=lack), 8)
+    register.check(lack)
+    assert register.absent() == [f"gm/0 (host gm-0) has to wait, {lack}", f"submitter (host api) has to wait, {lack}"]
+    assert [host.state for host in register.statuses() if host.name in ("gm-0", "api")] == ["up", "up"]
+    register.receive("gm-0", TOLD, 8)
+    register.check()
+    assert not register.absent()
 
 
 def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with_the_next(

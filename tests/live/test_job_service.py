@@ -20,6 +20,7 @@ from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
 from volery.live.service.batches import UnwrittenError
+from volery.live.service.descriptions import DescriptionReader
 from volery.live.service.rows import JobQuery
 from volery.live.service.store import JobStore
 from volery.live.service.submissions import TASKS_PER_TURN, ConflictError, JobSubmissions, SubmitThrottle
@@ -252,7 +253,7 @@ def test_a_host_without_schedulers_that_begins_anew_has_no_description_read(
     async def scenario(it: Loopback) -> None:
         it.silent = True
         await it.service.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
-        monkeypatch.setattr(JobStore, "open_job", None)
+        monkeypatch.setattr(DescriptionReader, "whole", None)
         await it.service.resubmit(["lm/0"])
         monkeypatch.undo()
 
@@ -343,11 +344,11 @@ def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_
 ) -> None:
     give_up, tried = JobStore.give_up_waiting, list[int]()
 
-    def full(store: JobStore, number: int, now_us: int) -> None:
+    def full(store: JobStore, number: int, now_us: int, monotonic_us: int) -> None:
         tried.append(number)
         if len(tried) == 1:
             raise sqlite3.OperationalError("database or disk is full")
-        give_up(store, number, now_us)
+        give_up(store, number, now_us, monotonic_us)
 
     async def scenario(it: Loopback) -> None:
         it.silent = True

@@ -20,7 +20,7 @@ from volery.core.model import Task
 from volery.live.command import Command, encode_payload
 from volery.live.config.limits import NodeRules, OutputLimits
 from volery.live.node.agent import NodeAgent
-from volery.live.node.descendants import ProcessLedger, carries, processes, status_of
+from volery.live.node.descendants import ProcessLedger, carries, processes, status_of, summed
 from volery.live.node.output import HOLE_BYTES, kept_from
 
 
@@ -335,7 +335,8 @@ def test_a_pid_that_now_belongs_to_another_is_never_killed(tmp_path: Path) -> No
         status = status_of(other.pid)
         assert status is not None
         record = tmp_path / "processes"
-        record.write_text(record.read_text().replace(f" {status.started}\n", f" {status.started - 1}\n"))
+        boot, _ = record.read_bytes().splitlines(keepends=True)
+        record.write_bytes(boot + summed(f"+{other.pid} {status.started - 1}"))
         ledger = ProcessLedger(tmp_path)
         ledger.close()
         assert ledger.killed == []
@@ -348,13 +349,14 @@ def test_records_of_another_boot_and_torn_lines_are_no_records(tmp_path: Path) -
         status = status_of(other.pid)
         assert status is not None
         record = tmp_path / "processes"
-        record.write_text(f"boot another\n+{status.pid} {status.started}\n")
+        line = summed(f"+{status.pid} {status.started}")
+        record.write_bytes(summed("boot another") + line)
         ProcessLedger(tmp_path).close()
         assert other.poll() is None
-        record.write_text(record.read_text() + f"+{status.pid} {status.started}")
+        record.write_bytes(record.read_bytes() + line[:-3])
         ProcessLedger(tmp_path).close()
         assert other.poll() is None
-        record.write_text(record.read_text() + f"+{status.pid} {status.started}\n")
+        record.write_bytes(record.read_bytes() + line)
         ledger = ProcessLedger(tmp_path)
         ledger.close()
         assert ledger.killed == [other.pid]

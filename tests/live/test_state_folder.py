@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.live.commands import LIMIT_S, Serving, serving
-from tests.live.conftest import RUN_AS
+from tests.live.conftest import CALLS, RUN_AS
 
 from volery.core.errors import InputError
 from volery.live.client import Client
@@ -22,6 +22,7 @@ from volery.live.status import JobStatus
 
 CONFIG = f"""
 run_as = "{RUN_AS}"
+calls = {CALLS}
 api = "127.0.0.1:0"
 [parameters]
 gms = 1

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from volery.cli.options import AsJson, JournalFolder, NodeSlots, Scheduler, argument, option
 from volery.cli.output import live_extra, print_json, print_table
 from volery.cli.results import browse
+from volery.cli.streams import PipeClosedError
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
@@ -157,26 +158,33 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
     def tell(running: LiveHost) -> None:
-        url = running.front.url if running.front is not None else ""
-        closed = running.front is not None and not running.front.open_to_all
-        if as_json:
-            folder = str(federation.folder)
-            print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
-            return
-        plan, cluster = federation.plan, federation.plan.cluster
-        offered = f"amounts of {', '.join(cluster.resources)}" if cluster.resources else f"{cluster.slot_count} slots"
-        typer.echo(f"{plan.architecture.name}: {len(cluster.slots)} nodes, {offered}")
-        if url:
-            typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
-        if running.journal:
-            typer.echo(f"journal: {running.journal}")
-        typer.echo(f"host {name} is at work; Ctrl-C ends it")
+        try:
+            _print_host(running, federation, name, as_json)
+        except (InputError, PipeClosedError) as error:  # a host is at work also where nobody reads that it is
+            log.warning("the address of the API could not be printed: %s", error)
 
     try:
         run_loop(serve(federation, name, tell, give_up_jobs))
     except (OSError, Superseded) as error:
         raise InputError(f"host {name}", f"has stopped: {error}; start it again once that is mended") from error
     log.info("host %s has ended", name)
+
+
+def _print_host(running: LiveHost, federation: Any, name: str, as_json: bool) -> None:
+    url = running.front.url if running.front is not None else ""
+    closed = running.front is not None and not running.front.open_to_all
+    if as_json:
+        folder = str(federation.folder)
+        print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
+        return
+    plan, cluster = federation.plan, federation.plan.cluster
+    offered = f"amounts of {', '.join(cluster.resources)}" if cluster.resources else f"{cluster.slot_count} slots"
+    typer.echo(f"{plan.architecture.name}: {len(cluster.slots)} nodes, {offered}")
+    if url:
+        typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
+    if running.journal:
+        typer.echo(f"journal: {running.journal}")
+    typer.echo(f"host {name} is at work; Ctrl-C ends it")
 
 
 def replay(

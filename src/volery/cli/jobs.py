@@ -305,9 +305,7 @@ def _coloured(words: str) -> Text:
 
 
 def _span(status: JobStatus | TaskStatus) -> str:
-    if status.started_us is None or status.ended_us is None:
-        return ""
-    return f"{(status.ended_us - status.started_us) / SECOND:.2f} s"
+    return "" if status.ran_us is None else f"{status.ran_us / SECOND:.2f} s"
 
 
 PAGE: Final = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Final, NoReturn
@@ -23,6 +22,7 @@ from volery.cli.plan import plan
 from volery.cli.reproduce import reproduce
 from volery.cli.results import browse, export, report, show, timeline, verify
 from volery.cli.storm import storm
+from volery.cli.streams import STANDARD_OUTPUT, PipeClosedError, guarded_streams
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
@@ -85,7 +85,8 @@ app.command("storm", rich_help_panel=TRUST)(storm)
 PIPE_CLOSED: Final = 141
 STATUSES: Final = {
     0: "all went well",
-    1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
+    1: "the answer is no: digests differ, a file is damaged, a claim was not reproduced, a check or a job failed, "
+    "a run was lost",
     2: "what was given is wrong; the message names the place and the fix",
     LEFT_OUT: "`--strict` was given, and over 1 % of the jobs, tasks, waits or machine time of the work was omitted",
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
@@ -112,21 +113,25 @@ def root(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its status; errors that the user can mend come without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words
     try:
-        app(args=words, prog_name="volery")
-    except InputError as error:
-        print_error(error.place, error.problem, as_json="--json" in words)
-        sys.exit(2)
-    except RuntimeError as error:
-        from volery.study import LostRunError
+        with guarded_streams():
+            try:
+                app(args=words, prog_name="volery")
+            except InputError as error:
+                print_error(error.place, error.problem, as_json and error.place != STANDARD_OUTPUT)
+                sys.exit(2)
+            except RuntimeError as error:
+                from volery.study import LostRunError
 
-        if not isinstance(error, LostRunError):
-            raise
-        print_error("run", str(error), as_json="--json" in words)
-        sys.exit(1)
-    except BrokenPipeError:
-        # Whoever read our output has stopped; there is nothing to tell, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                if not isinstance(error, LostRunError):
+                    raise
+                print_error("run", str(error), as_json)
+                sys.exit(1)
+    except InputError as error:  # of the last piece of the output
+        print_error(error.place, error.problem, as_json=False)
+        sys.exit(2)
+    except PipeClosedError:
         sys.exit(PIPE_CLOSED)
     sys.exit(0)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,8 +35,14 @@ STAGE_HEADS = (
 
 
 def print_json(content: Any) -> None:
-    """One indented JSON document on standard output."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
+    """One indented JSON document on standard output; its characters are escaped where the terminal has no UTF-8."""
+    try:
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+    except UnicodeEncodeError:  # a name of a file, for example, that is not UTF-8
+        text = json.dumps(msgspec.to_builtins(content), indent=2)
+    if not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
+        text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+    typer.echo(text)
 
 
 def print_answer(content: Any, as_json: bool, *lines: str) -> None:

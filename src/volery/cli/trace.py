@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from volery.live.runtime.journal_trace import Period
     from volery.workload.description import ConstraintUse, JobClass, LoadCurve, TraceDescription
     from volery.workload.doctor import Diagnosis
+    from volery.workload.tr import Reading
 
 SPARKLINE_POINTS = 60
 UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
@@ -77,50 +78,43 @@ def describe_trace(
     as_json: AsJson = False,
 ) -> None:
     """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
-    from volery.workload import (
-        ask,
-        constrain,
-        counted_resources,
-        describe,
-        load_cluster,
-        load_curve,
-        load_workload,
-        processors_alone,
-    )
+    from volery import workload
     from volery.workload.description import describe_constraints, draw_load_curve
+    from volery.workload.formats import stated_processors
 
-    trace, reading = load_workload(
+    counted = workload.counted_resources(resources, capacity, machines) if requests == "none" else None
+    trace, reading = workload.load_workload(
         source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only),
-        resources=counted_resources(resources, capacity, machines) if requests == "none" else None,
+        resources=counted,
     )  # fmt: skip
-    trace = ask(trace, requests, seed)
-    if (
-        requests != "none" and reading is not None and reading.left_out is not None
-    ):  # tasks ask for what the model draws
-        reading = msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED))
-    stated = None
-    if trace.resources and not (capacity or machines):
-        from volery.workload.formats import stated_processors
-
-        stated = stated_processors(Path(source))
+    if requests != "none":  # tasks ask for what the model draws
+        trace, reading = workload.ask(trace, requests, seed), _without_requests(reading)
+    stated = stated_processors(Path(source)) if trace.resources and not (capacity or machines) else None
     count = workers if workers is not None else 1 if stated else WORKERS
-    cluster = load_cluster(
+    cluster = workload.load_cluster(
         count, slots=slots, constraints=constraints, machines=machines, seed=seed, capacity=capacity,
         resources=trace.resources if capacity or machines else (), reference_mhz=reference_mhz,
     )  # fmt: skip
-    over = cluster if cluster.resources or not trace.resources else processors_alone(trace, count, stated)
-    described = describe(trace, count, cutoff, reading, over)
-    use = describe_constraints(constrain(trace, constraints, seed), cluster)
+    over = cluster if cluster.resources or not trace.resources else workload.processors_alone(trace, count, stated)
+    described = workload.describe(trace, count, cutoff, reading, over)
+    use = describe_constraints(workload.constrain(trace, constraints, seed), cluster)
     if picture is not None:
-        draw_load_curve(load_curve(trace, count, cluster=over), f"{trace.name} on {count:,} workers", picture)
+        draw_load_curve(workload.load_curve(trace, count, cluster=over), f"{trace.name} on {count:,} workers", picture)
     if as_json:
         content: dict[str, Any] = msgspec.to_builtins(described)
         print_json(content | {"constraints": use, "picture": None if picture is None else str(picture)})
         return
     print_omissions(described.left_out)
-    _print_description(described, use, load_curve(trace, count, SPARKLINE_POINTS, over))
+    _print_description(described, use, workload.load_curve(trace, count, SPARKLINE_POINTS, over))
     if picture is not None:
         typer.echo(f"picture: {picture}")
+
+
+def _without_requests(reading: Reading | None) -> Reading | None:
+    """A report of what was read without the requests that the source does not state."""
+    if reading is None or reading.left_out is None:
+        return reading
+    return msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED))
 
 
 @trace_app.command("synth")

@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.config.tables import refuse_surrogates
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.pickles import dumps
@@ -38,6 +39,7 @@ from volery.live.status import (
     Why,
 )
 
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"
 TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
@@ -73,14 +75,16 @@ class ApiCall(Generic[AnswerT]):
         self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
         query: Mapping[str, object] | None = None, body: object = None,
     ) -> None:  # fmt: skip
+        params = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        refuse_surrogates(params, "query")
         self.read = read
-        self.request: dict[str, Any] = {
-            "method": method,
-            "url": path,
-            "params": {name: str(value) for name, value in (query or {}).items() if value is not None},
-        }
+        self.request: dict[str, Any] = {"method": method, "url": path, "params": params}
         if method != "GET":
-            self.request["content"] = msgspec.json.encode(body)
+            try:
+                self.request["content"] = msgspec.json.encode(body)
+            except UnicodeEncodeError:
+                refuse_surrogates(msgspec.to_builtins(body), "job")
+                raise
             self.request["headers"] = {"content-type": "application/json"}
 
     def answer(self, response: httpx2.Response) -> AnswerT:
@@ -300,6 +304,7 @@ def shares() -> ApiCall[list[ShareStatus]]:
 
 def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
     """The share of a user or an organisation; with a weight, what it is from now on."""
+    refuse_surrogates(name, "name")
     path = f"/shares/{quote(name, safe='')}"
     if weight is None:
         return ApiCall("GET", path, reader(ShareStatus))
@@ -379,10 +384,16 @@ def api_address(api: str | None) -> str:
     Raises:
         InputError: it is no address.
     """
-    address = api or os.environ.get(API_VARIABLE) or DEFAULT_API
-    if not address.startswith(("http://", "https://")):
-        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}")
-    return address.rstrip("/")
+    address = (api or os.environ.get(API_VARIABLE) or DEFAULT_API).strip().rstrip("/")
+    if _HOST_AND_PORT.fullmatch(address):  # as `volery up --api` takes it
+        address = f"http://{address}"
+    try:
+        url = httpx2.URL(address)
+    except (httpx2.InvalidURL, UnicodeError):
+        url = httpx2.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}, or HOST:PORT")
+    return address
 
 
 class Credentials:

@@ -133,6 +133,11 @@ def unix_now_us() -> Time:
     return time.time_ns() // 1000
 
 
+def monotonic_now_us() -> Time:
+    """The clock for durations, which nobody sets; microseconds since some moment."""
+    return time.monotonic_ns() // 1000
+
+
 class PlainLines(logging.Formatter):
     """Formats a record as a line of text: time, level, message, and the exception where there is one."""
 

@@ -19,11 +19,11 @@ from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
 from volery.live.service.authentication import Authenticator, TokenFile
-from volery.live.service.forecast_inputs import reading
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.marks import SUFFIX, MarkKeeper, StoreMark, decode_marks, demand_newest, read_mark
+from volery.live.service.rows import reading
 from volery.live.service.store import JobStore
 
 if TYPE_CHECKING:

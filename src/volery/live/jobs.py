@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -28,7 +29,8 @@ from volery.core.model import (
 )
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.config.constraints import Fleet, parse_conditions
-from volery.live.config.tables import misfit, read_table
+from volery.live.config.foreign_keys import answer_to
+from volery.live.config.tables import misfit, read_table, refuse_surrogates
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000
@@ -152,7 +154,8 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     try:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
-        raise misfit(error, place, JobDescription) from None
+        raise misfit(error, place, JobDescription, table, answer_to) from None
+    refuse_surrogates(table, place)
     return _checked(job, place)
 
 
@@ -196,7 +199,15 @@ def _json(text: bytes | bytearray) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InputError("body", f"is not JSON: {error}") from None
+        problem = f"is not JSON: {error}"
+    try:  # it takes halves of surrogate pairs, so that their place can be named
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise InputError("body", problem) from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:
@@ -265,12 +276,15 @@ def _wants(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ..
 
 
 def _check_work(work: WorkFields, where: str) -> None:
-    if bool(work.command) == bool(work.call):
-        problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
+    has_command = bool(work.command.strip() if isinstance(work.command, str) else work.command and work.command[0])
+    if bool(work.command) == bool(work.call) or (work.command and not has_command):
+        what = "names no program" if work.command else "is missing"
+        problem = f'{what}; write command = ["program", "argument"] or a line for the shell'
         raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
     if work.call and (work.env or work.stdin or work.cwd or work.outputs):
         raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
-    for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
+    of_env = ((f"env.{ascii(name)[1:-1]}", (name, value)) for name, value in work.env.items())
+    for name, texts in (("command", _argv(work)), ("cwd", (work.cwd,)), *of_env):
         if any("\0" in text for text in texts):
             raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
     for output in work.outputs:

@@ -196,6 +196,7 @@ class HostReport(Message, frozen=True):
     Args:
         started_us: of its process, microseconds since 1970.
         waits_for: the hosts without which it has not opened yet; empty once it has.
+        shortage: what its machine lacks, so that it handles nothing; empty: nothing.
     """
 
     version: str
@@ -203,6 +204,7 @@ class HostReport(Message, frozen=True):
     pid: int
     started_us: Time
     waits_for: tuple[HostName, ...] = ()
+    shortage: str = ""
 
 
 class HostHeartbeat(Message, frozen=True):

@@ -69,6 +69,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         return self.state in ENDED_JOBS
 
+    @property
+    def ran_us(self) -> int | None:
+        """The time from its first start to its end; None before that."""
+        return _span_us(self.started_us, self.ended_us)
+
 
 class TaskUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of an attempt, as far as the kernel of its machine reports it."""
@@ -96,6 +101,16 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     usage: Annotated[
         TaskUsage | None, Meta(description="of its last attempt, once that has ended; events leave it out")
     ] = None
+
+    @property
+    def ran_us(self) -> int | None:
+        """The time that its last attempt took; None before its end."""
+        return _span_us(self.started_us, self.ended_us)
+
+
+def _span_us(started_us: int | None, ended_us: int | None) -> int | None:
+    """The time between two moments; a store of an earlier version may have noted them by a clock that was set back."""
+    return None if started_us is None or ended_us is None else max(0, ended_us - started_us)
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,7 +120,7 @@ class Snapshot:
         """None: a recording shows every moment."""
         return ()
 
-    def description(self, number: JobId) -> JobDescription | None:
+    async def description(self, number: JobId) -> JobDescription | None:
         """None: a recording does not have descriptions."""
         return None
 

@@ -114,10 +114,13 @@ class ConstraintQueue:
         for mask in self.masks():
             slot = self._slots[mask]
             line = self._lines[slot]
-            kept = [(number, task) for number, task in line if not unwanted(task)]
-            if len(kept) == len(line):
+            of_line = [task for _, task in line if unwanted(task)]
+            if not of_line:
                 continue
-            removed += [task for _, task in line if unwanted(task)]
+            removed += of_line
+            # As a rule the line is one job's: a second pass over a million tasks would double the length of the turn.
+            is_kept = len(of_line) < len(line)
+            kept = [(number, task) for number, task in line if not unwanted(task)] if is_kept else []
             if kept:
                 self._lines[slot] = kept if len(kept) < LIST_MAX else deque(kept)
                 if self._keyed:
@@ -286,10 +289,11 @@ class VectorQueue:
         for kind in self.kinds():
             slot = self._slots[kind]
             line = self._lines[slot]
-            kept = deque([entry for entry in line if not unwanted(entry[1])])
-            if len(kept) < len(line):
-                removed += [task for _, task in line if unwanted(task)]
-                self._lines[slot] = kept
+            of_line = [task for _, task in line if unwanted(task)]
+            if of_line:
+                removed += of_line
+                is_kept = len(of_line) < len(line)
+                self._lines[slot] = deque([entry for entry in line if not unwanted(entry[1])] if is_kept else ())
                 self._settle(slot, kind)
         self.length -= len(removed)
         return removed

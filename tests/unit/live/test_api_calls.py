@@ -13,9 +13,20 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.live import api_calls
-from volery.live.api_calls import ApiError, CallFailedError, Credentials, EventReader, api_address, check, value_of
+from volery.live.api_calls import (
+    ApiError,
+    BusyError,
+    CallFailedError,
+    Credentials,
+    EventReader,
+    api_address,
+    check,
+    named_jobs,
+    value_of,
+)
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
+from volery.live.jobs import JobDescription
 from volery.live.status import ErrorDetail, ErrorResponse, JobStatus, TaskStatus
 
 REFUSAL = msgspec.json.encode(ErrorResponse(ErrorDetail("jobs/7", "there is no such job")))
@@ -97,7 +108,7 @@ def test_an_address_is_given_by_hand_by_the_environment_or_by_default(monkeypatc
     assert api_address(None) == "https://there:1"
     assert api_address("http://here:2") == "http://here:2"
     with pytest.raises(InputError, match="no address of an API"):
-        api_address("there:1")
+        api_address("there")
 
 
 @pytest.mark.parametrize(
@@ -153,3 +164,52 @@ def test_a_node_that_is_none_is_not_asked_for() -> None:
     with pytest.raises(InputError, match="looks like node/3"):
         api_calls.drain("../jobs/7/cancel", drained=True)
     assert api_calls.drain("node/3", drained=False).request["url"] == "/nodes/node/3/undrain"
+
+
+def test_bytes_of_another_encoding_do_not_leave_the_client_as_a_traceback() -> None:
+    """As `os.environ` and the command line hold them."""
+    byte = b"\xff".decode(errors="surrogateescape")
+    described = JobDescription(command="true", env={"A": byte})
+    for call, place in (
+        (lambda: api_calls.submit({"command": "true", "env": {"A": byte}}), "job.env.A"),
+        (lambda: api_calls.submit(described), "job.env.A"),
+        (lambda: api_calls.submit_many([described]), r"job[0].env.A"),
+        (lambda: api_calls.jobs(None, byte, None, 5), "query.user"),
+        (lambda: api_calls.share(byte), "name"),
+    ):
+        with pytest.raises(InputError) as refused:
+            call()
+        assert refused.value.place == place
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7077", "localhost:80", "[::1]:7077", "node-1.example.org:7077"])
+def test_an_address_is_taken_as_the_option_of_up_takes_it(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api_address(address) == api_address(f"http://{address}/") == f"http://{address}"
+    monkeypatch.setenv("VOLERY_API", address)
+    assert api_address(None) == Credentials(None, "").api == f"http://{address}"
+
+
+@pytest.mark.parametrize("address", ["localhost", "ftp://a:1", "http://", "http://[::1", ":7077", "a:b", "h:1/x"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(InputError, match="is no address of an API; write it as http://127"):
+        api_address(address)
+
+
+def test_numbers_of_jobs_are_named_as_ranges() -> None:
+    assert named_jobs([]) == ""
+    assert named_jobs([9, 3, 7, 8, 20]) == "3,7-9,20"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpx2.ConnectError("[Errno 111] Connection refused"), "no federation answers there"),
+        (httpx2.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] .."), "is not trusted"),
+        (httpx2.ReadTimeout(""), "has not answered in time (ReadTimeout); it is busy"),
+        (httpx2.RemoteProtocolError("Server disconnected"), "closed the connection without an answer"),
+        (BusyError("connections", "500 are open"), "500 are open"),
+    ],
+)
+def test_an_api_that_gives_no_answer_is_refused_busy_or_not_there(error: Exception, words: str) -> None:
+    assert isinstance(error, httpx2.TransportError | BusyError)
+    assert words in api_calls.unreachable("http://127.0.0.1:7077", error).problem

@@ -193,7 +193,8 @@ class GlobalMaster(Component):
                 placed.setdefault(self.layout.lm_of[partition], []).append(task.id)
         for lm, tasks in placed.items():
             self._port.send(self.lms[lm], Withdraw(tuple(tasks)))
-        dropped = self.view.queue.remove(lambda task: task.job == message.job)
+        job = message.job
+        dropped = self.view.queue.remove(lambda task: task.job == job)
         self.narrator.dropped(dropped)
         if dropped:
             self.jobs.finished(message.job, len(dropped))

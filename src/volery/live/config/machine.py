@@ -180,6 +180,14 @@ def usable_memory_mb(root: Path = ROOT) -> int:
     return min([installed, *_memory_limits(root)]) // MB
 
 
+def process_limits(root: Path = ROOT) -> Iterator[tuple[int, int]]:
+    """The limit of processes and threads, and how many there are, of each control group of this program."""
+    for controller in ("", "pids"):
+        for group in _groups(root, controller):
+            with suppress(ValueError):  # "max", or the topmost, which has no limit
+                yield int(_text(group / "pids.max")), int(_text(group / "pids.current"))
+
+
 def gpus_of_host(root: Path = ROOT) -> tuple[str, ...]:
     """Names of the GPUs that tasks can be given."""
     return tuple(gpu.name for gpu in installed_gpus(root))

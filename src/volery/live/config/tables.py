@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,27 +35,87 @@ def read_table(path: Path) -> dict[str, Any]:
         raise InputError(":".join((str(path), *numbers)), f"is not TOML: {problem}") from None
 
 
-def misfit(error: msgspec.ValidationError, place: str, kind: type[msgspec.Struct]) -> InputError:
+def misfit(
+    error: msgspec.ValidationError, place: str, kind: type[msgspec.Struct], table: Any = None,
+    answer: Callable[[str], str] | None = None,
+) -> InputError:  # fmt: skip
     """An error of msgspec as place, problem and what is allowed.
 
     Args:
         error: as "Expected `int`, got `str` - at `$.tasks[0].count`".
         place: of the whole, as `job.toml`.
         kind: of struct that was expected there.
+        table: what was given, for the names of keys that the error leaves out.
+        answer: gives a sentence about a key that is not known, or an empty text.
     """
     problem, _, path = str(error).partition(" - at ")
+    if path.startswith("`key`"):
+        problem, path = f"a key: {problem}", path.removeprefix("`key` in ")
     path = path.strip("`").removeprefix("$")
-    place += path
+    place += _named(path, kind, table)
     if missing := _MISSING.fullmatch(problem):
         return InputError(f"{place}.{missing.group(1)}", "is missing")
     found = _kind_at(kind, path)
     if unknown := _UNKNOWN.fullmatch(problem):
+        key = unknown.group(1)
         known = [one.encode_name for one in getattr(found, "fields", ())]
-        return InputError(f"{place}.{shortened(unknown.group(1))}", f"unknown key{suggestion(unknown.group(1), known)}")
+        instead = answer(key) if answer is not None else ""
+        problem = f"unknown key; {instead}" if instead else f"unknown key{suggestion(key, known)}"
+        return InputError(f"{place}.{shortened(key)}", problem)
     if isinstance(found, msgspec.inspect.LiteralType):
         allowed = ", ".join(map(repr, found.values))
         return InputError(place, f"{problem[:1].lower()}{problem[1:]}; allowed are {allowed}")
     return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
+
+
+def _named(path: str, kind: type[msgspec.Struct], table: Any) -> str:
+    """A path as `.tasks[0].env[...]` with the key that does not fit in place of the dots."""
+    before, dots, after = path.partition("[...]")
+    if not dots:
+        return path
+    found, given = _kind_at(kind, before), table
+    for name in re.findall(r"\w+|\[\d+\]", before):
+        given = given[int(name[1:-1])] if name[0] == "[" else given.get(name) if isinstance(given, dict) else None
+    within = [found, *getattr(found, "types", ())]
+    values = next((one.value_type for one in within if isinstance(one, msgspec.inspect.DictType)), None)
+    keys = [key for key, value in given.items() if not _fits(value, values)] if isinstance(given, dict) else []
+    return before + (f".{shortened(str(keys[0]))}" if keys else dots) + after
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """True unless a value is none of a kind of texts or numbers."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _fits(value, kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return any(_fits(value, one) for one in kind.types)
+    if isinstance(kind, msgspec.inspect.StrType):
+        return isinstance(value, str) and len(value) <= (kind.max_length or len(value))
+    if isinstance(kind, msgspec.inspect.IntType):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return is_whole and (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
+    return True
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def refuse_surrogates(content: Any, place: str) -> None:
+    """Refuse texts with characters that UTF-8 does not have: bytes of other encodings, and halves of characters.
+
+    Raises:
+        InputError: naming the place of the first one.
+    """
+    if isinstance(content, str):
+        if half := _SURROGATE.search(content):
+            problem = f"holds {half[0]!r} at character {half.start()}, half a character that UTF-8 does not have"
+            raise InputError(place, f"{problem}; write the text in UTF-8")
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            refuse_surrogates(key, f"{place}.{ascii(key)[1:-1]}")
+            refuse_surrogates(value, f"{place}.{key}")
+    elif isinstance(content, list | tuple):
+        for at, value in enumerate(content):
+            refuse_surrogates(value, f"{place}[{at}]")
 
 
 def _kind_at(kind: type[msgspec.Struct], path: str) -> Any:

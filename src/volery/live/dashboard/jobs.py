@@ -101,7 +101,7 @@ def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
 
 def _row(job: JobStatus) -> Sequence[Piece]:
     where = f"{frame.JOBS}/{job.id}"
-    took = None if job.started_us is None or job.ended_us is None else job.ended_us - job.started_us
+    took = job.ran_us
     return (
         link(where, job.id, id=f"job-{job.id}"),
         state_of(job.state),
@@ -150,11 +150,11 @@ async def job_view(
     if queries.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
-    took = None if job.ended_us is None else job.ended_us - job.submitted_us
+    took = None if job.ended_us is None else max(0, job.ended_us - job.submitted_us)
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
-        *submitted(queries.description(job.id)),
+        *submitted(await queries.description(job.id), job.tasks),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         *([("scheduled", name_of(job.moved))] if job.moved else []),
@@ -184,7 +184,7 @@ async def job_view(
     return PageView(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
 
 
-def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
+def submitted(description: JobDescription | None, task_count: int) -> list[tuple[str, Piece]]:
     """The command of a job, and further keys that say what it is; the values of its environment are not shown."""
     if description is None:
         return []
@@ -192,7 +192,8 @@ def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
     first = next((one for one in tasks if one.command or one.call), description)
     words = first.command if isinstance(first.command, str) else shlex.join(first.command)
     kinds = len({one.command for one in tasks if one.command})
-    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else ""
+    is_first_of_many = len(tasks) == 1 and tasks[0].count < task_count
+    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else " (of task 0)" if is_first_of_many else ""
     command = tag("code", name_of(words, COMMAND_SHOWN)) if words else escaped("a Python callable")
     known: list[tuple[str, Piece]] = [("command", joined((command, more)))]
     if description.env:

@@ -196,7 +196,7 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
     used = [sum(one.used for one in group) / max(1, sum(one.usable for one in group)) for group in groups]
     waiting = [max(one.waiting for one in group) for group in groups]
     failed = [sum(one.failed for one in group) for group in groups]
-    last, span_us = samples[-1], samples[-1].at_us - samples[0].at_us
+    last, span_us = samples[-1], max(0, samples[-1].at_us - samples[0].at_us)
     drawn = (
         _curve("utilisation", used, 1.0, f"last {share(last.used, last.usable)}", lambda top: share(top, 1)),
         _curve("tasks that wait", waiting, max(waiting), f"last {whole(last.waiting)}", lambda top: whole(round(top))),

@@ -263,7 +263,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     """
     why = await queries.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
-    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
+    took = task.ran_us
     known = facts(
         ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
         ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),

@@ -129,7 +129,7 @@ class AttemptFolders:
             except FileExistsError:
                 continue
             try:
-                (folder / WORK).mkdir()
+                os.mkdir(f"{folder}/{WORK}")  # noqa: PTH102 - every start of a task waits for it
             except OSError:
                 folder.rmdir()
                 raise

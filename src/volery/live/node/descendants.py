@@ -369,7 +369,7 @@ class ProcessLedger:
                 os.close(self._file)
                 self._file = rewritten
             else:
-                record = _summed(line)
+                record = summed(line)
                 self._is_behind = os.write(self._file, record) < len(record)
                 self._lines += 1
         except OSError as error:
@@ -382,13 +382,14 @@ class ProcessLedger:
         lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._running.items()]
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.writelines(map(_summed, lines))  # no other account may see which processes are whose
+            file.writelines(map(summed, lines))  # no other account may see which processes are whose
         fresh.replace(self._path)
         self._lines, self._is_behind = 0, False
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
-def _summed(line: str) -> bytes:
+def summed(line: str) -> bytes:
+    """A line of a ledger, with its checksum."""
     return f"{line} {zlib.crc32(line.encode()):08x}\n".encode()
 
 
@@ -396,7 +397,7 @@ def _checked(line: bytes) -> str | None:
     """The words of a line before its checksum; None where it has another."""
     words, _, _ = line.rpartition(b" ")
     text = words.decode("ascii", "replace")
-    return text if _summed(text) == line else None
+    return text if summed(text) == line else None
 
 
 def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:

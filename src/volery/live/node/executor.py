@@ -8,11 +8,11 @@ turns into TaskFinished). The submitter gets more (exit code, times, where the o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId, Time
-from volery.live.clock import unix_now_us
+from volery.live.clock import monotonic_now_us, unix_now_us
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
 
 OnEnd = Callable[[Task, int, Outcome], None]
@@ -26,10 +26,38 @@ def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
     folder: str = "", result: bytes = b"", usage: AttemptUsage | None = None, counted: int | None = None,
 ) -> TaskReport:  # fmt: skip
-    at_unix_us = unix_now_us()
+    """A report of an attempt that has come into this state now; the end of one is its start and the time it took."""
+    at_unix_us = _TIMES.at_unix_us((node, task.id, attempt), is_start=state == "running")
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
     )  # fmt: skip
+
+
+class AttemptTimes:
+    """The moments of attempts that this process has started.
+
+    Between start and end the system's clock may be set: the time between them is taken from the monotonic clock.
+    """
+
+    def __init__(
+        self, wall_us: Callable[[], Time] = unix_now_us, monotonic_us: Callable[[], Time] = monotonic_now_us
+    ) -> None:
+        self._wall_us = wall_us
+        self._monotonic_us = monotonic_us
+        self._starts: dict[tuple[Address, TaskId, int], tuple[Time, Time]] = {}
+
+    def at_unix_us(self, attempt: tuple[Address, TaskId, int], *, is_start: bool) -> Time:
+        """The moment of a start or an end that is now, in microseconds since 1970."""
+        now_us = self._monotonic_us()
+        if is_start:
+            wall_us = self._wall_us()
+            self._starts[attempt] = wall_us, now_us
+            return wall_us
+        wall_us, began_us = self._starts.pop(attempt, (self._wall_us(), now_us))
+        return wall_us + now_us - began_us
+
+
+_TIMES: Final = AttemptTimes()
 
 
 Report = Callable[[TaskReport], None]

@@ -10,6 +10,7 @@ program has started is ever reaped here.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
@@ -31,6 +32,7 @@ from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_environment, attempt_name, inherited_environment
 from volery.live.node.descendants import ProcessStatus, processes
 from volery.live.node.executor import OnEnd, Report, report_now
+from volery.live.node.interpreters import NOT_EXECUTED, missing_interpreter
 from volery.live.node.output import input_file, opened_outputs
 from volery.live.node.shortage import GIVE_BACK_S, lack_of, unstarted
 from volery.live.node.spawn import SHELL, Account, StartGate, demand_program
@@ -461,11 +463,18 @@ def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, 
     limit = f"; each of its processes may have {command.memory_mb} MiB" if per_process else ""
     if code < 0:
         return "failed", f"ended by signal {signal_name(-code)}{limit}"
+    if code in NOT_EXECUTED and (reason := _missing_interpreter(attempt, command)):
+        return "failed", f"exit code {code}: {reason}"
     if code:
         return "failed", f"exit code {code}{limit}"
     at = Path(command.cwd or attempt.folder / WORK)
     missing = [name for name in command.outputs if not (at / name).exists()]
     return ("failed", f"it left no {', '.join(missing)} in {at}") if missing else ("finished", "")
+
+
+def _missing_interpreter(attempt: _Attempt, command: Command) -> str:
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **command.env}
+    return missing_interpreter(command.argv, Path(command.cwd or attempt.folder), environment)
 
 
 def signal_name(number: int) -> str:
@@ -480,5 +489,8 @@ def _why_not_started(error: Exception, attempt: _Attempt) -> str:
     if isinstance(error, OSError) and command is not None:
         if command.cwd and not Path(command.cwd).is_dir():
             return f"not started: the working directory {command.cwd} is no directory on {attempt.node}"
-        return f"not started: {error.filename or command.argv[0]}: {error.strerror or error}"
+        if reason := _missing_interpreter(attempt, command):
+            return f"not started: {reason}"
+        hint = "; a script begins with #!, as #!/bin/sh" if error.errno == errno.ENOEXEC else ""
+        return f"not started: {error.filename or command.argv[0]}: {error.strerror or error}{hint}"
     return f"not started: {error}"

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from volery.live.config.machine import usable_memory_mb
+from volery.live.config.machine import process_limits, usable_memory_mb
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 10.0
@@ -46,7 +46,6 @@ ROOMY: Final = 1024
 ROOMY_S: Final = 1.0
 CROWDED_S: Final = 0.05
 """A count of free processes holds for so long, above `ROOMY` and below."""
-CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 
 DESCRIPTORS, PROCESSES, MEMORY, DISK = "file descriptors", "processes", "memory", "disk space"
 WORKERS: Final = "worker processes"
@@ -156,7 +155,7 @@ def _process_limits(user: int) -> Iterator[tuple[int, int]]:
     most, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if user and most != resource.RLIM_INFINITY:  # root's are not limited
         yield most, _processes_of(user)
-    yield from _group_limits()
+    yield from process_limits()
 
 
 def _processes_of(user: int) -> int:
@@ -168,22 +167,6 @@ def _processes_of(user: int) -> int:
                 threads = os.stat(f"/proc/{entry.name}/task")  # noqa: PTH116 - of every process of the machine
                 count += threads.st_nlink - 2 if threads.st_uid == user else 0
     return count
-
-
-def _group_limits() -> Iterator[tuple[int, int]]:
-    """The limit of processes, and those that there are, of each control group (v2) that this process is in."""
-    for folder in _control_groups():
-        with suppress(OSError, ValueError):  # the topmost has no limit, and "max" is none
-            yield int((folder / "pids.max").read_text()), int((folder / "pids.current").read_text())
-
-
-def _control_groups() -> Iterator[Path]:
-    """The folders of the control groups (v2) that this process is in, the innermost first."""
-    with suppress(OSError):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        own = next((line[3:] for line in lines if line.startswith("0::")), "/").strip("/")
-        folder = CONTROL_GROUPS / own
-        yield from (folder, *folder.parents[: len(Path(own).parts)])
 
 
 def permit_descriptors(slots: int) -> None:

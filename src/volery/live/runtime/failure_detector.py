@@ -297,11 +297,16 @@ class HostRegister:
                 log.error("%s", self.absent_words(host, entry.others))
         self._count_lost()
 
-    def check(self) -> None:
-        """Count a check without a message for every other host, and log each that becomes lost."""
+    def check(self, shortage: str = "") -> None:
+        """Count a check without a message for every other host, and log each that becomes lost.
+
+        Args:
+            shortage: what the machine of the API's host lacks.
+        """
         for host, entry in self._entries.items():
             if host == self._me:
                 entry.heard_us = self._clock_us()
+                entry.told = None if entry.told is None else structs.replace(entry.told, shortage=shortage)
                 continue
             entry.missed += 1
             if entry.missed == MISSED_MAX:
@@ -326,6 +331,8 @@ class HostRegister:
         verb = "have" if len(components) > 1 else "has"
         if self._is_opening(entry):
             state = f"{verb} not opened yet, waiting for {', '.join(self._waits_for(entry))}"
+        elif shortage := self._shortage(entry):
+            state = f"{verb} to wait, {shortage}"
         elif entry.heard_us is not None:
             state = f"{verb} not answered since {utc(entry.heard_us)}"
         else:
@@ -335,7 +342,7 @@ class HostRegister:
     def absent(self) -> list[str]:
         gone = [
             (host, entry) for host, entry in self._entries.items()
-            if entry.missed >= MISSED_MAX or self._is_opening(entry)
+            if entry.missed >= MISSED_MAX or self._is_opening(entry) or self._shortage(entry)
         ]  # fmt: skip
         return [self.absent_words(host, entry.others) for host, entry in gone]
 
@@ -352,6 +359,10 @@ class HostRegister:
 
     def _is_opening(self, entry: _Entry) -> bool:
         return entry.missed < MISSED_MAX and bool(self._waits_for(entry))
+
+    @staticmethod
+    def _shortage(entry: _Entry) -> str:
+        return "" if entry.told is None or entry.missed >= MISSED_MAX else entry.told.shortage
 
     @property
     def lost_nodes(self) -> frozenset[Address]:
@@ -401,20 +412,22 @@ class Presence:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(
-        self, send: Callable[[HostName, Message], None], absent: Callable[[], Collection[HostName]] = tuple
+        self, send: Callable[[HostName, Message], None], absent: Callable[[], Collection[HostName]] = tuple,
+        shortage: Callable[[], str] = str,
     ) -> None:  # fmt: skip
         """Begin, as soon as the host can send, and before it has opened.
 
         Args:
             send: sends a message that is not repeated when it is lost.
             absent: gives the hosts that this one waits for; none once it has opened.
+            shortage: gives what the machine lacks, see `HostReport`.
         """
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(PRESENCE_S, self.start, send, absent)  # a failure ends nothing
+        self._timer = loop.call_later(PRESENCE_S, self.start, send, absent, shortage)  # a failure ends nothing
         if self._register is None:
-            send(self._to, structs.replace(self._told, waits_for=tuple(sorted(absent()))))
+            send(self._to, structs.replace(self._told, waits_for=tuple(sorted(absent())), shortage=shortage()))
         elif not absent():
-            self._register.check()
+            self._register.check(shortage())
 
     def opened(self, absent: Collection[HostName]) -> None:
         """Note that this host has opened, without some hosts that have not answered."""

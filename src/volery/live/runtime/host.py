@@ -144,6 +144,8 @@ class Host:
         self._on_new_incarnation = on_new_incarnation
         self._loop = asyncio.get_running_loop()
         if self._transport is None:
+            if self._presence is not None:
+                self._presence.start(self._aside, shortage=lambda: self._stall.words)
             return
         assert self._codec is not None
         deliver, take = self._transport.send, self._take
@@ -154,7 +156,7 @@ class Host:
         for peer in sorted(peers):
             self._delivery.send(peer, [])
         if self._presence is not None:
-            self._presence.start(self._aside, lambda: self.waits_for)
+            self._presence.start(self._aside, lambda: self.waits_for, lambda: self._stall.words)
         if self._watches is not None and self._watches.pairs:
             self._watch = FailureDetector(self._watches, self._aside)
             self._beat()

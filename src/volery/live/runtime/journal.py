@@ -210,6 +210,9 @@ class JournalStall:
         host: its name.
         over: is called when the journal is written.
         failed: is called with an error that is no shortage.
+
+    Attributes:
+        words: what the machine lacks; empty: nothing.
     """
 
     def __init__(self, host: HostName, over: Callable[[], None], failed: Callable[[OSError], None]) -> None:
@@ -217,6 +220,7 @@ class JournalStall:
         self._over = over
         self._failed = failed
         self._timer: asyncio.TimerHandle | None = None
+        self.words = ""
 
     @property
     def lasts(self) -> bool:
@@ -228,9 +232,9 @@ class JournalStall:
         if not lack:
             self._failed(error)
             return
+        self.words = f"short of {lack}: its journal cannot be written ({error.strerror})"
         if self._timer is None:
-            text = "host %s waits, short of %s: its journal cannot be written: %s"
-            log.error(text, self._host, lack, error.strerror)
+            log.error("host %s waits, %s", self._host, self.words)
         else:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(STALL_S, self._try_again, journal)
@@ -241,7 +245,7 @@ class JournalStall:
         except OSError as error:
             self.begin(journal, error)
             return
-        self._timer = None
+        self._timer, self.words = None, ""
         log.warning("host %s goes on: its journal can be written again", self._host)
         self._over()
 

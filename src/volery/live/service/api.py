@@ -33,7 +33,7 @@ from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Authenticator, Sessions
-from volery.live.service.events import Change, Follower
+from volery.live.service.events import Follower, StatusChange
 from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
@@ -268,12 +268,12 @@ class _JobEndpoints:
             return Response(status_code=204)  # an EventSource does not come back then
         follower = self._queries.feed.follow(after, jobs if job is None else (job,), principal(request).sees)
         # Who names jobs waits for their ends, which may have been before.
-        ended = [Change(one) for one in statuses if one.ended and one.revision <= after]
+        ended = [StatusChange(one) for one in statuses if one.ended and one.revision <= after]
         headers = {"cache-control": "no-store", STREAM: follower.name}
         return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
 
 
-async def _events(follower: Follower, job: int | None, ended: Sequence[Change]) -> AsyncIterator[bytes]:
+async def _events(follower: Follower, job: int | None, ended: Sequence[StatusChange]) -> AsyncIterator[bytes]:
     """The lines of a stream of events, after those of jobs that have ended; of one job, to its end."""
     yield b": volery\n\n" + b"".join(change.event for change in ended)
     async with aclosing(follower.batches(KEEP_ALIVE_S)) as batches:

@@ -24,8 +24,7 @@ from volery.live.clock import in_background, unix_now_us
 from volery.live.config.limits import Retention
 from volery.live.files import replacing, sync_folder
 from volery.live.service.batches import UnwrittenError, Written
-from volery.live.service.forecast_inputs import reading
-from volery.live.service.rows import NOTE_COLUMN
+from volery.live.service.rows import NOTE_COLUMN, reading
 from volery.live.service.soundness import demand_sound_jobs
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
@@ -121,6 +120,8 @@ class Archive:
         before_us = min(now_us - round(rules.days * DAY_S * SECOND), recent_us) if rules.days else None
         due = retired.due(before_us, rules.jobs, recent_us)
         if due:
+            while await asyncio.to_thread(_is_of_lost_store, self._path, self._folder, file):
+                file += 1
             await asyncio.to_thread(write_files, self._path, self._folder, file, due)
             await self._written(lambda: self._store.retire(due, file))
             await self._clear(file)
@@ -154,6 +155,25 @@ def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Calla
 
 def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
     return folder / f"jobs-{file:06}.parquet", folder / f"tasks-{file:06}.parquet"
+
+
+def _is_of_lost_store(store: Path, folder: Path, file: int) -> bool:
+    """True if a file has jobs that the store lacks: a newer store has written it, which is lost.
+
+    A file of a pass that was interrupted has jobs of the store alone; it is written again.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, _ = paths_of(folder, file)
+    if not path.exists():
+        return False
+    try:
+        numbers = pq.read_table(path, columns=["id"]).column("id").to_pylist()
+    except (OSError, pa.ArrowException):
+        return True
+    with closing(reading(store)) as sql:
+        return any(sql.execute("SELECT 1 FROM jobs WHERE id = ?", (number,)).fetchone() is None for number in numbers)
 
 
 def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> None:

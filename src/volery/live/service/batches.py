@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
-from volery.live.clock import in_background, is_set_within, unix_now_us
+from volery.live.clock import in_background, is_set_within, monotonic_now_us, unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
 
@@ -39,9 +39,13 @@ class UnwrittenError(Exception):
 
 
 class _Write:
-    __slots__ = ("_error", "_future", "_given", "_write")
+    __slots__ = ("_error", "_future", "_given", "_write", "after", "before")
 
-    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, write: Callable[[], Any], future: asyncio.Future[Any], before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.before, self.after = before, after
         self._write = write
         self._future = future
         self._given: Any = None
@@ -115,8 +119,13 @@ class BatchWriter:
         """Acknowledge an end (task, attempt) to an agent once the disk has it."""
         self._ends.add(agent, end)
 
-    async def written(self, write: Callable[[], T]) -> T:
+    async def written(
+        self, write: Callable[[], T], before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+    ) -> T:
         """The result of a write, once it is committed.
+
+        Args:
+            before, after: long statements of the same batch, which a thread executes.
 
         Raises:
             ClosedError: the writer is closed.
@@ -125,7 +134,7 @@ class BatchWriter:
             reason = f"its store has failed: {self.problem}" if self.problem else "it is shutting down"
             raise ClosedError("jobs", f"the federation takes nothing more, because {reason}; ask again later")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._writes.append(_Write(write, future))
+        self._writes.append(_Write(write, future, before, after))
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
@@ -201,12 +210,16 @@ class BatchWriter:
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
         began = time.perf_counter()
         self._store.begin(durable=bool(writes))
-        for write in writes:
-            write.make()
-        late = self._store.take_in(news, unix_now_us())
-        # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
-        # them would have to win the interpreter back from a busy loop after each.
+        # The statements run here, in microseconds; what takes long, and the wait for the disk, are left to a thread.
+        # One that ran all of them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
+        for write in writes:
+            if write.before is not None:
+                await loop.run_in_executor(self._thread, write.before)
+            write.make()
+            if write.after is not None:
+                await loop.run_in_executor(self._thread, write.after)
+        late = self._store.take_in(news, unix_now_us(), monotonic_now_us())
         if writes:
             await loop.run_in_executor(self._thread, self._store.commit)
             self._on_durable(self._store.revision)  # before anybody has a receipt
@@ -229,7 +242,9 @@ class BatchWriter:
                 loop.create_future(),
             )
             written.add_done_callback(lambda done: done.exception() and again())
-            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, unix_now_us()), written))
+            self._writes.append(
+                _Write(lambda: self._store.give_up_waiting(number, unix_now_us(), monotonic_now_us()), written)
+            )
             self._wake.set()
 
 

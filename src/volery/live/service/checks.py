@@ -20,8 +20,8 @@ from volery.live.runtime.snapshots import pickle_of
 from volery.live.service.archive import demand_digests, digests_path
 from volery.live.service.authentication import TokenFile
 from volery.live.service.checksums import FORECASTS, readable
-from volery.live.service.forecast_inputs import reading
 from volery.live.service.marks import read_mark
+from volery.live.service.rows import reading
 from volery.live.service.soundness import damage_of_pages, damage_of_table, log_soundness, store_damage
 
 STORE: Final = "jobs.sqlite"

@@ -45,7 +45,7 @@ _PACKED: Final = TASKS_MAX + 1
 log = logging.getLogger(__name__)
 
 
-class Change:
+class StatusChange:
     """A change of a job or of a task; the event is made of it when the first follower is sent it."""
 
     __slots__ = ("_event", "status")
@@ -63,14 +63,14 @@ class Change:
         return self._event
 
 
-class Batch(NamedTuple):
+class ChangeBatch(NamedTuple):
     """Changes for a follower, in the order of their revisions; none, where nothing has changed for a while.
 
     Args:
         position: the follower has all up to this revision; None: these are of a job that was added to what it follows.
     """
 
-    changes: Collection[Change]
+    changes: Collection[StatusChange]
     position: int | None
 
 
@@ -94,7 +94,7 @@ class Follower:
         self._position = after
         self._is_behind = True
         self._added: deque[JobId] = deque()
-        self._queue: list[Change] = []
+        self._queue: list[StatusChange] = []
         self._wake = asyncio.Event()
 
     def add(self, job: JobId) -> None:
@@ -104,7 +104,7 @@ class Follower:
             self._added.append(job)
             self.wake()
 
-    def offer(self, change: Change) -> None:
+    def offer(self, change: StatusChange) -> None:
         """Take a change into the queue, unless the follower reads it from the store, or has it already."""
         if self._is_behind or change.status.revision <= self._position:
             return
@@ -118,30 +118,30 @@ class Follower:
         """Look again for something to send."""
         self._wake.set()
 
-    async def batches(self, patience_s: float) -> AsyncGenerator[Batch]:
+    async def batches(self, patience_s: float) -> AsyncGenerator[ChangeBatch]:
         """The changes as they come, and an empty batch after each time of patience in which there were none."""
         with self._feed.joined(self):
             while self._feed.has(self):
                 if self._is_behind:
                     async for changes in self._catch_up():
-                        yield Batch(changes, self._position)
+                        yield ChangeBatch(changes, self._position)
                 elif self._added:
                     job = self._added.popleft()
                     async for changes in self._feed.history((job,), None, 0, self._feed.published):
                         self._forget_ended(changes)
-                        yield Batch(changes, None)
+                        yield ChangeBatch(changes, None)
                 elif self._queue:
                     await asyncio.sleep(self._feed.pause_s(self))
                     changes, self._queue = self._queue, []
                     self._advance(changes)
                     if changes:  # else it has fallen behind during the pause
-                        yield Batch(changes, self._position)
+                        yield ChangeBatch(changes, self._position)
                 else:
                     self._position = max(self._position, self._feed.published)
                     if not await self._wait(patience_s):
-                        yield Batch((), self._position)
+                        yield ChangeBatch((), self._position)
 
-    async def _catch_up(self) -> AsyncIterator[list[Change]]:
+    async def _catch_up(self) -> AsyncIterator[list[StatusChange]]:
         """The changes between the position and what is published now; what comes later is offered meanwhile."""
         end = self._feed.published
         self._is_behind = False
@@ -151,12 +151,12 @@ class Follower:
             yield changes
         self._position = max(self._position, end)
 
-    def _advance(self, changes: list[Change]) -> None:
+    def _advance(self, changes: list[StatusChange]) -> None:
         if changes:
             self._position = max(self._position, changes[-1].status.revision)
             self._forget_ended(changes)
 
-    def _forget_ended(self, changes: list[Change]) -> None:
+    def _forget_ended(self, changes: list[StatusChange]) -> None:
         for status in (change.status for change in changes):
             if self.jobs is not None and isinstance(status, JobStatus) and status.ended:
                 self._feed.forget(self, status.id)
@@ -291,7 +291,7 @@ class EventFeed:
         self.published = max(self.published, end)
 
     def _hand_over(self, status: JobStatus | TaskStatus) -> None:
-        change = Change(status)
+        change = StatusChange(status)
         for follower in self._of_job.get(job_of(status), ()):
             follower.offer(change)
         for follower in self._of_all:
@@ -319,7 +319,7 @@ class EventFeed:
 
     async def history(
         self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int
-    ) -> AsyncIterator[list[Change]]:
+    ) -> AsyncIterator[list[StatusChange]]:
         """Changes after a revision and up to another, in order; others have turns between the lists.
 
         A row that has changed since has a later revision, and is left to those who hand over what comes.
@@ -330,7 +330,7 @@ class EventFeed:
             found = self._far(jobs, after, end)
         async for statuses in found:
             if statuses:
-                yield [Change(status) for status in statuses]
+                yield [StatusChange(status) for status in statuses]
 
     async def _nearby(
         self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int

@@ -18,7 +18,7 @@ from volery.live.clock import unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
-from volery.live.service.rows import sound_content
+from volery.live.service.rows import reading, sound_content
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
@@ -85,15 +85,6 @@ class ForecastReply(msgspec.Struct, frozen=True):
 
 class UnplayableError(Exception):
     """More is under way than the lab plays in time, or not the job in question."""
-
-
-def reading(path: Path) -> sqlite3.Connection:
-    """Open the store of jobs to be read.
-
-    Raises:
-        sqlite3.Error: it cannot be.
-    """
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
 
 
 def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:

@@ -38,10 +38,10 @@ from volery.live.service.authentication import Principal
 from volery.live.service.checksums import FORECASTS, add_checksums, add_triggers, check_row
 from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
-from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest, reading
+from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 from volery.live.service.queries import JobQueries, started_tasks
 from volery.live.service.requests import Operation, as_json, described, principal, seen_job
-from volery.live.service.rows import digest_of, encoded
+from volery.live.service.rows import digest_of, encoded, reading
 from volery.live.status import ActualMoments, Forecast, ForecastOutcome, ForecastRecord, JobStatus, MomentRecord
 
 COMMAND: Final = (sys.executable, "-m", "volery.cli.forecast")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -20,12 +20,11 @@ import msgspec
 
 from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription, TaskDescription, job_from_json, jobs_from_json
+from volery.live.service.descriptions import in_pieces
 from volery.live.service.outputs import AwayError
 
 HERE_BYTES_MAX: Final = 32 << 10
 """Bodies up to this size are read within about 20 ms, in the worst case."""
-PIECE_TASKS: Final = 250
-PIECE_BYTES: Final = 256 << 10
 REQUESTS_PER_PROCESS: Final = 100
 """After so many large bodies the process is replaced, and its memory given back."""
 NICE: Final = 5
@@ -110,17 +109,7 @@ def _read_jobs(path: str, place: str) -> list[Packed]:
 def _packed(job: JobDescription) -> Packed:
     if isinstance(job.tasks, int):
         return _encode(job), []
-    return _encode(msgspec.structs.replace(job, tasks=1)), _pieces(job.tasks)
-
-
-def _pieces(tasks: Sequence[TaskDescription]) -> list[bytes]:
-    pieces, low, size = list[bytes](), 0, 0
-    for at, task in enumerate(tasks, 1):
-        size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
-        if size > PIECE_BYTES or at - low == PIECE_TASKS or at == len(tasks):
-            pieces.append(_encode(tasks[low:at]))
-            low, size = at, 0
-    return pieces
+    return _encode(msgspec.structs.replace(job, tasks=1)), [_encode(piece) for piece in in_pieces(job.tasks)]
 
 
 async def _unpacked(packed: Packed) -> JobDescription:

@@ -229,7 +229,11 @@ class JobService(Component):
                 self._numbers = number, first
             raise
         assign = self._submissions.failover.assign
-        receipts = await self.writer.written(lambda: admit(self._store, jobs, self.queries.now_us, assign))
+        long = [job.encoded for job in jobs if job.encoded.is_long]
+        receipts = await self.writer.written(
+            lambda: admit(self._store, jobs, self.queries.now_us, assign),
+            partial(self._store.keep, long) if long else None, partial(self._store.drop_unused, long) if long else None,
+        )  # fmt: skip
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 self._submissions.admit(job)
@@ -319,7 +323,7 @@ def job_service(
     sharing = UserShares(
         shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
     )
-    queries = JobQueries(store, fleet, table, counts, submissions.failover.entry, sharing, book, feed, capacity)
+    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, feed, capacity)
     outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe

@@ -18,6 +18,7 @@ from volery.core.model import Address, Amounts, JobId, Message, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
+from volery.live.service.batches import BatchWriter
 from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.reports import AttemptCounts, DecisionBook, History, NodeTable, Sample, candidates, counted
@@ -65,7 +66,7 @@ class JobQueries:
     takes_orders = True
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts,
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
         assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
         feed: EventFeed, capacity: CapacityQueries | None = None,
     ) -> None:  # fmt: skip
@@ -83,6 +84,7 @@ class JobQueries:
         self._store = store
         self._fleet = fleet
         self._table = nodes
+        self._writer = writer
         self._assigned = assigned
         self._book = book
         self._capacity = capacity
@@ -116,12 +118,12 @@ class JobQueries:
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
         """As `why`; of a task that waits also what its scheduler sees just now."""
-        why, job = self.why(number, place), self.job(number)
+        why, job = await self.why(number, place), self.job(number)
         if why is None or job is None:
             return None
         more = []
         if self._capacity is not None and why.state == "pending":
-            scheduler, wanted = self._assigned(number, job.user), self.wanted(number, why.index)
+            scheduler, wanted = self._assigned(number, job.user), await self._wanted(number, why.index)
             seen = await self._capacity.machines(scheduler, wanted.mask, wanted.request)
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
@@ -143,9 +145,9 @@ class JobQueries:
         waiting = sum(load.tasks_pending for load in self._store.loads())
         self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
 
-    def description(self, number: JobId) -> JobDescription | None:
-        found = self._store.described(number)
-        return None if found is None else found[1]
+    async def description(self, number: JobId) -> JobDescription | None:
+        part = await self._store.descriptions.part(number, 0)
+        return None if part is None else part.description
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         return {}
@@ -158,10 +160,10 @@ class JobQueries:
             await asyncio.sleep(0)
         return found
 
-    def why(self, number: JobId, place: int | None) -> Why | None:
+    async def why(self, number: JobId, place: int | None) -> Why | None:
         """The reasons why a task is where it is; without a place: of the first that waits, or of the first."""
-        job, described = self._store.job(number), self._store.described(number)
-        if job is None or described is None or (place is not None and place >= job.tasks):
+        job, first_task = self._store.job(number), self._store.first_task(number)
+        if job is None or first_task is None or (place is not None and place >= job.tasks):
             return None
         if place is None:
             place = self._first_waiting(job)
@@ -171,8 +173,8 @@ class JobQueries:
             job=number, index=place, state=task.state,
             reason=again or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
-            funnel=counted(self._candidates(self.wanted(number, place))),
-            decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
+            funnel=counted(self._candidates(await self._wanted(number, place))),
+            decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
@@ -183,10 +185,10 @@ class JobQueries:
         missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
-    def wanted(self, number: JobId, place: int) -> TaskDemand:
-        described = self._store.described(number)
-        assert described is not None, "there is such a job"
-        return demand_at(described[1], place, self._fleet)
+    async def _wanted(self, number: JobId, place: int) -> TaskDemand:
+        part = await self._store.descriptions.part(number, place)
+        assert part is not None, "there is such a job"
+        return demand_at(part.description, place - part.first, self._fleet)
 
     async def plan(self, description: JobDescription) -> JobPlan:
         """The prospects of a job if it were submitted now; others have turns meanwhile.
@@ -332,8 +334,8 @@ class FederationView(Protocol):
     def samples(self) -> Sequence[Sample]:
         """The last hours, the oldest first."""
 
-    def description(self, number: JobId) -> JobDescription | None:
-        """A job as it was submitted; None where that is not known."""
+    async def description(self, number: JobId) -> JobDescription | None:
+        """A job as it was submitted, of a long list of tasks the first one; None where that is not known."""
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -194,36 +195,6 @@ class JobListings:
         return found
 
 
-class ChangedRows:
-    """Jobs and tasks by the revision of their last change, in the rows that a connection sees."""
-
-    def __init__(self, sql: sqlite3.Connection) -> None:
-        self._sql = sql
-
-    def changes(self, after: int, limit: int) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        newest = "WHERE revision > ? ORDER BY revision LIMIT ?"
-        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, limit))
-        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, limit))
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
-        found.sort(key=lambda status: status.revision)
-        return found[:limit]
-
-    def revisions(self, job: JobId, first: int, end: int, after: int, until: int) -> list[tuple[int, int]]:
-        """Revision and place of each task between two places of a job that has changed between two revisions."""
-        query = (
-            "SELECT revision, place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
-            "AND revision > ? AND revision <= ?"
-        )
-        return self._sql.execute(query, (job, first, end, after, until)).fetchall()
-
-    def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
-        """The tasks of a job at some places, without those that have no row, and without their usage."""
-        query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
-        rows = (self._sql.execute(query, (job, place)).fetchone() for place in places)
-        return [task_status(row) for row in rows if row is not None]
-
-
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
     rows.sort(key=lambda row: row[0], reverse=True)
     rows.sort(key=lambda row: row[1], reverse=order.falling)
@@ -234,18 +205,6 @@ def is_indexed(query: JobQuery, order: JobOrder) -> bool:
     if query.state is not None or query.reason is not None or query.since_us is not None or query.name:
         return False
     return order.by == "id" or (order.by == "user" and order.falling)
-
-
-class OpenJob(NamedTuple):
-    """A job that had not ended when the store was last closed."""
-
-    id: JobId
-    first_task: TaskId
-    description: JobDescription
-
-    @property
-    def identity(self) -> JobId:
-        return identity_of(self.id, self.first_task)
 
 
 class JobRow(msgspec.Struct):
@@ -275,6 +234,16 @@ class JobRow(msgspec.Struct):
     """Per task, whether it may have a row; None: each may."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""
+    began_us: Time | None = None
+    """The monotonic clock at `started_us`; None: it was not this program that noted the start."""
+
+    def end_us(self, now_us: Time, monotonic_us: Time | None = None) -> Time:
+        """The moment of its end, if it ends now: its start and the time since, however the clock was set meanwhile."""
+        if self.started_us is None:
+            return max(now_us, self.submitted_us)
+        if self.began_us is None or monotonic_us is None:
+            return max(now_us, self.started_us)
+        return self.started_us + monotonic_us - self.began_us
 
     @property
     def identity(self) -> JobId:
@@ -326,6 +295,15 @@ def encoded(description: JobDescription) -> bytes:
 def digest_of(content: bytes) -> bytes:
     """The key under which the store keeps an encoded description once."""
     return hashlib.sha256(content).digest()
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """Open the store of jobs to be read.
+
+    Raises:
+        sqlite3.Error: it cannot be.
+    """
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
 
 
 def sound_content(digest: bytes, content: bytes) -> bytes:

@@ -316,9 +316,9 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
         sql.execute("VACUUM")
 
 
-def described(sql: sqlite3.Connection, content: bytes) -> int:
+def described(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:
     """The number of an encoded description among those of the store, into which it is written if it is new."""
-    digest = digest_of(content)
+    digest = digest or digest_of(content)
     row = sql.execute("SELECT id FROM descriptions WHERE digest = ?", (digest,)).fetchone()
     if row is None:
         row = sql.execute(

@@ -22,8 +22,7 @@ from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
 from volery.live.runtime.recordfile import OtherVersionError
 from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
-from volery.live.service.forecast_inputs import reading
-from volery.live.service.rows import digest_of
+from volery.live.service.rows import digest_of, reading
 
 UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a damaged database; the second, where the text of the first quotes a damaged statement."""

@@ -16,33 +16,28 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, number_of
 from volery.live.service.checksums import CHECKED, check_row, row_checksum
+from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
     SELECT_TASK,
-    ChangedRows,
     JobListings,
     JobRow,
-    OpenJob,
     UsageTable,
     UserCounters,
     counts_of,
-    digest_of,
-    encoded,
     key_of,
-    sound_content,
     state_after,
     task_status,
 )
 from volery.live.service.schema import Database, described
+from volery.live.service.task_rows import TaskRows
 from volery.live.status import TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
@@ -69,8 +64,6 @@ _RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
-_DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description"
-_decode: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
@@ -95,8 +88,10 @@ class JobStore:
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
-        changed = ChangedRows(self._read)
+        self.descriptions = DescriptionReader(path, self._read)
+        changed = TaskRows(self._read)
         self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
+        self.begun, self.ended_places = changed.begun, changed.ended_places
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
@@ -123,12 +118,6 @@ class JobStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
-        """The number of a job's first task, and what was asked for."""
-        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ?"
-        row = self._read.execute(query, (number,)).fetchone()
-        return (row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
@@ -236,22 +225,38 @@ class JobStore:
         query = "SELECT id, tasks FROM jobs WHERE key = ?"
         return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
-    def describes(self, number: JobId, description: JobDescription) -> bool:
-        """True if a job was submitted with exactly this description, merged (see `merged`)."""
-        digest = digest_of(encoded(description))
-        return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
+    def describes(self, number: JobId, digest: bytes) -> bool:
+        """True if a job was submitted with exactly the description of this digest."""
+        return bool(self._one(f"SELECT digest = ? {DESCRIBED}", digest, number))
+
+    def keep(self, descriptions: Iterable[EncodedDescription]) -> None:
+        """Write descriptions into the batch that is under way; in a thread, where they are long."""
+        for content, digest in descriptions:
+            described(self._sql, content, digest)
+
+    def drop_unused(self, descriptions: Iterable[EncodedDescription]) -> None:
+        """Take those out again of which no job has come."""
+        unused = (
+            "DELETE FROM descriptions WHERE digest = ? "
+            "AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = descriptions.id)"
+        )
+        self._sql.executemany(unused, ((one.digest,) for one in descriptions))
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
-        obstacles: Sequence[tuple[int, str]], now_us: int,
+        obstacles: Sequence[tuple[int, str]], now_us: int, kept: EncodedDescription | None = None,
     ) -> None:  # fmt: skip
-        """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run."""
+        """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run.
+
+        Args:
+            kept: the description, if it is encoded already.
+        """
         if obstacles:
             self._write_tasks(
                 (number, place, "unsatisfiable", reason, 0, "", None, None, None, "", self._next_revision(), b"", -1)
                 for place, reason in obstacles
             )
-        content = described(self._sql, encoded(description))
+        content = described(self._sql, *(kept or encoded_at_once(description)))
         job = JobRow(
             number, key_of(description.user, description.key), content, first_task, description.name, description.user,
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
@@ -274,11 +279,14 @@ class JobStore:
         """End a job that cannot be submitted again."""
         job = self._job_under_way(number)
         if job is not None:
-            job.state, job.reason, job.ended_us = "failed", reason, now_us
+            job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
             self._write_changes()
 
-    def take_in(self, news: Iterable[News], now_us: int) -> list[JobId]:
+    def take_in(self, news: Iterable[News], now_us: int, monotonic_us: Time | None = None) -> list[JobId]:
         """Take in reports of jobs and attempts.
+
+        Args:
+            monotonic_us: the time by a clock that nobody sets, for the durations of jobs.
 
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
@@ -292,7 +300,7 @@ class JobStore:
                 continue
             match item:
                 case TaskReport():
-                    self._report(job, item)
+                    self._report(job, item, monotonic_us)
                 case JobDone():
                     job.answered = True
                 case JobRejected():
@@ -302,11 +310,11 @@ class JobStore:
                     job.reason = ""
                     self._refused.discard(job.id)
         answered = [job for job in self._changed.values() if job.answered]
-        late = [job.id for job in answered if not self._settle(job, now_us)]
+        late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
         return late
 
-    def give_up_waiting(self, number: JobId, now_us: int) -> None:
+    def give_up_waiting(self, number: JobId, now_us: int, monotonic_us: Time | None = None) -> None:
         """End an answered job although some reports of its tasks have not come; those tasks' ends are unknown."""
         job = self._job_under_way(number)
         if job is None or not job.answered:
@@ -317,7 +325,7 @@ class JobStore:
             "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
             ((self._next_revision(), number, place) for (place,) in places),
         )
-        self._settle(job, now_us, wait=False)
+        self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
     def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
@@ -358,7 +366,7 @@ class JobStore:
         self._rows.clear()
         self._changed.clear()
 
-    def _report(self, job: JobRow, report: TaskReport) -> None:
+    def _report(self, job: JobRow, report: TaskReport, monotonic_us: Time | None) -> None:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
@@ -374,19 +382,24 @@ class JobStore:
         if job.heard is not None:
             job.heard[place] = True
         began, told = report.state == "running", state_after(report, job)
+        ended_us: Time | None = None
         if began:
             started_us = report.at_unix_us
+        else:
+            # Of a program that was started again the clock may be another than the one that gave the start.
+            ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
         self._rows[job.id, place] = (
             job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
-            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result, report.attempt,
+            ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
         self._usages.note(job.id, place, report)
         job.count(state, -1)
         job.count(told, +1)
         if report.state != "unstarted":
             job.state = "running"
-        if job.started_us is None:
-            job.started_us = started_us
+        if job.started_us is None and started_us is not None:
+            job.started_us = max(started_us, job.submitted_us)
+            job.began_us = monotonic_us
 
     def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
         """State, both numbers of the attempt, and start of a task as last reported, in this batch or before."""
@@ -398,14 +411,14 @@ class JobStore:
         query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
         return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
-    def _settle(self, job: JobRow, now_us: int, wait: bool = True) -> bool:
+    def _settle(self, job: JobRow, now_us: int, monotonic_us: Time | None, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
             return False
         well = job.finished == job.tasks
         job.state = "cancelled" if job.cancelling else "done" if well else "failed"
-        job.running, job.ended_us = 0, now_us
+        job.running, job.ended_us = 0, job.end_us(now_us, monotonic_us)
         if job.cancelling:
             return True
         if heard < job.tasks:
@@ -463,28 +476,6 @@ class JobStore:
         return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
     def open_user(self, number: JobId) -> str | None:
-        """The user of a job that has not ended; None where it has. `open_job` reads its description, which is long."""
+        """The user of a job that has not ended; None where it has."""
         row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
         return row[0] if row else None
-
-    def open_job(self, number: JobId) -> OpenJob | None:
-        """A job that has not ended; None where it has."""
-        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
-        row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(number, row[0], _decode(sound_content(*row[1:]))) if row else None
-
-    def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
-        """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.
-
-        The latter is the scheduler's own number.
-        """
-        query = (
-            "SELECT place, attempt, launched FROM tasks "
-            "WHERE job = ? AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
-        )
-        return {place: (attempt + 1, launched) for place, attempt, launched in self._read.execute(query, (number,))}
-
-    def ended_places(self, number: JobId) -> set[int]:
-        """The places of a job's tasks that need not run again."""
-        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
-        return {row[0] for row in self._read.execute(query, (number,))}

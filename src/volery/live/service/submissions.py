@@ -33,8 +33,9 @@ from volery.live.jobs import (
 )
 from volery.live.messages import identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
+from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
+from volery.live.service.events import PLACES
 from volery.live.service.failover import Failover
-from volery.live.service.rows import OpenJob
 from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
@@ -149,31 +150,44 @@ class JobSubmissions:
                 continue
             await self.failover.settled()
             await self._feed.room()
-            job = None if self._writer.closed else self._store.open_job(number)  # it may have ended by now
-            if job is not None:
-                await self._submit_again(job)
+            if not self._writer.closed and self._store.open_user(number) is not None:  # it may have ended by now
+                await self._submit_again(number)
 
-    async def _submit_again(self, job: OpenJob) -> None:
+    async def _submit_again(self, number: JobId) -> None:
+        description, first_task = await self._store.descriptions.whole(number), self._store.first_task(number)
+        if description is None or first_task is None:
+            return
         try:
-            needs = await wanted(demands(job.description, self._fleet))
+            needs = await wanted(demands(description, self._fleet))
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._writer.written(lambda: self._store.fail(job.id, reason, unix_now_us()))
+                await self._writer.written(lambda: self._store.fail(number, reason, unix_now_us()))
             except UnwrittenError:
-                log.error("job %d was %s; the next start will try it", job.id, reason)
+                log.error("job %d was %s; the next start will try it", number, reason)
             return
-        if self._store.cancelling(job.id):  # perhaps meanwhile
-            self.withdraw(job.id, job.description.user)
+        tasks = needs[-1].first + needs[-1].tasks
+        ended, begun = await self._progress(number, tasks)
+        if self._writer.closed or self._store.open_user(number) is None:  # meanwhile
             return
-        ended = self._store.ended_places(job.id)
-        count = needs[-1].first + needs[-1].tasks - len(ended)
-        if count:
-            begun = self._store.begun(job.id)
-            self._submit(Submission(job.id, job.first_task, job.description, self._fleet, count, ended, begun, True))
+        if self._store.cancelling(number):
+            self.withdraw(number, description.user)
+        elif count := tasks - len(ended):
+            self._submit(Submission(number, first_task, description, self._fleet, count, ended, begun, True))
         else:
-            self._sent.pop(job.id, None)
-            self._writer.note(JobDone(job.identity))
+            self._sent.pop(number, None)
+            self._writer.note(JobDone(identity_of(number, first_task)))
+
+    async def _progress(self, number: JobId, tasks: int) -> tuple[set[int], dict[int, tuple[int, int]]]:
+        """The places of a job's tasks that have ended, and the attempts of those that have begun (see `begun`)."""
+        ended, begun = set[int](), dict[int, tuple[int, int]]()
+        for first in range(0, tasks, PLACES):
+            ended.update(self._store.ended_places(number, first, first + PLACES))
+            begun |= self._store.begun(number, first, first + PLACES)
+            await asyncio.sleep(0)
+            if self._writer.closed:
+                break
+        return ended, begun
 
 
 class Submission(NamedTuple):
@@ -338,6 +352,7 @@ class NewJob(NamedTuple):
 
     Args:
         description: as it was submitted, merged (see `merged`).
+        encoded: the same, as it is kept.
         place: what errors call it.
     """
 
@@ -346,6 +361,7 @@ class NewJob(NamedTuple):
     description: JobDescription
     wanted: list[TaskDemand]
     place: str
+    encoded: EncodedDescription
 
     @property
     def tasks(self) -> int:
@@ -378,7 +394,8 @@ async def planned_jobs(
         if (count := sum(one.tasks for one in impossible)) > IMPOSSIBLE_MAX:
             problem = f"no machine can run {count:,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
             raise InputError(f"{place}.tasks", f"{problem}; the first: {impossible[0].obstacle}")
-        jobs.append(NewJob(at, first, await _merged(description), needs, place))
+        alike = await _merged(description)
+        jobs.append(NewJob(at, first, alike, needs, place, await encoded_in_slices(alike)))
         first += jobs[-1].tasks
     return jobs
 
@@ -410,9 +427,9 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
     """The receipt of the job that was submitted under the same key, earlier or just before."""
     user, key = job.description.user, job.description.key
     if (twin := before.get((user, key))) is not None:
-        number, same, which = twin[1], twin[0].description == job.description, twin[0].place
+        number, same, which = twin[1], twin[0].encoded.digest == job.encoded.digest, twin[0].place
     elif found := store.job_with_key(user, key):
-        number, same, which = found[0], store.describes(found[0], job.description), f"job {found[0]}"
+        number, same, which = found[0], store.describes(found[0], job.encoded.digest), f"job {found[0]}"
     else:
         before[user, key] = job, job.number
         return None
@@ -426,7 +443,7 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
 def _insert(store: JobStore, job: NewJob, now_us: Time, assign: Callable[[JobId, str], None]) -> Receipt:
     refused = [one for one in job.wanted if one.obstacle]
     obstacles = [(place, one.obstacle) for one in refused for place in range(one.first, one.first + one.tasks)]
-    store.insert(job.number, job.first, job.description, job.tasks, obstacles, now_us)
+    store.insert(job.number, job.first, job.description, job.tasks, obstacles, now_us, job.encoded)
     assign(job.number, job.description.user)
     reasons = {one.obstacle: one.first for one in reversed(refused)}
     warnings = tuple([f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items())])

@@ -123,8 +123,10 @@ class Telemetry:
                 self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
         elif key in self._attempts:
             span, started_us = self._attempts.pop(key)
-            _end(span, report, at_ns)
-            self._took.record((report.at_unix_us - started_us) / SECOND, {"state": report.state})
+            # A host that was started again may have another clock than the one that gave the start.
+            took_us = max(0, report.at_unix_us - started_us)
+            _end(span, report, (started_us + took_us) * _NS)
+            self._took.record(took_us / SECOND, {"state": report.state})
             if report.state != "finished":
                 job.queued_us[report.task] = report.at_unix_us
 

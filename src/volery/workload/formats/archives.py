@@ -233,7 +233,7 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             processors = _processors(row["ReqNProcs"]) or _processors(row["NProcs"])
             parents = row["Dependencies"].split()
             bare += not parents
-            submit = microseconds(row["SubmitTime"])
+            submit = _time(row["SubmitTime"])
             made = TaskRow(
                 job=f"task {row['JobID']}" if row["WorkflowID"] == "-1" else known(row["WorkflowID"]),
                 task=known(row["JobID"]),

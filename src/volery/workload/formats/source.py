@@ -150,7 +150,7 @@ def table_rows(
         header: what a first line that is one holds at least; empty: there is never a header.
 
     Raises:
-        InputError: a row has another number of fields, or a quoted field has no end.
+        InputError: a row has another number of fields, a quoted field has no end, or a column is named twice.
     """
     text, began, number, first_row = "", 0, 0, True
     for number, line in numbered_lines(path):
@@ -168,6 +168,8 @@ def table_rows(
             first_row = False
             if header and header <= set(words):
                 names = words
+                if twice := [name for name, times in Counter(words).items() if name and times > 1]:
+                    raise InputError(f"{path}:{first}", f"names the column {twice[0]!r} twice; keep one")
                 continue
         if len(words) != len(names):
             raise InputError(

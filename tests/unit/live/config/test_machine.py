@@ -19,6 +19,7 @@ from volery.live.config.machine import (
     disk_of,
     installed_gpus,
     machine_from_table,
+    process_limits,
     usable_cpu_milli,
     usable_memory_mb,
 )
@@ -50,6 +51,13 @@ def test_limits_of_all_groups_above_count(tmp_path: Path) -> None:
     machine = discover(root=root)
     assert (machine.cores, machine.memory_mb) == (1, 512)
     assert amounts(tmp_path, 2, root) | {"disk_mb": 0} == {"cpu_milli": 250, "memory_mb": 281, "gpus": 0, "disk_mb": 0}
+
+
+def test_limits_of_processes_of_all_groups_above_count(tmp_path: Path) -> None:
+    root = grouped(tmp_path, "0::/pod/box\n", V2_MOUNT)
+    put(root, **{"pod/box/pids.max": "max\n", "pod/box/pids.current": "7\n"})
+    put(root, **{"pod/pids.max": "200\n", "pod/pids.current": "30\n"})
+    assert [*process_limits(root)] == [(200, 30)], "the topmost group has no limit"
 
 
 def test_a_container_sees_its_own_group_as_the_root_of_what_is_mounted(tmp_path: Path) -> None:

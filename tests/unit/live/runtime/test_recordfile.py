@@ -14,7 +14,7 @@ from volery.architectures import lookup
 from volery.core.errors import DamagedError
 from volery.core.model import SUBMITTER, Cluster
 from volery.live.config.plan import FederationPlan
-from volery.live.node.descendants import ProcessLedger, read_ledger
+from volery.live.node.descendants import ProcessLedger, boot, read_ledger
 from volery.live.runtime.incarnations import next_incarnation, persist_incarnation
 from volery.live.runtime.journal import Header, JournalReader, JournalWriter, Started
 from volery.live.runtime.recordfile import OtherVersionError, UnbegunError, first_line
@@ -55,7 +55,7 @@ def test_a_journal_that_was_cut_is_torn_and_loses_no_turn_before_the_cut(tmp_pat
     path = written(tmp_path / "all-1.journal")
     content = path.read_bytes()
     read = set()
-    for end in range(len(content) - 1, 0, -1):
+    for end in range(len(content) - 1, 0, -7):
         path.write_bytes(content[:end])
         try:
             reader = JournalReader(path)
@@ -152,6 +152,14 @@ def test_a_damaged_record_of_attempts_is_logged_and_hides_no_other_line(
     ProcessLedger(tmp_path).close()
     assert "processes is damaged in line 2" in caplog.text
     assert "processes is damaged in line 3" in caplog.text
+
+
+def test_a_record_of_attempts_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "processes"
+    path.write_text(f"boot {boot()}\n+7 70\n+8 80\n-7\n")
+    assert read_ledger(path) == ({8: 80}, [])
+    path.write_text(f"boot {boot()[::-1]}\n+7 70\n")
+    assert read_ledger(path) == ({}, []), "of another boot"
 
 
 def test_a_flipped_bit_in_the_number_of_an_incarnation_gives_no_number_twice(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from volery.live.messages import AttemptUsage, TaskReport
 from volery.live.service import archive as archiving
 from volery.live.service.archive import Archive, archived, paths_of
 from volery.live.service.authentication import Principal
-from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.ledgers import ArchivedJob, ArchivedKey
 from volery.live.service.requests import NotThereError, seen_job
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus
@@ -158,6 +159,30 @@ def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(
     assert [job.id for job, _ in archived(tmp_path / "archive")] == [0, 1, 2, 3, 4]
     files = ["000001.sha256", *(path.name for path in paths_of(tmp_path / "archive", 1))]
     assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == files
+
+
+def test_files_of_a_store_that_is_lost_are_not_written_over(tmp_path: Path) -> None:
+    store = filled(tmp_path, 6)
+    shutil.copy(store_file := tmp_path / "jobs.sqlite", tmp_path / "copy")
+    shutil.copy(f"{store_file}-wal", tmp_path / "copy-wal")
+    for today in (2, 4):
+        asyncio.run(mover(store, tmp_path, today, days=1).pass_once())
+    store.close()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "archive").glob("*.parquet")}
+    assert len(before) == 4
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / f"copy{suffix}", f"{store_file}{suffix}")
+    restored = Committing(store_file)
+    restored.fail(5, "its last job has ended as well", 5 * DAY_US)
+    restored.begin(durable=True)
+    restored.retired.forbid(ArchivedKey(9, 9 * TASKS, 999))
+    restored._sql.execute("DELETE FROM jobs WHERE id < 3")  # as of a copy that never had them
+    restored.commit()
+    asyncio.run(mover(restored, tmp_path, 9, days=1).pass_once())
+    after = {path.name: path.read_bytes() for path in (tmp_path / "archive").glob("*.parquet")}
+    assert {name: after[name] for name in before} == before
+    assert restored.retired.last_file() == 3
+    restored.close()
 
 
 def test_files_of_the_archive_are_for_the_owner_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
@@ -18,7 +19,7 @@ from volery.live.service.events import EventFeed, Follower
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
 
-LIMIT_S = 30
+LIMIT_S = 120
 TASKS = 100
 """Of each job, whose first task has the number of the job times this."""
 
@@ -91,7 +92,12 @@ def test_a_hundred_followers_of_everything_have_each_event_encoded_once(
 ) -> None:
     encoded: list[int] = []
     encode = events._encode
-    monkeypatch.setattr(events, "_encode", lambda status: encoded.append(status.revision) or encode(status))
+
+    def noted(status: JobStatus | TaskStatus) -> bytes:
+        encoded.append(status.revision)
+        return encode(status)
+
+    monkeypatch.setattr(events, "_encode", noted)
 
     async def scenario(it: Bench) -> None:
         await it.submit(0)
@@ -119,7 +125,12 @@ def test_followers_of_other_jobs_are_not_even_read_for(tmp_path: Path, monkeypat
         reading = [asyncio.ensure_future(received(one, 5, 1 + at)) for at, one in enumerate(followers)]
         await until_joined(it, 19)
         changes = it.store.changes
-        monkeypatch.setattr(it.store, "changes", lambda after, limit: reads.append(after) or changes(after, limit))
+
+        def noted(after: int, limit: int) -> list[JobStatus | TaskStatus]:
+            reads.append(after)
+            return changes(after, limit)
+
+        monkeypatch.setattr(it.store, "changes", noted)
         for place in range(50):
             await it.report(0, [place])
         assert not reads, "of job 0 nobody wants anything"
@@ -227,7 +238,7 @@ def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_
         await until_joined(it, 1)
 
         def unreadable(after: int, limit: int) -> None:
-            raise events.sqlite3.OperationalError("disk I/O error")
+            raise sqlite3.OperationalError("disk I/O error")
 
         with monkeypatch.context() as patched:
             patched.setattr(it.store, "changes", unreadable)

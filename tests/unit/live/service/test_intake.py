@@ -10,8 +10,9 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.live.jobs import JobDescription, job_from_json
-from volery.live.service import intake
-from volery.live.service.intake import HERE_BYTES_MAX, PIECE_TASKS, Intake
+from volery.live.service import descriptions, intake
+from volery.live.service.descriptions import PIECE_TASKS, in_pieces
+from volery.live.service.intake import HERE_BYTES_MAX, Intake
 
 
 def described(tasks: int) -> bytes:
@@ -37,12 +38,13 @@ def test_equal_tasks_need_no_pieces(tmp_path: Path) -> None:
 
 
 def test_pieces_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(descriptions, "PIECE_BYTES", 1_000)
     job = job_from_json(described(50), "job")
     assert isinstance(job.tasks, tuple)
-    pieces = intake._pieces(job.tasks)
-    assert all(len(piece) < 1_200 for piece in pieces)
+    pieces = list(in_pieces(job.tasks))
+    assert all(len(piece) < 12 for piece in pieces)
     assert len(pieces) > 3
+    assert [task for piece in pieces for task in piece] == list(job.tasks)
 
 
 def test_small_bodies_are_read_at_once_and_a_wrong_one_names_its_key() -> None:

@@ -14,6 +14,7 @@ from volery.core.events import JobDone
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.service import schema as migrating
 from volery.live.service.checksums import CHECKED
+from volery.live.service.descriptions import encoded_at_once
 from volery.live.service.rows import JobQuery
 from volery.live.service.soundness import store_damage
 from volery.live.service.store import JobStore
@@ -72,9 +73,8 @@ def test_a_store_of_the_version_before_is_brought_to_this_one_and_loses_nothing(
     store = Committing(path)
     store.checkpoint(whole=True)
     assert path.stat().st_size < before / 2
-    assert store.describes(
-        0, JobDescription(command="true", name="n", user="ada", key="key0", tasks=(TaskDescription(),))
-    )
+    kept = JobDescription(command="true", name="n", user="ada", key="key0", tasks=(TaskDescription(),))
+    assert store.describes(0, encoded_at_once(kept).digest)
     assert [store.first_task(number) for number in range(3)] == [FIRST, FIRST + 1, FIRST + 2]
     assert [found.state for found in store.jobs(JobQuery(), 9)] == ["running"] * 3
     assert (store.revision, store.next_numbers(), store.drained()) == (6, (3, FIRST + 3), {"node/4"})

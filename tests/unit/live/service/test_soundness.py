@@ -58,7 +58,8 @@ def seen(store: JobStore) -> list[Any]:
     jobs = store.jobs(JobQuery(), 99)
     found: list[Any] = [jobs, store.drained(), store.next_numbers(), store.loads(), sorted(store.open_ids())]
     for job in jobs:
-        found += [store.tasks(job.id, 0, 99), store.described(job.id), store.open_job(job.id), store.begun(job.id)]
+        found += [store.tasks(job.id, 0, 99), store.first_task(job.id), store.begun(job.id)]
+        found += [asyncio.run(store.descriptions.whole(job.id))]
         found += [store.result(job.id, place) for place in range(job.tasks)]
     found += [store.shares.weights(), store.shares.changes(None, 9), store.shares.preemptions(None, None, None, 9)]
     found += [store.assigned.moves(), store.assigned.owners(), [store.retired.of(number) for number in range(JOBS)]]

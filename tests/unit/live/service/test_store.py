@@ -19,8 +19,8 @@ from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
 from volery.live.service import rows
-from volery.live.service.forecast_inputs import reading
-from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad
+from volery.live.service.descriptions import encoded_at_once
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad, reading
 from volery.live.service.store import JobStore, News
 from volery.live.status import JobStatus, TaskUsage
 
@@ -65,11 +65,15 @@ def store(tmp_path: Path) -> JobStore:
 
 def insert(store: JobStore, task_count: int = 2, number: int = 0, first: int = FIRST, **words: str) -> None:
     description = JobDescription(command="true", tasks=task_count, **words)  # type: ignore[arg-type]  # all are text
-    store.insert(number, first, description, task_count, [], 1_000)
+    store.insert(number, first, description, task_count, [], 0)
 
 
 def report(place: int, state: AttemptState, at_us: int = 0, attempt: int = 0, **words: object) -> TaskReport:
     return TaskReport(FIRST + place, 0, attempt, "node/1", state, at_us, **words)  # type: ignore[arg-type]  # of each kind
+
+
+def description(store: JobStore, number: int) -> JobDescription | None:
+    return asyncio.run(store.descriptions.whole(number))
 
 
 def job(store: JobStore, number: int = 0) -> JobStatus:
@@ -89,7 +93,7 @@ def test_a_job_runs_and_is_done(store: JobStore) -> None:
     assert store.take_in([JobDone(0)], 99) == []
     done = job(store)
     assert (done.state, done.finished, done.running, done.ended_us, done.reason) == ("done", 2, 0, 99, "")
-    assert (done.name, done.user, done.tasks, done.submitted_us) == ("sweep", "ada", 2, 1_000)
+    assert (done.name, done.user, done.tasks, done.submitted_us) == ("sweep", "ada", 2, 0)
     first, second = store.tasks(0, 0, 10)
     assert (first.state, first.started_us, first.ended_us, first.exit_code) == ("finished", 10, 20, 0)
     assert (first.folder, first.node, second.index) == ("/f", "node/1", 1)
@@ -118,7 +122,7 @@ def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(
     insert(store, 1)
     store.take_in([report(0, "running", 3, attempt=144, counted=0)], 0)
     assert store.tasks(0, 0, 1)[0].attempt == 0
-    assert list(store.allocations_us(9)) == [0]
+    assert list(store.allocations_us(9)) == [3]
     fact = Preemption(5, FIRST, 144, 7)
     with store.batch():  # type: ignore[attr-defined]  # it commits
         store.shares.note(PreemptionReport("lm/0", 50, fact))
@@ -216,8 +220,8 @@ def test_a_batch_that_is_rolled_back_never_was(tmp_path: Path) -> None:
     store.commit()
     assert (store.job(1), job(store).running, job(store).finished) == (None, 0, 1)
     assert store.changes(0, 9)[-1].revision == store.revision
-    assert store.describes(0, JobDescription(command="true", tasks=2, key="k"))
-    assert not store.describes(0, JobDescription(command="false", tasks=2, key="k"))
+    assert store.describes(0, encoded_at_once(JobDescription(command="true", tasks=2, key="k")).digest)
+    assert not store.describes(0, encoded_at_once(JobDescription(command="false", tasks=2, key="k")).digest)
     store.close()
 
 
@@ -234,11 +238,9 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.changes(0, 99) == before
     assert store.revision == revision
     assert store.next_numbers() == (2, FIRST + 4)
-    unfinished = [store.open_job(number) for number in store.open_ids()]
-    assert [(job.id, store.cancelling(job.id)) for job in unfinished if job] == [(0, False), (1, True)]
-    assert unfinished[0] is not None
-    assert unfinished[0].description == JobDescription(command="true", tasks=3, key="k")
-    assert store.open_job(2) is None
+    assert [(number, store.cancelling(number)) for number in store.open_ids()] == [(0, False), (1, True)]
+    assert description(store, 0) == JobDescription(command="true", tasks=3, key="k")
+    assert description(store, 2) is None
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""
@@ -482,7 +484,7 @@ def test_reports_never_rewrite_what_a_job_carries(tmp_path: Path) -> None:
     for place in range(50):
         store.take_in([report(place, "running"), report(place, "finished")], 0)
     assert (tmp_path / "jobs.sqlite-wal").stat().st_size < 50 * 40_000, "ten pages a batch at most, of 4 kB each"
-    assert store.described(0) == (FIRST, described)
+    assert (store.first_task(0), description(store, 0)) == (FIRST, described)
 
 
 def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
@@ -492,8 +494,7 @@ def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store.insert(1, FIRST + 100_000, many, 100_000, [], 1_000)
     store.checkpoint(whole=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < 200_000
-    assert store.describes(1, many)
+    assert store.describes(1, encoded_at_once(many).digest)
     assert store._one("SELECT count(*) FROM descriptions") == 1
-    found = store.described(1)
-    assert found is not None
-    assert found[1].tasks == (TaskDescription(count=100_000),)
+    assert description(store, 1) == many
+    assert many.tasks == (TaskDescription(count=100_000),)

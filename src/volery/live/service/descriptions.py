@@ -1,0 +1,181 @@
+"""Descriptions of jobs in the store: written and read in pieces where they are long, so that nobody else waits.
+
+A list of 100,000 different tasks has 50 MB as JSON, and to encode, digest or decode it takes half a second. It is
+encoded in slices; SQLite writes it and takes it apart in threads, where it does not hold the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from volery.core.model import JobId, TaskId
+from volery.live.clock import in_slices
+from volery.live.jobs import JobDescription, TaskDescription
+from volery.live.service.rows import digest_of, encoded, reading, sound_content
+
+LONG_BYTES: Final = 256 << 10
+"""Longer descriptions are not decoded in one turn of the loop, which would take more than some 3 ms."""
+PIECE_TASKS: Final = 250
+PIECE_BYTES: Final = 256 << 10
+PARTS_MAX: Final = 1_000
+"""Parts of long descriptions that are kept, for those who ask again."""
+PART_BYTES_MAX: Final = 16 << 10
+"""Larger parts are not kept."""
+
+DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description WHERE jobs.id = ?"
+_TEXT: Final = f"(SELECT CAST(content AS TEXT) AS text, tasks AS count {DESCRIBED})"
+_IS_LIST: Final = "json_type(text, '$.tasks') = 'array'"
+_PART: Final = (
+    f"SELECT iif({_IS_LIST}, json_remove(text, '$.tasks'), text), "  # noqa: S608 - ours
+    f"iif({_IS_LIST}, json_array_length(text, '$.tasks') = count, NULL), "
+    f"json_extract(text, '$.tasks[' || ? || ']') FROM {_TEXT}"
+)
+_ONE: Final = (
+    "WITH listed AS (SELECT value, sum(coalesce(json_extract(value, '$.count'), 1)) OVER (ORDER BY key) AS end "  # noqa: S608 - ours
+    f"FROM {_TEXT}, json_each(text, '$.tasks')) SELECT value, end FROM listed WHERE end > ? ORDER BY end LIMIT 1"
+)
+_LIST: Final = f"SELECT value FROM {_TEXT}, json_each(text, '$.tasks')"  # noqa: S608 - ours
+_SIZE: Final = f"SELECT first_task, length(content) {DESCRIBED}"
+_CONTENT: Final = f"SELECT digest, content {DESCRIBED}"
+
+_decode: Final = msgspec.json.Decoder(JobDescription).decode
+_decode_task: Final = msgspec.json.Decoder(TaskDescription).decode
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+class EncodedDescription(NamedTuple):
+    """A merged description as it is kept, and its digest, under which it is kept once."""
+
+    content: bytes
+    digest: bytes
+
+    @property
+    def is_long(self) -> bool:
+        """True if SQLite takes too long to write it in the loop's thread."""
+        return len(self.content) > LONG_BYTES
+
+
+class PartialDescription(NamedTuple):
+    """A description with one of its tasks, or with all that are equal.
+
+    Args:
+        first_task: the number of the first task of the job.
+        description: of the job; in place of a long list of tasks it has one of them.
+        first: the place in the job of the first task that it has.
+        is_whole: it has all tasks of the job.
+    """
+
+    first_task: TaskId
+    description: JobDescription
+    first: int
+    is_whole: bool
+
+
+def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescription]]:
+    """Tasks in pieces, each of which is encoded or decoded within a millisecond or two."""
+    first, size = 0, 0
+    for at, task in enumerate(tasks, 1):
+        size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
+        if size > PIECE_BYTES or at - first == PIECE_TASKS or at == len(tasks):
+            yield tasks[first:at]
+            first, size = at, 0
+
+
+def encoded_at_once(description: JobDescription) -> EncodedDescription:
+    """A description as it is kept."""
+    content = encoded(description)
+    return EncodedDescription(content, digest_of(content))
+
+
+async def encoded_in_slices(description: JobDescription) -> EncodedDescription:
+    """The same; others have turns meanwhile."""
+    if isinstance(description.tasks, int):
+        return encoded_at_once(description)
+    hashing, pieces = hashlib.sha256(), bytearray()
+    async for piece in in_slices(_pieces(description)):
+        hashing.update(piece)
+        pieces += piece
+    return EncodedDescription(bytes(pieces), hashing.digest())
+
+
+def _pieces(description: JobDescription) -> Iterator[bytes]:
+    """The JSON of a description, in pieces; the list of tasks is the last of its fields."""
+    assert not isinstance(description.tasks, int)
+    head = encoded(replace(description, tasks=1))
+    yield head[:-1] + (b"" if head == b"{}" else b",") + b'"tasks":['
+    comma = b""
+    for piece in in_pieces(description.tasks):
+        yield comma + _encode(piece)[1:-1]
+        comma = b","
+    yield b"]}"
+
+
+class DescriptionReader:
+    """Reads descriptions of jobs.
+
+    Args:
+        path: of the store; threads open it for themselves.
+        sql: sees what is committed.
+    """
+
+    def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
+        self._path = path
+        self._sql = sql
+        self._parts: OrderedDict[tuple[JobId, int], PartialDescription] = OrderedDict()
+
+    async def part(self, number: JobId, place: int) -> PartialDescription | None:
+        """The description of a job with at least the task at a place; None where there is no such job."""
+        row = self._sql.execute(_SIZE, (number,)).fetchone()
+        if row is None:
+            return None
+        if row[1] <= LONG_BYTES:
+            content = sound_content(*self._sql.execute(_CONTENT, (number,)).fetchone())
+            return PartialDescription(row[0], _decode(content), 0, is_whole=True)
+        if (number, place) in self._parts:
+            return self._parts[number, place]
+        part, size = await asyncio.to_thread(self._read_part, row[0], number, place)
+        if size <= PART_BYTES_MAX:
+            self._parts[number, place] = part
+            if len(self._parts) > PARTS_MAX:
+                self._parts.popitem(last=False)
+        return part
+
+    def _read_part(self, first_task: TaskId, number: JobId, place: int) -> tuple[PartialDescription, int]:
+        sql = reading(self._path)
+        try:
+            sound_content(*sql.execute(_CONTENT, (number,)).fetchone())
+            head, is_by_place, task = sql.execute(_PART, (place, number)).fetchone()
+            job, first = _decode(head), place
+            if is_by_place is None:
+                return PartialDescription(first_task, job, 0, is_whole=True), len(head)
+            if not is_by_place:
+                task, end = sql.execute(_ONE, (number, place)).fetchone()
+                first = end - _decode_task(task).count
+        finally:
+            sql.close()
+        part = PartialDescription(first_task, replace(job, tasks=(_decode_task(task),)), first, is_whole=False)
+        return part, len(head) + len(task)
+
+    async def whole(self, number: JobId) -> JobDescription | None:
+        """The description of a job with all its tasks; None where there is no such job."""
+        part = await self.part(number, 0)
+        if part is None or part.is_whole:
+            return None if part is None else part.description
+        sql = reading(self._path)
+        try:
+            rows = await asyncio.to_thread(sql.execute, _LIST, (number,))
+            tasks = list[TaskDescription]()
+            while piece := await asyncio.to_thread(rows.fetchmany, PIECE_TASKS):
+                tasks += [_decode_task(text) async for (text,) in in_slices(piece)]
+        finally:
+            sql.close()
+        return replace(part.description, tasks=tuple(tasks))

@@ -1,0 +1,61 @@
+"""Rows of tasks, and of jobs beside them, by the revision of their last change and by what is left to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from volery.core.model import JobId
+from volery.live.jobs import TASKS_MAX
+from volery.live.service.rows import SELECT_JOB, SELECT_TASK, job_status, task_status
+from volery.live.status import JobStatus, TaskStatus
+
+
+class TaskRows:
+    """Jobs and tasks by the revision of their last change, in the rows that a connection sees."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+
+    def changes(self, after: int, limit: int) -> list[JobStatus | TaskStatus]:
+        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
+        newest = "WHERE revision > ? ORDER BY revision LIMIT ?"
+        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, limit))
+        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, limit))
+        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
+        found.sort(key=lambda status: status.revision)
+        return found[:limit]
+
+    def revisions(self, job: JobId, first: int, end: int, after: int, until: int) -> list[tuple[int, int]]:
+        """Revision and place of each task between two places of a job that has changed between two revisions."""
+        query = (
+            "SELECT revision, place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
+            "AND revision > ? AND revision <= ?"
+        )
+        return self._sql.execute(query, (job, first, end, after, until)).fetchall()
+
+    def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
+        """The tasks of a job at some places, without those that have no row, and without their usage."""
+        query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
+        rows = (self._sql.execute(query, (job, place)).fetchone() for place in places)
+        return [task_status(row) for row in rows if row is not None]
+
+    def begun(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> dict[int, tuple[int, int]]:
+        """The attempts of tasks between two places that have begun and not ended: place -> how many, and a number.
+
+        The number is the scheduler's own, of the last attempt.
+        """
+        query = (
+            "SELECT place, attempt, launched FROM tasks WHERE job = ? AND place >= ? AND place < ? "
+            "AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
+        )
+        rows = self._sql.execute(query, (number, first, end))
+        return {place: (attempt + 1, launched) for place, attempt, launched in rows}
+
+    def ended_places(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> set[int]:
+        """The places between two of a job's tasks that need not run again."""
+        query = (
+            "SELECT place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
+            "AND state IN ('finished', 'failed', 'killed')"
+        )
+        return {place for (place,) in self._sql.execute(query, (number, first, end))}
