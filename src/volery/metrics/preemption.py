@@ -165,7 +165,8 @@ def _below_due(records: Records, usage: _Usage) -> int:
             stays[user] = usage.columns(user)
         begin, end, amounts = stays[user]
         left = amounts[(begin <= at_us) & (end > at_us)].sum(axis=0)
-        found += max(int(had) * MILLIONTHS // of for had, of in zip(left, usage.whole, strict=True)) < one.loser.due
+        has = max([int(had) * MILLIONTHS // of for had, of in zip(left, usage.whole, strict=True) if of], default=0)
+        found += has < one.loser.due
     return found
 
 

@@ -49,3 +49,31 @@ def test_a_user_of_gpus_beside_one_of_processors_has_its_half_of_the_gpus(
     assert shares["n21"] > 0.9, shares
     assert abs(shares["n22"] - n22) < 0.1, shares
     assert abs(shares["n1"] - (1 - n22)) < 0.1, shares
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        "oracle:order=drf",
+        "oracle:order=hdrf,patience_s=1",
+        "mesos",
+        "megha:gms=1,lms=1,shares=a+b",
+        "pipeline:T2=hdrf",
+        "borg",
+    ],
+)
+def test_tasks_run_that_ask_for_none_of_a_resource_of_which_machines_have_none(
+    command: Command, tmp_path: Path, design: str
+) -> None:
+    """Pods without processors, memory or GPUs, on machines without GPUs: nobody has a share of what is not there."""
+    path = tmp_path / "pods.csv"
+    head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    pods = [
+        f"p{k},{(k % 3) * 1000},{(k % 2) * 512},0,0,LS,Succeeded,{k // 4},{k // 4 + 5},{k // 4}\n" for k in range(40)
+    ]
+    path.write_text(head + "".join(pods))
+    work = ("--trace", path, "--users", "a+b", "--workers", "2", "--delay-us", "0")
+    ended = command("compare", design, *work, "--capacity", "cpu_milli=4000,memory_mb=2048,gpu_milli=0", "--json")
+    assert ended.status == 0, ended.err
+    run = ended.json["runs"][0]
+    assert (run["jobs"], run["unsatisfiable_tasks"]) == (40, 0)
