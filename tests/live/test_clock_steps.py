@@ -13,9 +13,9 @@ from volery.cli.jobs import _span
 from volery.core.events import JobDone
 from volery.core.model import SECOND
 from volery.live.client import Client
+from volery.live.clock import AttemptTimes
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport
-from volery.live.node.executor import AttemptTimes
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from volery.core.model import SECOND, Time
+from volery.core.model import SECOND, Address, TaskId, Time
 from volery.look.text import utc
 
 log = logging.getLogger(__name__)
@@ -167,3 +167,27 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(fields).decode()
+
+
+class AttemptTimes:
+    """The moments of attempts that this process has started.
+
+    Between start and end the system's clock may be set: the time between them is taken from the monotonic clock.
+    """
+
+    def __init__(
+        self, wall_us: Callable[[], Time] = unix_now_us, monotonic_us: Callable[[], Time] = monotonic_now_us
+    ) -> None:
+        self._wall_us = wall_us
+        self._monotonic_us = monotonic_us
+        self._starts: dict[tuple[Address, TaskId, int], tuple[Time, Time]] = {}
+
+    def at_unix_us(self, attempt: tuple[Address, TaskId, int], *, is_start: bool) -> Time:
+        """The moment of a start or an end that is now, in microseconds since 1970."""
+        now_us = self._monotonic_us()
+        if is_start:
+            wall_us = self._wall_us()
+            self._starts[attempt] = wall_us, now_us
+            return wall_us
+        wall_us, began_us = self._starts.pop(attempt, (self._wall_us(), now_us))
+        return wall_us + now_us - began_us

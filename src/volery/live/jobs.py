@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -30,7 +29,7 @@ from volery.core.model import (
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.config.constraints import Fleet, parse_conditions
 from volery.live.config.foreign_keys import answer_to
-from volery.live.config.tables import misfit, read_table, refuse_surrogates
+from volery.live.config.tables import json_of, misfit, read_table, refuse_surrogates
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000
@@ -172,7 +171,7 @@ def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
     try:
         job = _decode_job(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return job_from_table(_json(text), place)
+        return job_from_table(json_of(text), place)
     return _checked(job, place)
 
 
@@ -185,7 +184,7 @@ def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
     try:
         jobs = _decode_jobs(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        tables = _json(text)
+        tables = json_of(text)
         if not isinstance(tables, list):
             raise InputError(place, "are a list") from None
         jobs = [job_from_table(table, f"{place}[{at}]") for at, table in enumerate(tables[:JOBS_MAX])]
@@ -197,21 +196,6 @@ def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
     if sum(len(job.tasks) for job in jobs if isinstance(job.tasks, tuple)) > LISTED_MAX:
         raise InputError(place, f"list more than {LISTED_MAX:,} different tasks together; submit fewer at once")
     return jobs
-
-
-def _json(text: bytes | bytearray) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        problem = f"is not JSON: {error}"
-    try:  # it takes halves of surrogate pairs, so that their place can be named
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise InputError("body", problem) from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:

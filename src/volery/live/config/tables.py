@@ -1,7 +1,8 @@
-"""TOML files, with every failure named by file and line, and values that do not fit named by their key."""
+"""TOML files and JSON bodies: a failure names file and line, and a value that does not fit is named by its key."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -33,6 +34,26 @@ def read_table(path: Path) -> dict[str, Any]:
         problem, _, at = str(error).partition(" (at ")
         numbers = re.findall(r"\d+", at) or [str(text.count("\n") + 1)]
         raise InputError(":".join((str(path), *numbers)), f"is not TOML: {problem}") from None
+
+
+def json_of(text: bytes | bytearray) -> Any:
+    """The value in the body of a request.
+
+    Raises:
+        InputError: it is no JSON.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        problem = f"is not JSON: {error}"
+    try:  # it takes halves of surrogate pairs, so that their place can be named
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise InputError("body", problem) from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def misfit(

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId, Time
-from volery.live.clock import monotonic_now_us, unix_now_us
+from volery.live.clock import AttemptTimes
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
 
 OnEnd = Callable[[Task, int, Outcome], None]
@@ -20,6 +20,9 @@ OnEnd = Callable[[Task, int, Outcome], None]
 
 The call may come before `start` returns, so that it only notes the end.
 """
+
+
+_TIMES: Final = AttemptTimes()
 
 
 def report_now(
@@ -31,33 +34,6 @@ def report_now(
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
     )  # fmt: skip
-
-
-class AttemptTimes:
-    """The moments of attempts that this process has started.
-
-    Between start and end the system's clock may be set: the time between them is taken from the monotonic clock.
-    """
-
-    def __init__(
-        self, wall_us: Callable[[], Time] = unix_now_us, monotonic_us: Callable[[], Time] = monotonic_now_us
-    ) -> None:
-        self._wall_us = wall_us
-        self._monotonic_us = monotonic_us
-        self._starts: dict[tuple[Address, TaskId, int], tuple[Time, Time]] = {}
-
-    def at_unix_us(self, attempt: tuple[Address, TaskId, int], *, is_start: bool) -> Time:
-        """The moment of a start or an end that is now, in microseconds since 1970."""
-        now_us = self._monotonic_us()
-        if is_start:
-            wall_us = self._wall_us()
-            self._starts[attempt] = wall_us, now_us
-            return wall_us
-        wall_us, began_us = self._starts.pop(attempt, (self._wall_us(), now_us))
-        return wall_us + now_us - began_us
-
-
-_TIMES: Final = AttemptTimes()
 
 
 Report = Callable[[TaskReport], None]
