@@ -153,7 +153,9 @@ def test_a_revoked_token_is_refused_with_the_next_request(door: Door) -> None:
 
 def test_output_is_served_from_the_task_folders_alone(door: Door, tmp_path: Path) -> None:
     (tmp_path / "passwords").write_text("secret")
-    number = submit(door.ada, command=f"cd ..; rm stdout; ln -s {tmp_path}/passwords stdout; mkfifo pipe; mv pipe stderr")
+    number = submit(
+        door.ada, command=f"cd ..; rm stdout; ln -s {tmp_path}/passwords stdout; mkfifo pipe; mv pipe stderr"
+    )
     wait(door.ada, number)
     for stream in ("stdout", "stderr"):
         answer = door.ada.get(f"/jobs/{number}/tasks/0/logs?stream={stream}")
