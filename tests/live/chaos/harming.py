@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ from tests.live.conftest import Server
 
 from volery.core.model import SECOND
 from volery.faults.schedule import API, KEEPER, HostFault
+from volery.live.runtime.recordfile import write_record
 
 
 class Fault(NamedTuple):
@@ -138,6 +140,9 @@ class Harming:
         else:
             journals = (self._folder / "journal").glob(f"{harm.host}-*.journal")
             path = max(journals, key=lambda one: int(one.stem.rpartition("-")[2]), default=Path(os.devnull))
+            record = io.BytesIO()
+            write_record(record, torn)
+            torn = record.getvalue()[: len(torn)]  # its last bytes are missing
         with path.open("ab") as file:
             file.write(torn)
 
@@ -156,7 +161,7 @@ def told(harm: HostFault) -> str:
         case "stop":
             return f"stopped {harm.host}"
         case "tear":
-            return f"killed {harm.host}, with {harm.garbage_bytes} bytes of garbage behind what it wrote last"
+            return f"killed {harm.host}, with {harm.garbage_bytes} bytes of a write that was cut off"
         case "fill":
             return f"filled the disk of {harm.host}"
         case "slow":
