@@ -89,6 +89,18 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     )  # fmt: skip
 
 
+def listed_job(row: Sequence[Any]) -> JobStatus:
+    """A job of a list; one whose row is damaged hides no other."""
+    try:
+        return job_status(row)
+    except sqlite3.DatabaseError as error:
+        number, revision = row[0], row[_JOB_WIDTH - 1]
+        return JobStatus(
+            id=number, name="", user="", state="damaged", reason=str(error), tasks=0, submitted_us=0,
+            revision=revision if isinstance(revision, int) else 0,
+        )  # fmt: skip
+
+
 SLICE: Final = 4_096
 """Jobs that are looked at in one piece, which takes some 2 ms."""
 READ: Final = 500
@@ -111,7 +123,7 @@ class JobListings:
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
             (*(value for _, value in asked), limit, order.skip),
         )
-        return [job_status(row) for row in rows]
+        return [listed_job(row) for row in rows]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """As `jobs`, in pieces where many are looked at or read; the event loop does other work between them.
@@ -141,7 +153,8 @@ class JobListings:
         _sort(best, order)
         found = []
         for number, _ in best[order.skip : wanted]:
-            found.append(self.job(number))
+            row = self._row(number)
+            found.append(listed_job(row) if row else None)
             if len(found) % READ == 0:
                 await asyncio.sleep(0)
         return [one for one in found if one is not None]
@@ -157,8 +170,16 @@ class JobListings:
         return found
 
     def job(self, number: JobId) -> JobStatus | None:
-        row = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
+        """A job; None where there is none.
+
+        Raises:
+            sqlite3.DatabaseError: its row is damaged.
+        """
+        row = self._row(number)
         return job_status(row) if row else None
+
+    def _row(self, number: JobId) -> Sequence[Any] | None:
+        return self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()  # type: ignore[no-any-return] # a tuple
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
@@ -325,12 +346,15 @@ def key_of(user: str, key: str) -> str | None:
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
     """A task from a row of `SELECT_TASK`, with the usage of its last attempt.
 
-    Raises:
-        sqlite3.DatabaseError: the row is damaged.
+    Of one that is damaged, nothing but its place and the reason is known.
     """
     *columns, launched, checksum, result = row
     if result is not None:
-        check_row("tasks", (*columns, result, launched, checksum))
+        try:
+            check_row("tasks", (*columns, result, launched, checksum))
+        except sqlite3.DatabaseError as error:
+            revision = columns[-1] if isinstance(columns[-1], int) else 0
+            return TaskStatus(job=columns[0], index=columns[1], state="unknown", reason=str(error), revision=revision)
     job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = columns
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
@@ -436,17 +460,21 @@ class UsageTable:
     def forget(self) -> None:
         self._rows.clear()
 
-    def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
-        """The usage of a job's tasks between two places: (place, attempt) -> usage.
+    def of(self, job: JobId, first: int, end: int) -> dict[int, tuple[int | None, TaskUsage]]:
+        """The usage of a job's tasks between two places: place -> attempt and usage.
 
-        Raises:
-            sqlite3.DatabaseError: a row is damaged.
+        In place of the usage in a damaged row stands its damage, whatever the attempt was.
         """
-        usages = {}
+        usages = dict[int, tuple[int | None, TaskUsage]]()
         for row in self._read.execute(_READ, (job, first, end)):
-            check_row("usages", row)
             _, place, attempt, cpu_us, peak, short, held, _ = row
-            usages[place, attempt] = TaskUsage(
-                cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held
-            )
+            try:
+                check_row("usages", row)
+            except sqlite3.DatabaseError as error:
+                usages[place] = None, TaskUsage(held=str(error))
+            else:
+                usages[place] = (
+                    attempt,
+                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held),
+                )
         return usages

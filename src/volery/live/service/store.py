@@ -454,7 +454,10 @@ class JobStore:
             f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
-        known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
+        known = dict[int, TaskStatus]()
+        for row in rows:
+            attempt, usage = used.get(row[1], (None, None))
+            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
         unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 

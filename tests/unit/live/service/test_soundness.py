@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -27,10 +28,10 @@ from volery.live.service.archive import archived, paths_of
 from volery.live.service.checks import check_state
 from volery.live.service.checksums import CHECKED
 from volery.live.service.forecaster import ForecastLedger
-from volery.live.service.rows import JobQuery
+from volery.live.service.rows import JobOrder, JobQuery
 from volery.live.service.soundness import log_soundness, store_damage
 from volery.live.service.store import JobStore
-from volery.live.status import ActualMoments
+from volery.live.status import ActualMoments, JobStatus
 
 JOBS = 8
 
@@ -63,7 +64,10 @@ def seen(store: JobStore) -> list[Any]:
         found += [store.result(job.id, place) for place in range(job.tasks)]
     found += [store.shares.weights(), store.shares.changes(None, 9), store.shares.preemptions(None, None, None, 9)]
     found += [store.assigned.moves(), store.assigned.owners(), [store.retired.of(number) for number in range(JOBS)]]
-    return [*found, store.retired.last_file(), store.changes(0, 999)]
+    found += [store.retired.last_file(), store.changes(0, 999)]
+    if said := re.search(r"the row of table [^\"']* is damaged", repr(found)):
+        raise sqlite3.DatabaseError(said[0])
+    return found
 
 
 @contextmanager
@@ -199,6 +203,62 @@ def test_a_change_of_a_damaged_row_does_not_hide_the_damage(tmp_path: Path) -> N
     assert [damage.partition(" is ")[0] for damage in told(tmp_path / "jobs.sqlite")] == [
         "the row of table jobs with id 5", "the row of table tasks with job 5 and place 2",
     ]  # fmt: skip
+
+
+def rewritten(folder: Path, *changes: str) -> JobStore:
+    """A store in which another program has changed rows."""
+    lived_in(folder).close()
+    with closing(sqlite3.connect(folder / "jobs.sqlite", isolation_level=None)) as sql:
+        for change in changes:
+            assert sql.execute(change).rowcount == 1
+    return JobStore(folder / "jobs.sqlite")
+
+
+def test_a_damaged_row_of_a_job_is_named_in_each_list_and_hides_no_other(tmp_path: Path) -> None:
+    store = rewritten(tmp_path, "UPDATE jobs SET tasks = 1 WHERE id = 5")
+    newest = list(range(JOBS - 1, 0, -1))
+    by_name = JobOrder("tasks", falling=False)
+    listed = store.jobs(JobQuery(), 99), asyncio.run(store.search(JobQuery(), 99))
+    for jobs in (*listed, asyncio.run(store.search(JobQuery(user="ada"), 99, by_name))):
+        assert sorted((job.id for job in jobs), reverse=True) == newest
+        (damaged,) = (job for job in jobs if job.state == "damaged")
+        assert (damaged.id, damaged.reason, damaged.tasks) == (5, "the row of table jobs with id 5 is damaged", 0)
+    store.close()
+
+
+def test_a_damaged_row_of_a_task_or_its_usage_is_named_in_lists_and_hides_no_other(tmp_path: Path) -> None:
+    wrong = "UPDATE tasks SET state = 'failed' WHERE job = 4 AND place = 1"
+    store = rewritten(tmp_path, wrong, "UPDATE usages SET attempt = 3 WHERE job = 6 AND place = 1")
+    tasks = store.tasks(4, 0, 9)
+    assert [task.state for task in tasks] == ["finished", "unknown", "failed"]
+    assert tasks[1].reason == "the row of table tasks with job 4 and place 1 is damaged"
+    tasks = store.tasks(6, 0, 9)
+    assert [task.state for task in tasks] == ["finished", "finished", "failed"]
+    assert tasks[1].usage is not None
+    assert tasks[1].usage.held == "the row of table usages with job 6 and place 1 is damaged"
+    store.close()
+
+
+@pytest.mark.parametrize("revision", [0, 1 << 60], ids=["earlier", "later"])
+def test_who_follows_changes_past_a_damaged_row_comes_to_their_end_and_misses_none(
+    tmp_path: Path, revision: int
+) -> None:
+    lived_in(tmp_path).close()
+    with opened(tmp_path / "jobs.sqlite") as store:
+        expected = {(one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index)
+                    for one in store.changes(0, 999)}  # fmt: skip
+        end = store.revision
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as sql:
+        sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 3")
+        sql.execute(f"UPDATE tasks SET revision = {revision} WHERE job = 4 AND place = 1")
+
+    with opened(tmp_path / "jobs.sqlite") as store:
+        after, found = 0, set()
+        while changes := store.changes(after, 2, end):
+            assert after < changes[-1].revision <= end
+            after = changes[-1].revision
+            found |= {(one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index) for one in changes}
+    assert expected - found <= {(4, 1)}
 
 
 def test_a_damaged_row_of_an_open_job_is_no_ground_for_a_start(tmp_path: Path) -> None:
