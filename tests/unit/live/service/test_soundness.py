@@ -24,7 +24,7 @@ from volery.core.forecast import MomentQuantiles, Quantiles
 from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription
 from volery.live.messages import PreemptionReport, TaskReport
-from volery.live.service.archive import archived, paths_of
+from volery.live.service.archive import archived, paths_of, write_files
 from volery.live.service.checks import check_state
 from volery.live.service.checksums import CHECKED
 from volery.live.service.forecaster import ForecastLedger
@@ -277,8 +277,20 @@ def test_a_damaged_row_does_not_move_to_the_archive(tmp_path: Path) -> None:
     store = lived_in(tmp_path)
     store._sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 2")
     with pytest.raises(sqlite3.DatabaseError, match="the row of table jobs with id 2 is damaged"):
-        asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
+        write_files(tmp_path / "jobs.sqlite", tmp_path / "archive", 2, [2])
     assert not paths_of(tmp_path / "archive", 2)[0].exists()
+
+
+def test_a_damaged_row_keeps_no_other_job_from_the_archive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = lived_in(tmp_path)
+    store._sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 2")
+    store._sql.execute("UPDATE tasks SET checksum = 1 WHERE job = 4 AND place = 1")
+    moving = mover(store, tmp_path, 99, days=1)
+    assert [asyncio.run(moving.pass_once()) for _ in range(2)] == [4, 0]
+    assert [job.id for job in store.jobs(JobQuery(), 99)] == [7, 4, 2]
+    assert [job.id for job, _ in archived(tmp_path / "archive")][1:] == [1, 3, 5, 6]
+    for damage in ("table jobs with id 2", "table tasks with job 4 and place 1"):
+        assert f"the row of {damage} is damaged; `volery check` lists it" in caplog.text
 
 
 def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_version_is(tmp_path: Path) -> None:
