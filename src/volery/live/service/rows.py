@@ -318,13 +318,16 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def reading(path: Path) -> sqlite3.Connection:
+def reading(path: Path, more: str = "") -> sqlite3.Connection:
     """Open the store of jobs to be read.
+
+    Args:
+        more: parameters of SQLite, beginning with an ampersand.
 
     Raises:
         sqlite3.Error: it cannot be.
     """
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True, timeout=5.0, check_same_thread=False)
 
 
 def sound_content(digest: bytes, content: bytes) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -144,6 +145,24 @@ def test_a_flipped_bit_in_the_log_of_the_store_loses_no_change_without_a_word(tm
         path.write_bytes(whole)
         for name in ("jobs.sqlite-wal", "jobs.sqlite-shm"):
             path.with_name(name).unlink(missing_ok=True)
+
+
+def test_a_log_that_is_damaged_within_says_how_to_go_on_without_what_follows(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    copy = tmp_path / "copy" / "jobs.sqlite"
+    copy.parent.mkdir()
+    log = copy.with_name("jobs.sqlite-wal")
+    for path in (copy, log):
+        shutil.copy(tmp_path / path.name, path)
+    store.close()
+    content = bytearray(log.read_bytes())
+    content[32 + 100 * (24 + 4096) + 500] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(InputError, match=r"later changes follow, and `truncate -s ([0-9]+)` gives them up") as refused:
+        JobStore(copy)
+    subprocess.run(["truncate", *str(refused.value).split("truncate ")[1].split("`")[0].split(), log], check=True)
+    with opened(copy) as again:
+        assert 0 < len(again.jobs(JobQuery(), 99)) < JOBS
 
 
 def test_every_row_of_every_table_has_its_checksum(tmp_path: Path) -> None:
