@@ -14,18 +14,18 @@ import msgspec
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, identity_of
-from volery.live.service.checksums import CHECKED, check_row, row_checksum
+from volery.live.service.checksums import CHECKED, check_row, damage_of, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
-TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 SELECT_JOB: Final = f"SELECT {JOB_COLUMNS}, {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}"
 RESULT_BYTES: Final = 1_000
 """The row of a task with a longer result is compared with its checksum where the result is read, not in lists."""
-SELECT_TASK: Final = (
-    f"SELECT {TASK_COLUMNS}, launched, checksum, CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
+_SHORT_RESULT: Final = f"CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
+SELECT_TASK: Final = "SELECT " + ", ".join(
+    _SHORT_RESULT if name == "result" else name for name in (*CHECKED["tasks"], "checksum")
 )
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
@@ -351,14 +351,12 @@ def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatu
 
     Of one that is damaged, nothing but its place and the reason is known.
     """
-    *columns, launched, checksum, result = row
-    if result is not None:
-        try:
-            check_row("tasks", (*columns, result, launched, checksum))
-        except sqlite3.DatabaseError as error:
-            revision = columns[-1] if isinstance(columns[-1], int) else 0
-            return TaskStatus(job=columns[0], index=columns[1], state="unknown", reason=str(error), revision=revision)
-    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = columns
+    (
+        job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, result, _, checksum,
+    ) = row  # fmt: skip
+    if result is not None and row_checksum(row[:-1]) != checksum:
+        known = revision if isinstance(revision, int) else 0
+        return TaskStatus(job=job, index=index, state="unknown", reason=damage_of("tasks", row), revision=known)
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
         started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from volery.live.messages import PreemptionReport, TaskReport
 from volery.live.service.archive import archived, paths_of, write_files
 from volery.live.service.checks import check_state
 from volery.live.service.checksums import CHECKED
-from volery.live.service.forecaster import ForecastLedger
+from volery.live.service.forecaster import Forecaster, ForecastLedger
 from volery.live.service.rows import JobOrder, JobQuery
 from volery.live.service.soundness import log_soundness, store_damage
 from volery.live.service.store import JobStore
@@ -334,6 +335,10 @@ def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_versi
     with pytest.raises(sqlite3.DatabaseError, match="the row of table forecasts with id 1 is damaged"):
         book.record("ada")
     book.close()
+    federation: Any = SimpleNamespace(folder=tmp_path, plan=None, fleet=None)
+    foreteller = Forecaster(federation, {})
+    assert asyncio.run(foreteller.meters()) == [], "all other metrics go on"
+    foreteller.close()
     (damage,) = {file.path: file.damages for file in check_state(tmp_path)}[str(path)]
     assert damage == "the row of table forecasts with id 1 is damaged"
 
