@@ -352,7 +352,8 @@ def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatu
     Of one that is damaged, nothing but its place and the reason is known.
     """
     (
-        job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, result, _, checksum,
+        job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, result, _,
+        checksum,
     ) = row  # fmt: skip
     if result is not None and row_checksum(row[:-1]) != checksum:
         known = revision if isinstance(revision, int) else 0
