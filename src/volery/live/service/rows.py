@@ -179,7 +179,8 @@ class JobListings:
         return job_status(row) if row else None
 
     def _row(self, number: JobId) -> Sequence[Any] | None:
-        return self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()  # type: ignore[no-any-return] # a tuple
+        row: Sequence[Any] | None = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
