@@ -19,7 +19,7 @@ from volery.live.status import TaskStatus
 
 
 def test_a_result_that_is_damaged_fails_its_own_call_alone() -> None:
-    def answered(asked: ApiCall[Any]) -> list[bytes]:
+    def answered(asked: ApiCall[Any]) -> Any:
         places = str(asked.request["params"]["tasks"]).split(",")
         if "1" in places:
             raise InputError("jobs", "the row of table tasks with job 7 and place 1 is damaged")
