@@ -69,7 +69,7 @@ def test_a_job_from_submission_to_its_output(http: httpx2.Client) -> None:
     assert http.get("/jobs?state=running").json() == []
 
 
-def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_no_answer(
+def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_hides_no_other_job(
     http: httpx2.Client, tmp_path: Path
 ) -> None:
     whole, number = submit(http, command="true"), submit(http, command="true", name="damaged")
@@ -77,11 +77,16 @@ def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_no_
     events(http, f"job={whole}")
     with closing(sqlite3.connect(tmp_path / "jobs.sqlite", timeout=LIMIT_S, isolation_level=None)) as sql:
         sql.execute("UPDATE jobs SET finished = 7 WHERE id = ?", (number,))
-    for path in (f"/jobs/{number}", f"/jobs/{number}/tasks", "/jobs"):
+    for path in (f"/jobs/{number}", f"/jobs/{number}/tasks"):
         answer = http.get(path)
-        assert answer.status_code == 503
+        assert answer.status_code == 500
         problem = answer.json()["error"]["problem"]
         assert f"the row of table jobs with id {number} is damaged; `volery check` lists what is damaged" in problem
+    listed = {job["id"]: job["state"] for job in http.get("/jobs").json()}
+    assert listed == {whole: "done", number: "damaged"}
+    assert {job["id"] for _, kind, job in events(http, f"job={whole}&after=0") if kind == "job"} == {whole}
+    page = http.get("/", headers={"accept": "text/html"})
+    assert page.status_code == 200
     assert http.get(f"/jobs/{whole}").json()["finished"] == 1
 
 

@@ -358,7 +358,10 @@ def _source(
     """Jobs with their tasks, of the API or of an archive."""
     if archive is None:
         with connected(api, as_json) as client:
-            yield ((job, client.tasks(job.id)) for job in _jobs(client, state, user, since_us))
+            yield (
+                (job, () if job.state == "damaged" else client.tasks(job.id))
+                for job in _jobs(client, state, user, since_us)
+            )
         return
     from volery.live.service.archive import archived
 

@@ -27,12 +27,14 @@ def checked(path: Path, check: Callable[[Path], str | Iterable[str]]) -> Checked
     """Compare a file with its checksums.
 
     Args:
-        check: returns a note, or the damages; an `InputError` of it is a damage.
+        check: returns a note, or the damages; an `InputError` or `OSError` of it is a damage.
     """
     try:
         found = check(path)
         if isinstance(found, str):
             return CheckedFile(str(path), (), found)
         return CheckedFile(str(path), tuple(found))
+    except OSError as error:
+        return CheckedFile(str(path), (f"cannot be read: {error.strerror}",))
     except InputError as error:
         return CheckedFile(str(path), (error.problem if error.place == str(path) else str(error),))

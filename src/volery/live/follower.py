@@ -195,6 +195,10 @@ class FutureFollower:
                     raise asking.ApiError(f"{self._api} sends no result of job {job}")
                 ended = [call.status or self._ask(asking.task(job, call.place)) for call in calls[: len(results)]]
             except BaseException as error:  # as in `_follow`
+                if isinstance(error, InputError) and len(calls) > 1:  # perhaps because of one of them
+                    for call in calls:
+                        self._settle_calls(job, [call])
+                    return
                 for call in calls:
                     _settle(call.future, error=error)
                 return

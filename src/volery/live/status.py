@@ -28,7 +28,9 @@ JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
 NodeState = Literal["in use", "short", "drained", "lost"]
 HostState = Literal["up", "opening", "lost", "unseen"]
-ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
+ListedState = JobState | Literal["damaged"]
+"""Of a job in a list: of one whose row is damaged, nothing but its number and its reason is known."""
+ENDED_JOBS: Final[frozenset[ListedState]] = frozenset({"done", "failed", "cancelled", "damaged"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
 AttributeValue = str | int
@@ -49,7 +51,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     name: str
     user: str
-    state: JobState
+    state: ListedState
     reason: Annotated[str, Meta(description="why it is not running or not done; empty when all is well")] = ""
     tasks: Annotated[int, Meta(description="how many tasks it has")]
     running: int = 0

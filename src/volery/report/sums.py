@@ -81,14 +81,17 @@ def _digest_of_state(path: Path, _mtime_ns: int, _size: int, _inode: int) -> str
 
 
 def damaged_files(folder: Path) -> Iterator[DamagedError]:
-    """The files of a folder that are missing, or have another digest than in `SHA256SUMS`.
+    """The files of a folder that are missing, cannot be read, or have another digest than in `SHA256SUMS`.
 
     Raises:
         DamagedError: that file itself is damaged.
     """
     for name, recorded in recorded_sums(folder).items():
         path = folder / name
-        if not path.exists():
+        try:
+            if file_digest(path) != recorded:
+                yield DamagedError(str(path), f"is damaged: its digest is another than in {SUMS}")
+        except FileNotFoundError:
             yield DamagedError(str(path), f"is missing, but {SUMS} names it")
-        elif file_digest(path) != recorded:
-            yield DamagedError(str(path), f"is damaged: its digest is another than in {SUMS}")
+        except OSError as error:
+            yield DamagedError(str(path), f"cannot be read: {error.strerror}")

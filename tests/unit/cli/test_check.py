@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,16 @@ from tests.unit.live.service.test_soundness import lived_in
 from typer.testing import CliRunner
 
 from volery.cli.main import app
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.live.node.descendants import ProcessLedger
 from volery.live.runtime.incarnations import persist_incarnation
 from volery.live.runtime.snapshots import write_snapshot
+from volery.live.service import checks
 from volery.live.service.authentication import TokenFile
+from volery.live.service.checks import check_state
+from volery.live.service.marks import MarkKeeper
+from volery.live.service.soundness import LogSoundness
+from volery.live.service.store import JobStore
 from volery.study import compare
 
 
@@ -88,6 +95,75 @@ def test_a_file_that_became_something_else_is_no_traceback(folder: Path, name: s
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     files = {str(Path(file["path"]).relative_to(folder)): file for file in json.loads(result.stdout)}
     assert files[name]["damages"] or files[name]["note"]
+
+
+def test_a_start_during_a_check_is_not_refused_and_its_log_is_no_damage(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores: list[JobStore] = []
+
+    def started(path: Path) -> LogSoundness:
+        stores.append(JobStore(path))
+        raise DamagedError(str(path), "is damaged at byte 32: it is written just now")
+
+    monkeypatch.setattr(checks, "log_soundness", started)
+    (store, *_) = check_state(folder)
+    assert (store.damages, store.note.partition(" with ")[0]) == ((), "a federation is at work")
+    stores[0].close()
+
+
+def test_a_journal_that_its_host_deletes_meanwhile_is_no_damage(folder: Path) -> None:
+    later = folder / "journal/all-2.journal"
+    shutil.copy(folder / "journal/all-1.journal", later)
+    paths = []
+    for file in check_state(folder):
+        paths.append(file.path)
+        assert not file.damages
+        if file.path == str(folder / "journal/all-1.journal"):
+            later.unlink()
+    assert str(later) not in paths
+
+
+def test_a_missing_store_whose_mark_is_left_is_a_damage(folder: Path) -> None:
+    store = JobStore(folder / "jobs.sqlite")
+    MarkKeeper(folder / "jobs.sqlite", store.mark, lambda _: None).note(store.revision)
+    store.close()
+    assert checked(folder, 0)["jobs.mark"] == []
+    (folder / "jobs.sqlite").unlink()
+    assert checked(folder, 1)["jobs.mark"] == ["names 8 jobs, but jobs.sqlite is missing beside it"]
+    for name in ("lives", "journal", "agents"):
+        shutil.rmtree(folder / name)
+    assert "jobs.mark" in checked(folder, 1)
+
+
+def test_a_backup_in_a_folder_that_nobody_may_write_to_is_checked(folder: Path) -> None:
+    backup = Path(tempfile.mkdtemp())
+    shutil.copy(folder / "jobs.sqlite", backup)
+    is_root = os.geteuid() == 0
+    try:
+        backup.chmod(0o555)
+        (backup / "jobs.sqlite").chmod(0o444)
+        if is_root:
+            os.seteuid(65534)
+        (file,) = check_state(backup)
+    finally:
+        if is_root:
+            os.seteuid(0)
+        backup.chmod(0o700)
+        shutil.rmtree(backup)
+    assert (file.damages, file.note) == ((), "")
+
+
+@pytest.mark.parametrize("name", ["SHA256SUMS", "jobs.parquet", "runs", "flows.json"])
+def test_a_file_of_results_that_cannot_be_read_is_named_and_all_others_are_checked(tmp_path: Path, name: str) -> None:
+    compare("pigeon", trace="syn:4x2", workers=10, folder=tmp_path / "o")
+    path = next((tmp_path / "o/runs").glob("*.npz")) if name == "runs" else tmp_path / "o" / name
+    path.unlink()
+    path.mkdir()
+    found = checked(tmp_path / "o", 1)
+    (damage,) = (damage for damages in found.values() for damage in damages)
+    assert "cannot be read" in damage or name == "runs"
+    assert len(found) > 4
 
 
 def test_a_results_folder_is_checked_and_its_damage_named(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ import time
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, get_args
@@ -360,7 +361,7 @@ class SegmentedJournal(JournalWriter):
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
         path = journal_path(self._folder, header.host, header.incarnation, header.segment)
-        before, full, size = self._file, self.path, self.size
+        before, full, size, checksum = self._file, self.path, self.size, self._checksum
         try:
             before.flush()
             self._begin(path, header)
@@ -370,7 +371,9 @@ class SegmentedJournal(JournalWriter):
         except (OSError, InputError) as error:
             if self._file is not before:  # there is no room for its header
                 path.unlink(missing_ok=True)
-                self._file, self.path, self.size = before, full, size
+                with suppress(OSError):
+                    self._file.close()
+                self._file, self.path, self.size, self._checksum = before, full, size, checksum
             self._limit *= 2
             log.error("the journal of host %s stays in one file for now: %s", header.host, error)
             return

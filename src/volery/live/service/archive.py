@@ -122,10 +122,32 @@ class Archive:
         if due:
             while await asyncio.to_thread(_is_of_lost_store, self._path, self._folder, file):
                 file += 1
+            due = await asyncio.to_thread(self._without_damaged, due)
+        if due:
             await asyncio.to_thread(write_files, self._path, self._folder, file, due)
             await self._written(lambda: self._store.retire(due, file))
             await self._clear(file)
         return len(due)
+
+    def _without_damaged(self, jobs: Sequence[JobId]) -> list[JobId]:
+        """The jobs of which no row is damaged; the others stay, and keep none of these back."""
+        with closing(reading(self._path)) as sql:
+            try:
+                demand_sound_jobs(sql, jobs)
+            except sqlite3.DatabaseError:
+                pass
+            else:
+                return list(jobs)
+
+            sound = []
+            for job in jobs:
+                try:
+                    demand_sound_jobs(sql, [job])
+                except sqlite3.DatabaseError as error:
+                    log.error("job %d stays out of %s: %s; `volery check` lists it", job, self._folder, error)
+                else:
+                    sound.append(job)
+            return sound
 
     async def _clear(self, file: int) -> None:
         """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""

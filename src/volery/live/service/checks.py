@@ -6,12 +6,12 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from volery.core.checked import CheckedFile, checked
-from volery.core.errors import InputError
+from volery.core.errors import DamagedError, InputError
 from volery.live.node.descendants import read_ledger
 from volery.live.runtime.incarnations import stored_incarnation
 from volery.live.runtime.journal import SUFFIX, JournalReader, journal_order
@@ -25,20 +25,23 @@ from volery.live.service.rows import reading
 from volery.live.service.soundness import damage_of_pages, damage_of_table, log_soundness, store_damage
 
 STORE: Final = "jobs.sqlite"
+MARK: Final = "jobs.mark"
 Check = Callable[[Path], str | Iterable[str]]
 """Returns a note on a file, or its damages; raises `InputError` for a damage that ends the check of the file."""
 
 
 def is_state_folder(folder: Path) -> bool:
     """True if a host of a federation has kept its state in a folder."""
-    return (folder / STORE).exists() or any((folder / name).is_dir() for name in ("lives", "journal", "agents"))
+    return any((folder / name).exists() for name in (STORE, MARK)) or any(
+        (folder / name).is_dir() for name in ("lives", "journal", "agents")
+    )
 
 
 def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
         (STORE, _check_store), ("forecasts.sqlite", _check_forecasts), ("tokens.json", _check_tokens),
-        ("jobs.mark", _check_mark),
+        (MARK, _check_mark),
         ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
         ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
         (f"journal/*{SUFFIX}", _check_journal), ("journal/*.snapshot", _check_snapshot),
@@ -46,7 +49,9 @@ def check_state(folder: Path) -> Iterator[CheckedFile]:
     for pattern, check in kinds:
         for path in sorted(folder.glob(pattern), key=_order):
             if path.suffix not in (".lock", ".new"):
-                yield checked(path, _readable(check))
+                file = checked(path, _readable(check))
+                if not file.damages or path.exists():  # else a host has deleted it meanwhile, as old journals
+                    yield file
 
 
 def _order(path: Path) -> tuple[str, int, int]:
@@ -66,15 +71,14 @@ def _readable(check: Check) -> Check:
 
 def _check_store(path: Path) -> str | Iterable[str]:
     damages, note = list[str](), ""
-    try:
-        with _lock_of(path) as is_free:
-            torn_at = log_soundness(path).torn_at if is_free else None
-        if not is_free:
-            note = "a federation is at work with it: its log is checked when that ends"
-        elif torn_at is not None:
-            note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
-    except InputError as error:
-        damages.append(str(error))
+    if is_free := _is_free(path):
+        try:
+            if (torn_at := log_soundness(path).torn_at) is not None:
+                note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
+        except InputError as error:
+            damages.append(str(error))
+    if not is_free or not _is_free(path):  # the lock is not held meanwhile: a start would be refused
+        damages, note = [], "a federation is at work with it: its log is checked when that ends"
     try:
         damages += store_damage(path)
     except OtherVersionError as error:
@@ -82,23 +86,19 @@ def _check_store(path: Path) -> str | Iterable[str]:
     return damages or note
 
 
-@contextmanager
-def _lock_of(path: Path) -> Iterator[bool]:
-    """Hold the lock of a store while no federation has it; false where one has."""
+def _is_free(path: Path) -> bool:
+    """True if no federation has the lock of a store."""
     try:
         lock = os.open(path.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # a copy may lack it
-        yield True
-        return
+        return True
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     finally:
         os.close(lock)
+    return True
 
 
 def _check_forecasts(path: Path) -> Iterable[str]:
@@ -113,7 +113,9 @@ def _check_tokens(path: Path) -> str:
 
 
 def _check_mark(path: Path) -> str:
-    read_mark(path)
+    mark = read_mark(path)
+    if mark is not None and not path.with_name(STORE).exists():
+        raise DamagedError(str(path), f"names {mark.first.job} jobs, but {STORE} is missing beside it")
     return ""
 
 

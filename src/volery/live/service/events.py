@@ -268,8 +268,9 @@ class EventFeed:
             committed = self._writer.committed
             try:
                 await self._publish_changes()
-            except sqlite3.Error as error:
-                log.error("events could not be read, and their followers are sent away: %s", error)
+            except Exception as error:  # whatever it is: without this task all followers would wait for ever
+                told = "events could not be read, and their followers are sent away: %s"
+                log.error(told, error, exc_info=None if isinstance(error, sqlite3.Error) else error)
                 self.published = self._store.revision
                 self._end_all()
             await committed.wait()
@@ -281,7 +282,7 @@ class EventFeed:
         jobs, self._changed_jobs = self._changed_jobs, set()
         is_followed = bool(self._of_all) or not jobs.isdisjoint(self._of_job)
         while is_followed and self.published < end and not self._writer.closed:
-            statuses = self._store.changes(self.published, CHANGES_MAX)
+            statuses = self._store.changes(self.published, CHANGES_MAX, end)
             for status in statuses:
                 self._hand_over(status)
             if not statuses:
@@ -303,7 +304,10 @@ class EventFeed:
             return status.user
         user = self._users.get(status.job)
         if user is None:
-            job = self._store.job(status.job)
+            try:
+                job = self._store.job(status.job)
+            except sqlite3.DatabaseError:  # nobody knows whose it is
+                job = None
             if len(self._users) >= NEAR:
                 self._users.clear()
             user = self._users[status.job] = job.user if job is not None else ""
@@ -337,11 +341,10 @@ class EventFeed:
     ) -> AsyncIterator[list[JobStatus | TaskStatus]]:
         """All changes are read, and those of other jobs are left out."""
         while after < end and not self._writer.closed:
-            statuses = self._store.changes(after, CHANGES_MAX)
+            statuses = self._store.changes(after, CHANGES_MAX, end)
             yield [
                 status for status in statuses
-                if status.revision <= end and (jobs is None or job_of(status) in jobs)
-                and (user is None or self._user(status) == user)
+                if (jobs is None or job_of(status) in jobs) and (user is None or self._user(status) == user)
             ]  # fmt: skip
             if not statuses:
                 return

@@ -100,10 +100,14 @@ class Forecaster:
         return await asyncio.to_thread(self.book.record, user)
 
     async def meters(self) -> list[Meter]:
-        """The record for Prometheus; nothing while nobody has asked for a forecast here."""
+        """The record for Prometheus; nothing while nobody has asked for a forecast here, or a row is damaged."""
         if self._book is None and not self._path.exists():
             return []
-        return meters(await self.record(None))
+        try:
+            return meters(await self.record(None))
+        except sqlite3.Error as error:  # all other figures are as good as ever
+            log.error("the metrics have no record of forecasts: %s; `volery check` lists what is damaged", error)
+            return []
 
     def close(self) -> None:
         if self._book is not None:

@@ -62,10 +62,15 @@ class ShareHistory:
         self._write = write
         self._read = read
 
-    def weights(self) -> tuple[int, dict[str, int]]:
-        """The number of changes, and the present weights by name."""
-        number = self._write.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
-        rows = self._write.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
+    def weights(self, sql: sqlite3.Connection | None = None) -> tuple[int, dict[str, int]]:
+        """The number of changes, and the present weights by name, in the rows that a connection sees.
+
+        Args:
+            sql: None: the one that writes.
+        """
+        sql = sql or self._write
+        number = sql.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
+        rows = sql.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
         return number, {name: weight for name, weight, _ in rows}
 
     def reweigh(self, name: str, weight: int, was: int, by: str, at_us: Time) -> int:
@@ -275,8 +280,9 @@ class ArchiveLedger:
         self._sql = sql
         self._read = read
 
-    def used(self) -> ArchivedKey:
-        row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
+    def used(self, sql: sqlite3.Connection | None = None) -> ArchivedKey:
+        """The first numbers that were never given, in the rows that a connection sees; None: the one that writes."""
+        row = (sql or self._sql).execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 
     def forbid(self, first: ArchivedKey) -> None:

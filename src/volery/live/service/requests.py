@@ -180,9 +180,10 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
 
 
 def unreadable_store(request: Request, error: sqlite3.Error) -> Response:
-    """Answer that the store of jobs cannot be read, and log it."""
+    """Answer that the store of jobs cannot be read, and log it; only an error that may pass is worth another try."""
     log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
-    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 503)
+    status = 503 if isinstance(error, sqlite3.OperationalError) else 500
+    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", status)
 
 
 def status_of(error: InputError | NotThereError) -> int:

@@ -14,18 +14,18 @@ import msgspec
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, identity_of
-from volery.live.service.checksums import CHECKED, check_row, row_checksum
+from volery.live.service.checksums import CHECKED, check_row, damage_of, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
-TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 SELECT_JOB: Final = f"SELECT {JOB_COLUMNS}, {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}"
 RESULT_BYTES: Final = 1_000
 """The row of a task with a longer result is compared with its checksum where the result is read, not in lists."""
-SELECT_TASK: Final = (
-    f"SELECT {TASK_COLUMNS}, launched, checksum, CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
+_SHORT_RESULT: Final = f"CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
+SELECT_TASK: Final = "SELECT " + ", ".join(
+    _SHORT_RESULT if name == "result" else name for name in (*CHECKED["tasks"], "checksum")
 )
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
@@ -89,6 +89,18 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     )  # fmt: skip
 
 
+def listed_job(row: Sequence[Any]) -> JobStatus:
+    """A job of a list; one whose row is damaged hides no other."""
+    try:
+        return job_status(row)
+    except sqlite3.DatabaseError as error:
+        number, revision = row[0], row[_JOB_WIDTH - 1]
+        return JobStatus(
+            id=number, name="", user="", state="damaged", reason=str(error), tasks=0, submitted_us=0,
+            revision=revision if isinstance(revision, int) else 0,
+        )  # fmt: skip
+
+
 SLICE: Final = 4_096
 """Jobs that are looked at in one piece, which takes some 2 ms."""
 READ: Final = 500
@@ -111,7 +123,7 @@ class JobListings:
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
             (*(value for _, value in asked), limit, order.skip),
         )
-        return [job_status(row) for row in rows]
+        return [listed_job(row) for row in rows]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """As `jobs`, in pieces where many are looked at or read; the event loop does other work between them.
@@ -141,7 +153,8 @@ class JobListings:
         _sort(best, order)
         found = []
         for number, _ in best[order.skip : wanted]:
-            found.append(self.job(number))
+            row = self._row(number)
+            found.append(listed_job(row) if row else None)
             if len(found) % READ == 0:
                 await asyncio.sleep(0)
         return [one for one in found if one is not None]
@@ -157,8 +170,17 @@ class JobListings:
         return found
 
     def job(self, number: JobId) -> JobStatus | None:
-        row = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
+        """A job; None where there is none.
+
+        Raises:
+            sqlite3.DatabaseError: its row is damaged.
+        """
+        row = self._row(number)
         return job_status(row) if row else None
+
+    def _row(self, number: JobId) -> Sequence[Any] | None:
+        row: Sequence[Any] | None = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
@@ -303,13 +325,16 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def reading(path: Path) -> sqlite3.Connection:
+def reading(path: Path, more: str = "") -> sqlite3.Connection:
     """Open the store of jobs to be read.
+
+    Args:
+        more: parameters of SQLite, beginning with an ampersand.
 
     Raises:
         sqlite3.Error: it cannot be.
     """
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True, timeout=5.0, check_same_thread=False)
 
 
 def sound_content(digest: bytes, content: bytes) -> bytes:
@@ -331,13 +356,15 @@ def key_of(user: str, key: str) -> str | None:
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
     """A task from a row of `SELECT_TASK`, with the usage of its last attempt.
 
-    Raises:
-        sqlite3.DatabaseError: the row is damaged.
+    Of one that is damaged, nothing but its place and the reason is known.
     """
-    *columns, launched, checksum, result = row
-    if result is not None:
-        check_row("tasks", (*columns, result, launched, checksum))
-    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = columns
+    (
+        job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, result, _,
+        checksum,
+    ) = row  # fmt: skip
+    if result is not None and row_checksum(row[:-1]) != checksum:
+        known = revision if isinstance(revision, int) else 0
+        return TaskStatus(job=job, index=index, state="unknown", reason=damage_of("tasks", row), revision=known)
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
         started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
@@ -442,17 +469,21 @@ class UsageTable:
     def forget(self) -> None:
         self._rows.clear()
 
-    def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
-        """The usage of a job's tasks between two places: (place, attempt) -> usage.
+    def of(self, job: JobId, first: int, end: int) -> dict[int, tuple[int | None, TaskUsage]]:
+        """The usage of a job's tasks between two places: place -> attempt and usage.
 
-        Raises:
-            sqlite3.DatabaseError: a row is damaged.
+        In place of the usage in a damaged row stands its damage, whatever the attempt was.
         """
-        usages = {}
+        usages = dict[int, tuple[int | None, TaskUsage]]()
         for row in self._read.execute(_READ, (job, first, end)):
-            check_row("usages", row)
             _, place, attempt, cpu_us, peak, short, held, _ = row
-            usages[place, attempt] = TaskUsage(
-                cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held
-            )
+            try:
+                check_row("usages", row)
+            except sqlite3.DatabaseError as error:
+                usages[place] = None, TaskUsage(held=str(error))
+            else:
+                usages[place] = (
+                    attempt,
+                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held),
+                )
         return usages

@@ -94,7 +94,7 @@ def _followed(file: BinaryIO, log: Path) -> LogSoundness:
                 break
             broken = at
         elif is_own:
-            problem = f"is damaged at byte {broken}: later changes follow, which would be lost"
+            problem = f"is damaged at byte {broken}: later changes follow, and `truncate -s {broken}` gives them up"
             raise DamagedError(str(log), problem)
     return LogSoundness(frames, None if broken < 0 else broken)
 
@@ -130,7 +130,7 @@ def store_damage(path: Path) -> Iterator[str]:
         InputError: it cannot be read.
     """
     try:
-        sql = reading(path)
+        sql = _opened(path)
         sql.text_factory = readable
     except sqlite3.Error as error:
         raise InputError(str(path), f"cannot be read: {error}") from None
@@ -150,6 +150,21 @@ def store_damage(path: Path) -> Iterator[str]:
         yield from damage_of_pages(sql)
         for table in CHECKED:
             yield from islice(damage_of_table(sql, table), DAMAGES_MAX)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A store to be read, also one without a log in a folder where SQLite can make no file beside it: a backup."""
+    sql = reading(path)
+    try:
+        sql.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        log = path.with_name(path.name + "-wal")
+        if not log.exists() or not log.stat().st_size:
+            sql.close()
+            return reading(path, "&immutable=1")
+    except sqlite3.DatabaseError:
+        pass  # listed as a damage
+    return sql
 
 
 def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:

@@ -11,6 +11,7 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
+import sqlite3
 from array import array
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -142,9 +143,12 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
+        return self._next_numbers(self._sql)
+
+    def _next_numbers(self, sql: sqlite3.Connection) -> tuple[JobId, TaskId]:
         query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
-        row = self._sql.execute(query).fetchone() or (0, 0)
-        gone = self.retired.used()
+        row = sql.execute(query).fetchone() or (0, 0)
+        gone = self.retired.used(sql)
         return max(row[0], gone.job), max(row[1], gone.task)
 
     def first_numbers(self) -> tuple[JobId, TaskId]:
@@ -153,11 +157,14 @@ class JobStore:
         return job, first_of_start(task)
 
     def mark(self, revision: int) -> StoreMark:
-        """The mark of all that is committed up to a revision."""
-        reweighs, weights = self.shares.weights()
+        """The mark of all that is committed up to a revision.
+
+        A batch that is under way may never be: a mark that names something of it would forbid the next start.
+        """
+        reweighs, weights = self.shares.weights(self._read)
         return StoreMark(
-            self._database.store, ArchivedKey(*self.next_numbers(), revision), tuple(self.assigned.moves()), reweighs,
-            weights, tuple(sorted(self.drained())),
+            self._database.store, ArchivedKey(*self._next_numbers(self._read), revision),
+            tuple(self.assigned.moves()), reweighs, weights, tuple(sorted(self.drained())),
         )  # fmt: skip
 
     def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
@@ -455,7 +462,10 @@ class JobStore:
             f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
-        known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
+        known = dict[int, TaskStatus]()
+        for row in rows:
+            attempt, usage = used.get(row[1], (None, None))
+            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
         unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 

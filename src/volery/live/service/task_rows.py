@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from volery.core.model import JobId
 from volery.live.jobs import TASKS_MAX
-from volery.live.service.rows import SELECT_JOB, SELECT_TASK, job_status, task_status
+from volery.live.service.rows import SELECT_JOB, SELECT_TASK, listed_job, task_status
 from volery.live.status import JobStatus, TaskStatus
+
+REVISION_MAX: Final = (1 << 63) - 1
 
 
 class TaskRows:
@@ -17,12 +22,15 @@ class TaskRows:
     def __init__(self, sql: sqlite3.Connection) -> None:
         self._sql = sql
 
-    def changes(self, after: int, limit: int) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        newest = "WHERE revision > ? ORDER BY revision LIMIT ?"
-        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, limit))
-        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, limit))
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
+    def changes(self, after: int, limit: int, until: int = REVISION_MAX) -> list[JobStatus | TaskStatus]:
+        """Changes between two revisions, in their order; the tasks of a job come before the job."""
+        newest = "WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?"
+        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, until, limit))
+        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, until, limit))
+        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(listed_job, jobs)]
+        # A damaged row may have another revision than the index by which it was found: whoever reads on from the last
+        # one would miss changes, or never come to an end.
+        found = [one if after < one.revision <= until else replace(one, revision=after + 1) for one in found]
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import re
@@ -13,12 +14,13 @@ from tests.flips import PLACES, flips
 from volery.architectures import lookup
 from volery.core.errors import DamagedError
 from volery.core.model import SUBMITTER, Cluster
+from volery.live.config.limits import JournalSize
 from volery.live.config.plan import FederationPlan
 from volery.live.node.descendants import ProcessLedger, boot, read_ledger
 from volery.live.runtime.incarnations import next_incarnation, persist_incarnation
 from volery.live.runtime.journal import Header, JournalReader, JournalWriter, Started
 from volery.live.runtime.recordfile import OtherVersionError, UnbegunError, first_line
-from volery.live.runtime.snapshots import pickle_of, read_snapshot, write_snapshot
+from volery.live.runtime.snapshots import SegmentedJournal, pickle_of, read_snapshot, write_snapshot
 
 TURNS = 30
 MEGHA = lookup("megha")
@@ -49,6 +51,29 @@ def test_a_flipped_bit_anywhere_in_a_journal_is_told_with_its_byte(tmp_path: Pat
             pytest.fail(f"{flip}: {turns_of(path)} turns are read")
         byte = int(re.findall("at byte ([0-9]+)", str(told.value))[-1])
         assert byte <= int(re.findall("of byte ([0-9]+)", flip)[0]), "the record that holds it begins there"
+
+
+def test_a_journal_that_has_no_room_for_its_next_file_goes_on_and_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = JournalReader(written(tmp_path / "other-1.journal")).header
+    journal = SegmentedJournal(tmp_path, header, "flush", JournalSize(), {})
+    entry = [("gm/0", SUBMITTER, Started(), 7)]
+    journal.append(0, entry)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        journal.rotate({}, {})
+    journal.append(1, entry)
+    is_closed = len(list(Path("/proc/self/fd").iterdir())) == open_files
+    journal.close()
+    assert sorted(path.name for path in tmp_path.glob("all-*")) == ["all-1.journal"]
+    assert turns_of(tmp_path / "all-1.journal") == 2
+    assert is_closed, "the file that there was no room for"
 
 
 def test_a_journal_that_was_cut_is_torn_and_loses_no_turn_before_the_cut(tmp_path: Path) -> None:

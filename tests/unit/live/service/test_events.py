@@ -126,9 +126,9 @@ def test_followers_of_other_jobs_are_not_even_read_for(tmp_path: Path, monkeypat
         await until_joined(it, 19)
         changes = it.store.changes
 
-        def noted(after: int, limit: int) -> list[JobStatus | TaskStatus]:
+        def noted(after: int, limit: int, until: int) -> list[JobStatus | TaskStatus]:
             reads.append(after)
-            return changes(after, limit)
+            return changes(after, limit, until)
 
         monkeypatch.setattr(it.store, "changes", noted)
         for place in range(50):
@@ -228,8 +228,9 @@ def test_whoever_may_see_one_user_is_sent_nothing_of_others(tmp_path: Path) -> N
     play(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), RuntimeError("a fault of the program")])
 def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def scenario(it: Bench) -> None:
         await it.submit(0)
@@ -237,8 +238,8 @@ def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_
         reading = asyncio.ensure_future(received(it.feed.follow(after), 1, 0))
         await until_joined(it, 1)
 
-        def unreadable(after: int, limit: int) -> None:
-            raise sqlite3.OperationalError("disk I/O error")
+        def unreadable(*_: int) -> None:
+            raise error
 
         with monkeypatch.context() as patched:
             patched.setattr(it.store, "changes", unreadable)

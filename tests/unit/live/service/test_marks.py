@@ -24,6 +24,7 @@ from volery.live.service.marks import (
     first_of_start,
     read_mark,
 )
+from volery.live.service.store import JobStore
 
 STORE, MARK = "jobs.sqlite", "jobs.mark"
 
@@ -125,6 +126,19 @@ def test_a_store_whose_log_was_removed_is_refused_since_it_lacks_what_was_promis
     with pytest.raises(InputError, match="is missing, but"):
         Api(copy)
     assert (copy / STORE).read_bytes() == before, "the log still fits when it is found"
+
+
+def test_a_mark_names_nothing_of_a_batch_that_may_never_be_written(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    before = store.mark(store.revision)
+    store.begin(durable=True)  # and meanwhile a sync of earlier changes has come to its end
+    store.insert(0, 0, JobDescription(command="true"), 1, [], 0)
+    store.shares.reweigh("ada", 3, 1, "root", 7)
+    assert store.mark(store.revision) == before
+    store.commit()
+    after = store.mark(store.revision)
+    assert (after.first.job, after.reweighs, after.is_ahead_of(before)) == (1, 1, True)
+    store.close()
 
 
 def test_a_store_that_is_gone_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:

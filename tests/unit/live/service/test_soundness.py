@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,14 +26,14 @@ from volery.core.forecast import MomentQuantiles, Quantiles
 from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription
 from volery.live.messages import PreemptionReport, TaskReport
-from volery.live.service.archive import archived, paths_of
+from volery.live.service.archive import archived, paths_of, write_files
 from volery.live.service.checks import check_state
 from volery.live.service.checksums import CHECKED
-from volery.live.service.forecaster import ForecastLedger
-from volery.live.service.rows import JobQuery
+from volery.live.service.forecaster import Forecaster, ForecastLedger
+from volery.live.service.rows import JobOrder, JobQuery
 from volery.live.service.soundness import log_soundness, store_damage
 from volery.live.service.store import JobStore
-from volery.live.status import ActualMoments
+from volery.live.status import ActualMoments, JobStatus
 
 JOBS = 8
 
@@ -63,7 +66,10 @@ def seen(store: JobStore) -> list[Any]:
         found += [store.result(job.id, place) for place in range(job.tasks)]
     found += [store.shares.weights(), store.shares.changes(None, 9), store.shares.preemptions(None, None, None, 9)]
     found += [store.assigned.moves(), store.assigned.owners(), [store.retired.of(number) for number in range(JOBS)]]
-    return [*found, store.retired.last_file(), store.changes(0, 999)]
+    found += [store.retired.last_file(), store.changes(0, 999)]
+    if said := re.search(r"the row of table [^\"']* is damaged", repr(found)):
+        raise sqlite3.DatabaseError(said[0])
+    return found
 
 
 @contextmanager
@@ -142,6 +148,24 @@ def test_a_flipped_bit_in_the_log_of_the_store_loses_no_change_without_a_word(tm
             path.with_name(name).unlink(missing_ok=True)
 
 
+def test_a_log_that_is_damaged_within_says_how_to_go_on_without_what_follows(tmp_path: Path) -> None:
+    store = lived_in(tmp_path)
+    copy = tmp_path / "copy" / "jobs.sqlite"
+    copy.parent.mkdir()
+    log = copy.with_name("jobs.sqlite-wal")
+    for path in (copy, log):
+        shutil.copy(tmp_path / path.name, path)
+    store.close()
+    content = bytearray(log.read_bytes())
+    content[32 + 100 * (24 + 4096) + 500] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(InputError, match=r"later changes follow, and `truncate -s ([0-9]+)` gives them up") as refused:
+        JobStore(copy)
+    subprocess.run(["truncate", *str(refused.value).split("truncate ")[1].split("`")[0].split(), log], check=True)
+    with opened(copy) as again:
+        assert 0 < len(again.jobs(JobQuery(), 99)) < JOBS
+
+
 def test_every_row_of_every_table_has_its_checksum(tmp_path: Path) -> None:
     store = lived_in(tmp_path)
     tables = {
@@ -201,6 +225,62 @@ def test_a_change_of_a_damaged_row_does_not_hide_the_damage(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
+def rewritten(folder: Path, *changes: str) -> JobStore:
+    """A store in which another program has changed rows."""
+    lived_in(folder).close()
+    with closing(sqlite3.connect(folder / "jobs.sqlite", isolation_level=None)) as sql:
+        for change in changes:
+            assert sql.execute(change).rowcount == 1
+    return JobStore(folder / "jobs.sqlite")
+
+
+def test_a_damaged_row_of_a_job_is_named_in_each_list_and_hides_no_other(tmp_path: Path) -> None:
+    store = rewritten(tmp_path, "UPDATE jobs SET tasks = 1 WHERE id = 5")
+    newest = list(range(JOBS - 1, 0, -1))
+    by_name = JobOrder("tasks", falling=False)
+    listed = store.jobs(JobQuery(), 99), asyncio.run(store.search(JobQuery(), 99))
+    for jobs in (*listed, asyncio.run(store.search(JobQuery(user="ada"), 99, by_name))):
+        assert sorted((job.id for job in jobs), reverse=True) == newest
+        (damaged,) = (job for job in jobs if job.state == "damaged")
+        assert (damaged.id, damaged.reason, damaged.tasks) == (5, "the row of table jobs with id 5 is damaged", 0)
+    store.close()
+
+
+def test_a_damaged_row_of_a_task_or_its_usage_is_named_in_lists_and_hides_no_other(tmp_path: Path) -> None:
+    wrong = "UPDATE tasks SET state = 'failed' WHERE job = 4 AND place = 1"
+    store = rewritten(tmp_path, wrong, "UPDATE usages SET attempt = 3 WHERE job = 6 AND place = 1")
+    tasks = store.tasks(4, 0, 9)
+    assert [task.state for task in tasks] == ["finished", "unknown", "failed"]
+    assert tasks[1].reason == "the row of table tasks with job 4 and place 1 is damaged"
+    tasks = store.tasks(6, 0, 9)
+    assert [task.state for task in tasks] == ["finished", "finished", "failed"]
+    assert tasks[1].usage is not None
+    assert tasks[1].usage.held == "the row of table usages with job 6 and place 1 is damaged"
+    store.close()
+
+
+@pytest.mark.parametrize("revision", [0, 1 << 60], ids=["earlier", "later"])
+def test_who_follows_changes_past_a_damaged_row_comes_to_their_end_and_misses_none(
+    tmp_path: Path, revision: int
+) -> None:
+    lived_in(tmp_path).close()
+    with opened(tmp_path / "jobs.sqlite") as store:
+        expected = {(one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index)
+                    for one in store.changes(0, 999)}  # fmt: skip
+        end = store.revision
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as sql:
+        sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 3")
+        sql.execute(f"UPDATE tasks SET revision = {revision} WHERE job = 4 AND place = 1")
+
+    with opened(tmp_path / "jobs.sqlite") as store:
+        after, found = 0, set()
+        while changes := store.changes(after, 2, end):
+            assert after < changes[-1].revision <= end
+            after = changes[-1].revision
+            found |= {(one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index) for one in changes}
+    assert expected - found <= {(4, 1)}
+
+
 def test_a_damaged_row_of_an_open_job_is_no_ground_for_a_start(tmp_path: Path) -> None:
     lived_in(tmp_path).close()
     path = tmp_path / "jobs.sqlite"
@@ -217,8 +297,20 @@ def test_a_damaged_row_does_not_move_to_the_archive(tmp_path: Path) -> None:
     store = lived_in(tmp_path)
     store._sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 2")
     with pytest.raises(sqlite3.DatabaseError, match="the row of table jobs with id 2 is damaged"):
-        asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
+        write_files(tmp_path / "jobs.sqlite", tmp_path / "archive", 2, [2])
     assert not paths_of(tmp_path / "archive", 2)[0].exists()
+
+
+def test_a_damaged_row_keeps_no_other_job_from_the_archive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = lived_in(tmp_path)
+    store._sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 2")
+    store._sql.execute("UPDATE tasks SET checksum = 1 WHERE job = 4 AND place = 1")
+    moving = mover(store, tmp_path, 99, days=1)
+    assert [asyncio.run(moving.pass_once()) for _ in range(2)] == [4, 0]
+    assert [job.id for job in store.jobs(JobQuery(), 99)] == [7, 4, 2]
+    assert [job.id for job, _ in archived(tmp_path / "archive")][1:] == [1, 3, 5, 6]
+    for damage in ("table jobs with id 2", "table tasks with job 4 and place 1"):
+        assert f"the row of {damage} is damaged; `volery check` lists it" in caplog.text
 
 
 def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_version_is(tmp_path: Path) -> None:
@@ -243,6 +335,10 @@ def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_versi
     with pytest.raises(sqlite3.DatabaseError, match="the row of table forecasts with id 1 is damaged"):
         book.record("ada")
     book.close()
+    federation: Any = SimpleNamespace(folder=tmp_path, plan=None, fleet=None)
+    foreteller = Forecaster(federation, {})
+    assert asyncio.run(foreteller.meters()) == [], "all other metrics go on"
+    foreteller.close()
     (damage,) = {file.path: file.damages for file in check_state(tmp_path)}[str(path)]
     assert damage == "the row of table forecasts with id 1 is damaged"
 

@@ -1,0 +1,45 @@
+"""Results of calls are fetched together, and fail one by one."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from volery.core.errors import InputError
+from volery.live.api_calls import ApiCall
+from volery.live.follower import EndedCall, FutureFollower
+from volery.live.service.requests import unreadable_store
+from volery.live.status import TaskStatus
+
+
+def test_a_result_that_is_damaged_fails_its_own_call_alone() -> None:
+    def answered(asked: ApiCall[Any]) -> Any:
+        places = str(asked.request["params"]["tasks"]).split(",")
+        if "1" in places:
+            raise InputError("jobs", "the row of table tasks with job 7 and place 1 is damaged")
+        return [pickle.dumps(int(place) * 10) for place in places]
+
+    follower = FutureFollower.__new__(FutureFollower)  # it has no connection
+    follower.closing, follower._request = threading.Event(), answered
+    calls = [
+        EndedCall(Future(), 7, place, TaskStatus(job=7, index=place, state="finished")) for place in range(3)
+    ]  # fmt: skip
+    follower._settle_calls(7, calls)
+    assert [calls[at].future.result(0) for at in (0, 2)] == [0, 20]
+    with pytest.raises(InputError, match="place 1 is damaged"):
+        calls[1].future.result(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(sqlite3.DatabaseError("is damaged"), 500), (sqlite3.OperationalError("disk I/O error"), 503)]
+)
+def test_what_is_damaged_is_not_asked_for_again(error: sqlite3.Error, status: int) -> None:
+    request = Request({"type": "http", "method": "GET", "path": "/jobs/7", "headers": [], "server": ("a", 1)})
+    answer = unreadable_store(request, error)
+    assert (answer.status_code, "retry-after" in answer.headers) == (status, status == 503)
