@@ -20,7 +20,6 @@ from volery.live.command import (
     INDEX_VARIABLE,
     JOB_VARIABLE,
     TOKEN_VARIABLE,
-    WORK,
     Payload,
     decode_payload,
 )
@@ -93,9 +92,9 @@ class ExecutorContext(NamedTuple):
         self.ledger.remove(pid)
         self.descendants.ended(pid)
 
-    def watch_output(self, folder: Path, account: Account | None) -> None:
+    def watch_output(self, folder: str, account: Account | None) -> None:
         """Bound the output in the folder of an attempt that begins."""
-        self.outputs.begin(str(folder), account.uid if account is not None else os.geteuid())
+        self.outputs.begin(folder, account.uid if account is not None else os.geteuid())
 
 
 def attempt_name(task: Task, attempt: int) -> str:
@@ -120,9 +119,10 @@ class AttemptFolders:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        self._path = str(self.root)
 
-    def make(self, task: Task, number: int) -> tuple[Path, int]:
-        """The folder of an attempt, which is new and has an empty working folder, and the attempt's number.
+    def make(self, task: Task, number: int) -> tuple[str, int]:
+        """The folder of an attempt, which is new and empty, and the attempt's number.
 
         One of that name may be there: an attempt ended with this machine before its start was reported, or an earlier
         federation has used the same numbers of tasks. The number is then the next one without a folder.
@@ -133,21 +133,17 @@ class AttemptFolders:
         Raises:
             OSError: it cannot be made.
         """
-        job = self.root / str(number_of(task.job))
+        # Plain text: a Path takes several times as long, and every start of a task waits for it.
+        stem = f"{self._path}/{number_of(task.job)}/{number_of(task.id)}."
         for free in count(number):
-            folder = job / f"{number_of(task.id)}.{free}"
+            folder = f"{stem}{free}"
             try:
                 try:
-                    folder.mkdir()
+                    os.mkdir(folder)  # noqa: PTH102
                 except FileNotFoundError:  # the job's first, or its earlier ones were removed
-                    folder.mkdir(parents=True)
+                    os.makedirs(folder)  # noqa: PTH103
             except FileExistsError:
                 continue
-            try:
-                os.mkdir(f"{folder}/{WORK}")  # noqa: PTH102 - every start of a task waits for it
-            except OSError:
-                folder.rmdir()
-                raise
             return folder, free
         raise AssertionError("numbers do not end")
 
