@@ -249,7 +249,7 @@ class CallExecutor:
                     account, _COMMAND, (), mark, stdin=there, stdout=there, start_new_session=True, close_fds=False,
                     env=environment,
                 )  # fmt: skip
-            except (OSError, ValueError, subprocess.SubprocessError):
+            except BaseException:
                 means.descendants.release(mark)
                 writer.close()
                 raise
