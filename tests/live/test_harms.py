@@ -17,6 +17,7 @@ from tests.live.serving import serving
 from tests.live.test_call import call, value
 
 from volery.live.client import Client
+from volery.live.command import Command
 from volery.live.node.descendants import children
 from volery.live.node.spawn import Spawners
 
@@ -135,7 +136,7 @@ def test_a_call_that_harms_its_process_has_its_end_and_the_next_finds_the_proces
     bench(tmp_path, scenario, workers=1)
 
 
-def test_a_call_at_which_the_node_agent_fails_has_an_end_and_others_are_made(
+def test_a_task_at_which_the_node_agent_fails_has_an_end_and_others_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: Any, **__: Any) -> None:
@@ -146,6 +147,9 @@ def test_a_call_at_which_the_node_agent_fails_has_an_end_and_others_are_made(
             patched.setattr(Spawners, "start", failing)
             end = await it.run(call(os.getpid))
             assert (end.state, end.reason) == ("failed", "its node agent failed at it; see the log of its host")
+            end = await it.run(Command(("true",)))
+            assert (end.state, end.reason) == ("failed", "not started: a fault of ours")
+        assert (await it.run(Command(("true",)))).state == "finished"
         assert (await it.run(call(os.getpid))).state == "finished"
 
     bench(tmp_path, scenario, workers=1)

@@ -139,9 +139,9 @@ class AttemptFolders:
             folder = f"{stem}{free}"
             try:
                 try:
-                    os.mkdir(folder)  # noqa: PTH102
+                    os.mkdir(folder)  # noqa: PTH102 - as above
                 except FileNotFoundError:  # the job's first, or its earlier ones were removed
-                    os.makedirs(folder)  # noqa: PTH103
+                    os.makedirs(folder)  # noqa: PTH103 - as above
             except FileExistsError:
                 continue
             return folder, free

@@ -188,10 +188,13 @@ class ProcessExecutor:
             attempt = self._waiting.popleft()
             try:
                 self._spawn(attempt)
-            except (OSError, ValueError, MemoryError, subprocess.SubprocessError) as error:
+            except Exception as error:  # whatever it is, this attempt ends, and others start
                 if lack_of(error):
                     self._put_back(attempt, error)
                 else:
+                    if not isinstance(error, OSError | ValueError | subprocess.SubprocessError):
+                        name = attempt_name(attempt.task, attempt.attempt)
+                        log.exception("the start of attempt %s failed in its node agent", name)
                     self._means.pause.forget(attempt.key)
                     self._end(attempt, "failed", None, _why_not_started(error, attempt))
             else:
