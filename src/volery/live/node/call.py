@@ -358,9 +358,10 @@ class CallExecutor:
         """
         task = attempt.task
         account = self._means.account_of(call.user)
-        user = os.geteuid() if account is None else account.uid
         attempt.folder, attempt.number = self._means.folders.make(task, attempt.number)
-        self._means.pause.demand(self._means.folders.root, 0, user, running=0)  # its worker is there
+        self._means.pause.demand(
+            self._means.folders.root, 0, self._means.uid_of(account), running=0
+        )  # its worker is there
         if account is not None:
             account.own(attempt.folder)  # the worker makes what is in it
         attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)

@@ -70,6 +70,10 @@ class ExecutorContext(NamedTuple):
         """
         return self.accounts.of(user) if self.accounts is not None else None
 
+    def uid_of(self, account: Account | None) -> int:
+        """The user of the operating system of an account's processes."""
+        return os.geteuid() if account is None else account.uid
+
     def access_of(self, payload: Payload) -> dict[str, str]:
         """The variables by which a task finds its federation, and may ask it as its user."""
         access = {API_VARIABLE: self.api, TOKEN_VARIABLE: payload.token}
@@ -94,7 +98,7 @@ class ExecutorContext(NamedTuple):
 
     def watch_output(self, folder: str, account: Account | None) -> None:
         """Bound the output in the folder of an attempt that begins."""
-        self.outputs.begin(folder, account.uid if account is not None else os.geteuid())
+        self.outputs.begin(folder, self.uid_of(account))
 
 
 def attempt_name(task: Task, attempt: int) -> str:

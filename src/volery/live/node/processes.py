@@ -193,8 +193,7 @@ class ProcessExecutor:
                     self._put_back(attempt, error)
                 else:
                     if not isinstance(error, OSError | ValueError | subprocess.SubprocessError):
-                        name = attempt_name(attempt.task, attempt.attempt)
-                        log.exception("the start of attempt %s failed in its node agent", name)
+                        log.exception("the start of attempt %d.%d failed in its node agent", *attempt.key)
                     self._means.pause.forget(attempt.key)
                     self._end(attempt, "failed", None, _why_not_started(error, attempt))
             else:
@@ -239,8 +238,7 @@ class ProcessExecutor:
         opened: list[int] = []
         try:
             opened += opened_outputs(folder)
-            user = os.geteuid() if account is None else account.uid
-            running = len(self._attempts) - len(self._waiting) - 1
+            user, running = self._means.uid_of(account), len(self._attempts) - len(self._waiting) - 1
             self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
                 stdin = input_file(command.stdin, folder / "stdin" if held is not None else None)
