@@ -346,7 +346,7 @@ class CallExecutor:
             return
         self._undo(attempt)
         attempt.worker = None
-        error = OSError(answer.lack, answer.reason)
+        error = OSError(answer.lack, os.strerror(answer.lack))
         if await self._is_delayed(attempt, error if lack_of(error) else WorkerNotReadyError(answer.reason)):
             self._waiting.put_nowait(attempt)
 

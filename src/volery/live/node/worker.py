@@ -176,8 +176,7 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
         _begin(request)
     except Exception as error:  # an earlier call may have put anything in the place of what it needs
         lack = (error.errno or 0) if isinstance(error, OSError) else 0
-        reason = os.strerror(lack) if lack else f"one could not begin a call: {_text(error)}"
-        return CallAnswer(b"", reason, begun=False, lack=lack)
+        return CallAnswer(b"", f"one could not begin a call: {_text(error)}", begun=False, lack=lack)
     with _held(request.memory_mb, request.cpus):
         answered = answer(request)
     _flush()
