@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
@@ -151,6 +153,21 @@ def test_a_task_at_which_the_node_agent_fails_has_an_end_and_others_start(
             assert (end.state, end.reason) == ("failed", "not started: a fault of ours")
         assert (await it.run(Command(("true",)))).state == "finished"
         assert (await it.run(call(os.getpid))).state == "finished"
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_a_worker_that_was_killed_between_calls_fails_none(tmp_path: Path) -> None:
+    """As by the kernel for want of memory: nobody's call has done it."""
+
+    async def scenario(it: Bench) -> None:
+        for _ in range(3):
+            worker = value(await it.run(call(os.getpid)))
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+            while not is_gone(worker):  # in the same turn of the loop, which has not noted it
+                time.sleep(0.001)
+            assert value(await it.run(call(os.getpid))) != worker
 
     bench(tmp_path, scenario, workers=1)
 

@@ -303,7 +303,10 @@ class CallExecutor:
                 is_free = attempt.held is None
                 self._undo(attempt)
                 if await self._is_delayed(attempt, error):
-                    continue
+                    if worker.lives:
+                        continue
+                    self._waiting.put_nowait(attempt)
+                    return False
                 if not attempt.stopped:
                     self._end(attempt, "failed", f"not started: {error}")
                 return is_free
