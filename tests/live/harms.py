@@ -56,7 +56,8 @@ def seen() -> dict[str, Any]:
             locale.setlocale(locale.LC_ALL), socket.getdefaulttimeout(), decimal.getcontext().prec,
             multiprocessing.get_start_method(allow_none=True), logging.root.handlers, logging.root.level,
             logging.root.manager.disable, [str(entry) for entry in warnings.filters], sys.argv,
-            sys.path, str(sys.excepthook), sys.stdin.read(), sys.stdout.encoding, sys.stderr.errors,
+            sys.path, len(sys.meta_path), sys.get_int_max_str_digits(), time.tzname, str(sys.excepthook),
+            sys.stdin.read(), sys.stdout.encoding, sys.stderr.errors,
         ),
         "streams": [(it.fileno(), it in (sys.__stdout__, sys.__stderr__)) for it in (sys.stdout, sys.stderr)],
         "folder": [Path.cwd().name, len([*Path().iterdir()])],
@@ -109,6 +110,24 @@ def forks_as_it_is_pickled() -> Any:
             return (str, ("parent" if child else "child",))
 
     return Forks()
+
+
+class ForkingError(Exception):
+    def __str__(self) -> str:
+        return "of the child" if os.fork() == 0 else "of the parent"
+
+
+def forks_as_its_text_is_read() -> NoReturn:
+    raise ForkingError
+
+
+def forks_as_its_output_is_written() -> str:
+    class Forks(io.StringIO):
+        def flush(self) -> None:
+            os.fork()
+
+    sys.stdout = Forks()
+    return "parent"
 
 
 def leaves_its_copy_behind() -> None:
@@ -372,6 +391,29 @@ def changes_settings() -> str:
     return "set"
 
 
+def lives_in_another_zone() -> str:
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.tzset()
+    del os.environ["TZ"]
+    return time.tzname[0]
+
+
+def finds_no_modules() -> str:
+    sys.meta_path.clear()
+    sys.set_int_max_str_digits(0)
+    return "none"
+
+
+def unloads_all_modules() -> str:
+    sys.modules.clear()
+    return "unloaded"
+
+
+def replaces_what_a_call_begins_with() -> str:
+    ANY_OS.chdir = None
+    return "replaced"
+
+
 def logs_into_its_file() -> str:
     logging.basicConfig(filename="log", level=logging.DEBUG)
     logging.disable(logging.CRITICAL)
@@ -417,6 +459,25 @@ class SilentError(Exception):
 
 def raises_without_a_text() -> NoReturn:
     raise SilentError
+
+
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+def raises_what_exits_as_it_is_read() -> NoReturn:
+    raise ExitingError
+
+
+def raises_what_is_no_text() -> NoReturn:
+    raise ValueError("no file \udcff")
+
+
+def raises_what_cannot_be_shown() -> NoReturn:
+    error: Any = SyntaxError("wrong", ("file", 1, 1, "text"))
+    error.lineno = error.offset = error.text = object
+    raise error
 
 
 def raises_what_cannot_be_pickled() -> NoReturn:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -116,6 +117,67 @@ def test_a_future_can_give_its_job_up(api: str) -> None:
         assert job.cancel()
         assert job.result(LIMIT_S).state == "cancelled"
         assert not job.cancel()
+
+
+def test_a_client_that_is_closed_in_a_fork_goes_on_in_its_own_process(api: str) -> None:
+    with Client(api) as client:
+        job = client.submit({"command": "sleep 60"})
+        asked = asked_for_events(client)
+        with client._following().pause:  # as its thread may hold it at that moment
+            child = os.fork()
+            if child == 0:
+                client.close()
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        job.cancel()
+        assert job.result(LIMIT_S).state == "cancelled"
+        assert not asked, "its stream was never broken"
+
+
+def test_a_callback_may_close_its_client(api: str) -> None:
+    closed = threading.Event()
+
+    def close(_: object) -> None:
+        client.close()
+        closed.set()
+
+    for client, future in ((it := Client(api), it.submit({"command": "true"})), (it := Client(api), it.run(halve, 2))):
+        future.add_done_callback(close)
+        assert closed.wait(LIMIT_S)
+        assert client._http.is_closed
+        closed.clear()
+
+
+def test_a_submission_fails_with_the_reason_where_events_cannot_be_followed(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a proxy that lets no stream pass."""
+
+    def refused(*_: object) -> Iterator[JobStatus | TaskStatus]:
+        raise asking.ApiError("status 502")
+
+    with Client(api) as client:
+        monkeypatch.setattr(client, "_events", refused)
+        for _ in range(2):
+            with pytest.raises(asking.ApiError, match="status 502"):
+                client.submit({"command": "true"})
+        monkeypatch.undo()
+        assert client.submit({"command": "true"}).result(LIMIT_S).state == "done"
+
+
+def test_a_client_that_awaits_comes_back_to_an_api_that_was_busy() -> None:
+    refusal = {"error": {"place": "connections", "problem": "all are at work"}}
+    answers = iter([httpx2.Response(200, text=":\n\n"), httpx2.Response(503, json=refusal), httpx2.Response(204)])
+
+    async def scenario() -> None:
+        client = AsyncClient("127.0.0.1:1")
+        client._http = httpx2.AsyncClient(
+            transport=httpx2.MockTransport(lambda _: next(answers)), base_url="http://127.0.0.1:1"
+        )
+        assert [status async for status in client.events(0)] == []
+
+    asyncio.run(scenario())
+    assert next(answers, None) is None
 
 
 def test_closing_fails_what_is_open_and_does_not_wait_for_it(api: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
@@ -17,7 +19,9 @@ from tests.live.serving import serving
 from tests.live.test_call import call, value
 
 from volery.live.client import Client
+from volery.live.command import Command
 from volery.live.node.descendants import children
+from volery.live.node.spawn import Spawners
 
 MIXED = 400
 MIXED_S = 600
@@ -45,6 +49,8 @@ HARMS = {
         Harm(harms.forks_and_does_not_wait, "parent"),
         Harm(harms.forks_without_python, "parent"),
         Harm(harms.forks_as_it_is_pickled, "parent"),
+        Harm(harms.forks_as_its_text_is_read, reason="ForkingError: of the parent"),
+        Harm(harms.forks_as_its_output_is_written, "parent"),
         Harm(harms.leaves_its_copy_behind, reason="its worker process ended with exit code 7"),
         Harm(harms.becomes_another_program, reason="by another program (exec), which was ended: sleep 60"),
         Harm(harms.leaves_a_thread, "threads"),
@@ -88,6 +94,10 @@ HARMS = {
         Harm(harms.clears_variables, "cleared"),
         Harm(harms.replaces_variables, "replaced"),
         Harm(harms.changes_settings, "set"),
+        Harm(harms.lives_in_another_zone, "JST"),
+        Harm(harms.finds_no_modules, "none"),
+        Harm(harms.unloads_all_modules, "unloaded"),
+        Harm(harms.replaces_what_a_call_begins_with, "replaced"),
         Harm(harms.logs_into_its_file, "logs"),
         Harm(harms.recurses, reason="RecursionError"),
         Harm(harms.recurses_without_bound, reason="its worker process ended by signal SIGSEGV"),
@@ -95,6 +105,9 @@ HARMS = {
         Harm(harms.generates, reason="cannot pickle 'generator' object"),
         Harm(harms.waits, reason="cannot pickle 'coroutine' object"),
         Harm(harms.raises_without_a_text, reason="SilentError: its text cannot be read"),
+        Harm(harms.raises_what_exits_as_it_is_read, reason="ExitingError: its text cannot be read: SystemExit"),
+        Harm(harms.raises_what_is_no_text, reason="ValueError: no file \\udcff"),
+        Harm(harms.raises_what_cannot_be_shown, reason="SyntaxError: wrong"),
         Harm(harms.raises_what_cannot_be_pickled, reason="OSError: [Errno 5] why"),
         Harm(harms.raises_very_much, reason="ValueError: xxxx"),
         Harm(harms.RaisesAsItIsPickled, reason="SystemExit: as it is pickled"),
@@ -121,6 +134,40 @@ def test_a_call_that_harms_its_process_has_its_end_and_the_next_finds_the_proces
         assert lines_of(Path(after.folder) / "stderr") == ["written"]
         later = value(await it.run(call(os.getpid)))
         assert later == worker or is_gone(worker), "no worker is left over"
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_a_task_at_which_the_node_agent_fails_has_an_end_and_others_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async def scenario(it: Bench) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Spawners, "start", failing)
+            end = await it.run(call(os.getpid))
+            assert (end.state, end.reason) == ("failed", "its node agent failed at it; see the log of its host")
+            end = await it.run(Command(("true",)))
+            assert (end.state, end.reason) == ("failed", "not started: a fault of ours")
+        assert (await it.run(Command(("true",)))).state == "finished"
+        assert (await it.run(call(os.getpid))).state == "finished"
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_a_worker_that_was_killed_between_calls_fails_none(tmp_path: Path) -> None:
+    """As by the kernel for want of memory: nobody's call has done it."""
+
+    async def scenario(it: Bench) -> None:
+        for _ in range(3):
+            worker = value(await it.run(call(os.getpid)))
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+            while not is_gone(worker):  # in the same turn of the loop, which has not noted it
+                time.sleep(0.001)
+            assert value(await it.run(call(os.getpid))) != worker
 
     bench(tmp_path, scenario, workers=1)
 

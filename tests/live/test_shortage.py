@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from volery.live.command import Call, Command
 from volery.live.config.limits import Isolation, NodeRules
 from volery.live.node import shortage
 from volery.live.node.spawn import Accounts
+from volery.live.node.worker import CallAnswer
 
 TASKS = 30
 ECHO = Command(("sh", "-c", "echo hello"))
@@ -148,7 +150,7 @@ def test_a_user_s_own_error_is_no_shortage(tmp_path: Path) -> None:
     bench(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("place", ["the folder of an attempt", "its working folder", "its output"])
+@pytest.mark.parametrize("place", ["the folder of an attempt", "the room on its disk"])
 def test_a_call_waits_for_what_the_node_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     lack = Lack(monkeypatch, *_of(place, errno.ENOSPC))
 
@@ -158,6 +160,86 @@ def test_a_call_waits_for_what_the_node_lacks(tmp_path: Path, monkeypatch: pytes
 
     bench(tmp_path, scenario)
     assert lack.met == 3
+
+
+LACKING_WORKER = """
+import os
+from pathlib import Path
+from volery.live.node.worker import main
+
+whole = os.{name}
+
+def lacking(path, *arguments, **named):
+    tries = Path("{tries}").stat().st_size
+    if str(path) == "{path}" and tries < 3:
+        Path("{tries}").write_text("x" * (tries + 1))
+        raise OSError({number}, os.strerror({number}))
+    return whole(path, *arguments, **named)
+
+os.{name} = lacking
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "number"),
+    [("open", "stdout", errno.EDQUOT), ("open", "stderr", errno.EMFILE), ("mkdir", "work", 28)],
+)
+def test_a_call_waits_for_what_its_worker_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str, number: int
+) -> None:
+    tries = tmp_path / "tries"
+    tries.touch()
+    program = LACKING_WORKER.format(name=name, path=path, number=number, tries=tries)
+    monkeypatch.setattr("volery.live.node.call._COMMAND", (sys.executable, "-c", program))
+
+    async def scenario(it: Bench) -> None:
+        seen: list[str] = []
+        it.executor.watch_shortage(lambda: seen.append(it.executor.shortage))
+        end = await it.run(Call(cloudpickle.dumps((pow, (2, 5), {}))))
+        assert (end.state, cloudpickle.loads(end.result), end.folder) == ("finished", 32, str(tmp_path / "3" / "0.0"))
+        assert f"short of {ERRORS[number]} ({os.strerror(number)})" in seen[0]
+
+    bench(tmp_path, scenario)
+    assert len(tries.read_text()) == 3
+    assert [entry.name for entry in (tmp_path / "3").iterdir()] == ["0.0"]
+
+
+def test_a_call_that_is_killed_as_its_worker_cannot_begin_it_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Bench) -> None:
+        async def ask(_worker: Any, _request: Any) -> CallAnswer:
+            it.executor.kill(0, 0)
+            return CallAnswer(b"", "no room", begun=False)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("volery.live.node.worker_process.WorkerProcess.ask", ask)
+            end = await it.run(Call(cloudpickle.dumps((pow, (2, 5), {}))))
+        assert (end.state, end.reason) == ("killed", "killed on request")
+        assert (await it.run(Call(cloudpickle.dumps((pow, (2, 5), {}))))).state == "finished"
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_calls_that_wait_for_what_is_short_get_no_further_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lack = Lack(monkeypatch, "mkdir", errno.ENOSPC, output(".0"))
+    lack.left = 0
+
+    async def scenario(it: Bench) -> None:
+        await it.run(Call(cloudpickle.dumps((pow, (2, 5), {}))))  # its worker is ready then
+        monkeypatch.setattr("volery.live.node.call.GROW_S", 0.01)
+        lack.left = 1 << 30
+        for _ in range(4):
+            it.start(Call(cloudpickle.dumps((pow, (2, 5), {}))))
+        await it.until_polled(lambda: lack.met >= 3)
+        assert len(it.executor._calls._serving) == 1
+        lack.left = 0
+        await it.until(lambda: len(it.outcomes) == 5)
+
+    bench(tmp_path, scenario, workers=1)
 
 
 def test_a_worker_that_dies_before_it_can_take_a_call_does_not_fail_it(
@@ -207,7 +289,7 @@ def test_what_cannot_start_here_goes_back_where_tasks_can_go_elsewhere(
 ) -> None:
     monkeypatch.setattr("volery.live.node.processes.GIVE_BACK_S", 0.0)
     monkeypatch.setattr("volery.live.node.call.GIVE_BACK_S", 0.0)
-    Lack(monkeypatch, *_of("its output", errno.ENOSPC)).left = 1 << 30
+    Lack(monkeypatch, "mkdir", errno.ENOSPC, output(".0")).left = 1 << 30
 
     async def scenario(it: Bench) -> None:
         for command in (ECHO, Call(cloudpickle.dumps((pow, (2, 5), {})))):

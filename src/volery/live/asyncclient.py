@@ -174,7 +174,7 @@ class AsyncClient:
                             if isinstance(status, JobStatus) and status.id == job and status.ended:
                                 return
                 wait_s = next(waits, None)
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, asking.BusyError) as error:
                 wait_s = next(waits, None)
                 if wait_s is None:
                     raise asking.unreachable(self.api, error) from None

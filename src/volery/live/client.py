@@ -43,6 +43,9 @@ from volery.live.status import (
 NOTHING_MORE: Final = 204
 TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
 
+FOLLOWERS_MAX: Final = 2
+"""One may just have ended; where the next one ends at once, too, the reason is no passing one."""
+
 AnswerT = TypeVar("AnswerT")
 
 
@@ -100,7 +103,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up; futures that are open fail."""
+        """Hang up; futures that are open fail. In a process that was forked, those of the other one go on."""
+        self._check_process()
         if self._follower is not None:
             self._follower.close()
         self._http.close()
@@ -319,16 +323,24 @@ class Client:
         """A follower that runs."""
         self._check_process()
         with self._starting:
-            if self._follower is None or self._follower.is_over:
+            if self._follower is None or self._follower.end is not None:
                 self._follower = FutureFollower(self.api, self._named, self._request, self._followed)
             return self._follower
 
     @contextmanager
     def _held(self) -> Iterator[FutureFollower]:
-        """A follower that runs and passes no event on, so that a job can be submitted and its future be entered."""
-        while True:
+        """A follower that runs and passes no event on, so that a job can be submitted and its future be entered.
+
+        Raises:
+            InputError, ApiError: events cannot be followed.
+        """
+        end: BaseException | None = None
+        for _ in range(FOLLOWERS_MAX):
             found = self._following()
             with found.pause:
-                if not found.is_over:
+                if found.end is None:
                     yield found
                     return
+                end = found.end
+        assert end is not None
+        raise end

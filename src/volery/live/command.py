@@ -132,7 +132,7 @@ def _stand_in(kind: tuple[str, str, str], said: str) -> BaseException:
         known = plain
     content = {"__module__": module, "__qualname__": name, "__str__": lambda _: said}
     for base in (known, Exception):
-        with suppress(TypeError):  # a few cannot be made without arguments of their own
+        with suppress(Exception):  # some cannot be made without arguments of their own
             error: BaseException = base.__new__(type(name.rpartition(".")[2], (base,), content), said)
             error.args = (said,)
             return error

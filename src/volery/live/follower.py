@@ -59,7 +59,7 @@ class FutureFollower:
         events: the stream that a reader goes on with, of the jobs in `opening`.
 
     Attributes:
-        is_over: nothing is resolved any more.
+        end: the reason why nothing is resolved any more; None: it is.
     """
 
     def __init__(self, api: str, named: bool, request: Request, events: Events) -> None:
@@ -71,7 +71,7 @@ class FutureFollower:
         self._request = request
         self._events = events
         self.closing = threading.Event()
-        self.is_over = False
+        self.end: BaseException | None = None
         self.reopens = False
         self._socket: Any = None
         self._stream: str | None = ""
@@ -123,9 +123,9 @@ class FutureFollower:
     def close(self) -> None:
         self.closing.set()
         self._hang_up()
-        self._thread.join(CLOSE_S)
+        _join(self._thread)
         self._ended.put(None)
-        self._fetcher.join(CLOSE_S)
+        _join(self._fetcher)
         self._fail(self._closed())
 
     def _closed(self) -> InputError:
@@ -221,12 +221,19 @@ class FutureFollower:
 
     def _fail(self, error: BaseException) -> None:
         with self.pause:
-            self.is_over = True
+            self.end = self.end or error
             futures = [*self.jobs.values(), *(future for calls in self.calls.values() for future in calls.values())]
             self.jobs.clear()
             self.calls.clear()
+        self._is_open.set()
         for future in futures:
             _settle(future, error=error)
+
+
+def _join(thread: threading.Thread) -> None:
+    """Wait for the end of a thread, unless it is this one: a callback of a future may close the client."""
+    if thread is not threading.current_thread():
+        thread.join(CLOSE_S)
 
 
 def _settle_call(future: Future[Any], ended: TaskStatus, pickled: bytes) -> None:

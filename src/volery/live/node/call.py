@@ -32,11 +32,10 @@ from volery.live.node.context import (
     inherited_environment,
 )
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
 from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, lack_of, unstarted
 from volery.live.node.spawn import Account, Accounts
-from volery.live.node.worker import READY, UNANSWERED, CallRequest
+from volery.live.node.worker import READY, UNANSWERED, CallAnswer, CallRequest
 from volery.live.node.worker_process import WorkerProcess, WrongAnswerError
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
@@ -128,7 +127,7 @@ class CallExecutor:
         """Add a worker where calls wait and none is begun: those that are made may wait for them."""
         self._growing = None
         if self._waiting.qsize() > self._idle and not self._closed:
-            if not self._has_moved:
+            if not (self._has_moved or self._means.pause.words):  # a worker more would take what is short
                 self._add_worker()
             self._has_moved = False
             self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
@@ -169,7 +168,11 @@ class CallExecutor:
                 self._has_moved = True
                 # It may have been killed while it waited, and has then ended already.
                 if not attempt.stopped:
-                    worker = await self._served(worker, attempt)
+                    try:
+                        worker = await self._served(worker, attempt)
+                    except Exception:  # whatever it is, this call ends, and others are made
+                        worker = None
+                        self._fail(attempt)
                 if len(self._serving) > self._worker_max and self._waiting.empty():
                     return
         finally:
@@ -178,7 +181,6 @@ class CallExecutor:
 
     async def _served(self, worker: WorkerProcess | None, attempt: _CallAttempt) -> WorkerProcess | None:
         """Make a call in a worker process, or in a new one; return the process if it can make another."""
-        key = attempt.task.id, attempt.attempt
         try:
             call = decode_payload(attempt.task.payload)
             if not isinstance(call, Call):
@@ -196,17 +198,17 @@ class CallExecutor:
         can_go_on = False
         try:
             can_go_on = await self._call(worker, attempt, call)
-        except Exception:  # whatever it is, this call ends, and others are made
-            log.exception(
-                "the call of attempt %s failed in its node agent", attempt_name(attempt.task, attempt.attempt)
-            )
-            if key in self._attempts:
-                self._end(attempt, "failed", "its node agent failed at it; see the log of its host")
         finally:
             if not can_go_on:
                 await self._bury(worker)
             self._means.pause.freed()
         return worker if can_go_on else None
+
+    def _fail(self, attempt: _CallAttempt) -> None:
+        """Log the exception that ended a call here, and end it."""
+        log.exception("the call of attempt %s failed in its node agent", attempt_name(attempt.task, attempt.attempt))
+        if attempt.key in self._attempts:
+            self._end(attempt, "failed", "its node agent failed at it; see the log of its host")
 
     async def _worker_for(self, attempt: _CallAttempt, user: str) -> WorkerProcess | None:
         """A new worker for an attempt; None where that has ended."""
@@ -247,7 +249,7 @@ class CallExecutor:
                     account, _COMMAND, (), mark, stdin=there, stdout=there, start_new_session=True, close_fds=False,
                     env=environment,
                 )  # fmt: skip
-            except (OSError, ValueError, subprocess.SubprocessError):
+            except BaseException:
                 means.descendants.release(mark)
                 writer.close()
                 raise
@@ -301,7 +303,10 @@ class CallExecutor:
                 is_free = attempt.held is None
                 self._undo(attempt)
                 if await self._is_delayed(attempt, error):
-                    continue
+                    if worker.lives:
+                        continue
+                    self._waiting.put_nowait(attempt)
+                    return False
                 if not attempt.stopped:
                     self._end(attempt, "failed", f"not started: {error}")
                 return is_free
@@ -326,10 +331,7 @@ class CallExecutor:
             if timer is not None:
                 timer.cancel()
         if not answer.begun:
-            self._undo(attempt)
-            attempt.worker = None
-            if await self._is_delayed(attempt, WorkerNotReadyError(answer.reason)):
-                self._waiting.put_nowait(attempt)
+            await self._take_back(attempt, call, answer)
             return False
         free = self._freed(worker, attempt) and await self._cleared(worker)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
@@ -340,6 +342,17 @@ class CallExecutor:
         is_whole = not (answer.changed or attempt.stopped or attempt.late)
         return free and is_whole and not worker.is_worn(self._calls_max)
 
+    async def _take_back(self, attempt: _CallAttempt, call: Call, answer: CallAnswer) -> None:
+        """Have a call wait again that its worker could not begin."""
+        if attempt.stopped or attempt.late:
+            self._end(attempt, *_ended_by_us(attempt, call))
+            return
+        self._undo(attempt)
+        attempt.worker = None
+        error = OSError(answer.lack, os.strerror(answer.lack))
+        if await self._is_delayed(attempt, error if lack_of(error) else WorkerNotReadyError(answer.reason)):
+            self._waiting.put_nowait(attempt)
+
     def _prepared(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> CallRequest:
         """The request of an attempt, which has a folder then, and holds the worker.
 
@@ -348,21 +361,16 @@ class CallExecutor:
         """
         task = attempt.task
         account = self._means.account_of(call.user)
-        folder, attempt.number = self._means.folders.make(task, attempt.number)
-        attempt.folder = str(folder)
-        opened = opened_outputs(folder)
-        try:
-            user = os.geteuid() if account is None else account.uid
-            self._means.pause.demand(self._means.folders.root, opened[-1], user, running=0)  # its worker is there
-            if account is not None:
-                account.own(folder, opened)
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
+        attempt.folder, attempt.number = self._means.folders.make(task, attempt.number)
+        self._means.pause.demand(
+            self._means.folders.root, 0, self._means.uid_of(account), running=0
+        )  # its worker is there
+        if account is not None:
+            account.own(attempt.folder)  # the worker makes what is in it
         attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
         if held is not None:
             held.take_in(worker.pid)
-        self._means.watch_output(folder, account)
+        self._means.watch_output(attempt.folder, account)
         worker.job = task.job
         numbers = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
         environment = self._means.access_of(call) | numbers
@@ -387,10 +395,8 @@ class CallExecutor:
         has_ended = not is_wrong and await worker.ends()
         program = worker.program()
         code = await self._bury(worker)
-        if attempt.stopped:
-            return "killed", "killed on request"
-        if attempt.late:
-            return "failed", f"timeout: it ran for more than {call.timeout_s:g} s"
+        if attempt.stopped or attempt.late:
+            return _ended_by_us(attempt, call)
         if usage_of(attempt.held, None).out_of_memory:
             return "failed", out_of_memory(call.memory_mb)
         if is_wrong:
@@ -439,6 +445,12 @@ class CallExecutor:
                 )
             )  # fmt: skip
         attempt.on_end(task, attempt.attempt, outcome)
+
+
+def _ended_by_us(attempt: _CallAttempt, call: Call) -> tuple[Outcome, str]:
+    if attempt.stopped:
+        return "killed", "killed on request"
+    return "failed", f"timeout: it ran for more than {call.timeout_s:g} s"
 
 
 def _worker_environment(names: Iterable[str], account: Account | None) -> dict[str, str]:

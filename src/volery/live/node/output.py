@@ -41,7 +41,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_output(root: Path, folder: str, stream: str) -> int | None:
-    """A descriptor of a task's output; None where this host has no such file.
+    """A descriptor of a task's output, which is empty where nothing was made yet; None where no such folder is here.
 
     Args:
         root: of the folders of attempts, resolved.
@@ -59,7 +59,10 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
             opened.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             for name in found.groups():
                 opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
-            file = os.open(stream, _FILE, dir_fd=opened[-1])
+            try:
+                file = os.open(stream, _FILE, dir_fd=opened[-1])
+            except FileNotFoundError:  # the worker of a call that has just begun has not made it yet
+                file = os.memfd_create(stream)
             if stat.S_ISREG(os.fstat(file).st_mode):
                 return file
             os.close(file)

@@ -17,6 +17,7 @@ import re
 import resource
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -64,10 +65,12 @@ _SETTINGS: Final = (
     _Setting(lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
     _Setting(sys.getrecursionlimit, sys.setrecursionlimit),
     _Setting(sys.getswitchinterval, sys.setswitchinterval),
+    _Setting(sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     _Setting(sys.gettrace, sys.settrace),
     _Setting(sys.getprofile, sys.setprofile),
     _Setting(lambda: [getattr(sys, name) for name in _HOOKS], lambda hooks: _set_all(sys, _HOOKS, hooks)),
     _Setting(lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
+    _Setting(lambda: [*sys.meta_path], lambda finders: sys.meta_path.__setitem__(slice(None), finders)),
     _Setting(lambda: [*sys.argv], lambda argv: sys.argv.__setitem__(slice(None), argv)),
     _Setting(gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
     _Setting(gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
@@ -167,6 +170,7 @@ class ProcessState:
         for name, value in self._environment.items():
             if now.get(name) != value:
                 os.environ[name] = value
+        time.tzset()  # of TZ; a call may have set it and taken it away
 
     def _restore_streams(self) -> None:
         """Put the streams of the beginning back; one that is closed, or keeps what it cannot write, is made anew."""
@@ -184,6 +188,8 @@ class ProcessState:
     def _changed(self, limits: list[int]) -> str:
         if len(sys._current_frames()) > 1:
             return "a thread of it runs on"
+        if sys.modules.get("sys") is not sys:
+            return "its modules are unloaded"
         if limits and (limits := self._changed_limits()):
             return f"resource limit {limits[0]} is {resource.getrlimit(limits[0])}"
         kernel, private_mb = _kernel_state()

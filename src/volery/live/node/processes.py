@@ -188,10 +188,12 @@ class ProcessExecutor:
             attempt = self._waiting.popleft()
             try:
                 self._spawn(attempt)
-            except (OSError, ValueError, MemoryError, subprocess.SubprocessError) as error:
+            except Exception as error:  # whatever it is, this attempt ends, and others start
                 if lack_of(error):
                     self._put_back(attempt, error)
                 else:
+                    if not isinstance(error, OSError | ValueError | subprocess.SubprocessError):
+                        log.exception("the start of attempt %d.%d failed in its node agent", *attempt.key)
                     self._means.pause.forget(attempt.key)
                     self._end(attempt, "failed", None, _why_not_started(error, attempt))
             else:
@@ -225,23 +227,24 @@ class ProcessExecutor:
         attempt.command = command
         account = self._means.account_of(command.user)
         attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
-        folder, attempt.number = self._means.folders.make(attempt.task, attempt.number)
-        attempt.folder = folder
-        cwd = Path(command.cwd) if command.cwd else folder / WORK
+        made, attempt.number = self._means.folders.make(attempt.task, attempt.number)
+        attempt.folder = folder = Path(made)
+        work = f"{made}/{WORK}"
+        os.mkdir(work)  # noqa: PTH102 - every start of a task waits for it
+        cwd = Path(command.cwd or work)
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
         gate: StartGate | None = None
         opened: list[int] = []
         try:
             opened += opened_outputs(folder)
-            user = os.geteuid() if account is None else account.uid
-            running = len(self._attempts) - len(self._waiting) - 1
+            user, running = self._means.uid_of(account), len(self._attempts) - len(self._waiting) - 1
             self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
                 stdin = input_file(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)
             if account is not None:
-                account.own(folder, opened)
+                account.own(made, (*opened, work))
             if held is not None:
                 if program is None:
                     demand_program(words[0], cwd, environment)
@@ -264,7 +267,7 @@ class ProcessExecutor:
         self._watch(attempt)
         if command.timeout_s:
             attempt.timer = asyncio.get_running_loop().call_later(command.timeout_s, self._stop, attempt, "timeout")
-        self._means.watch_output(folder, account)
+        self._means.watch_output(made, account)
         self._send_report(attempt, "running")
 
     def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
@@ -475,7 +478,7 @@ def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, 
 
 def _missing_interpreter(attempt: _Attempt, command: Command) -> str:
     environment = {"PATH": os.environ.get("PATH", os.defpath), **command.env}
-    return missing_interpreter(command.argv, Path(command.cwd or attempt.folder), environment)
+    return missing_interpreter(command.argv, Path(command.cwd or attempt.folder / WORK), environment)
 
 
 def signal_name(number: int) -> str:

@@ -27,7 +27,6 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.live.command import WORK
 from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
@@ -217,16 +216,18 @@ class Account(msgspec.Struct, frozen=True):
         """Environment variables that name the account of a process."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
-    def own(self, folder: Path, files: Iterable[int] = ()) -> None:
-        """Give the folder of an attempt and files that are open there to the account, and to nobody else.
+    def own(self, folder: str, within: Iterable[int | str] = ()) -> None:
+        """Give the folder of an attempt and what is in it to the account, and to nobody else.
+
+        Args:
+            within: descriptors of files, or paths of folders.
 
         Raises:
             OSError: it cannot be given.
         """
-        for descriptor in files:
-            os.fchown(descriptor, self.uid, self.gid)
-        os.chown(folder / WORK, self.uid, self.gid)
-        folder.chmod(0o700)
+        for each in within:
+            os.chown(each, self.uid, self.gid)
+        os.chmod(folder, 0o700)  # noqa: PTH101 - as in `AttemptFolders`
         os.chown(folder, self.uid, self.gid)
 
 

@@ -44,6 +44,8 @@ UNANSWERED: Final = 113
 """The exit code of a worker that cannot send its answer."""
 _DESCRIPTOR_MAX: Final = 4_096
 _DESCRIPTORS_ABOVE: Final = 16
+_pid: Final = os.getpid
+"""Kept, since a call may replace the function."""
 
 
 class CallRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +74,7 @@ class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
         changed: what the call has changed for good in its process, which makes no further call; empty: nothing.
         grown_mb: memory that the process has got since its start.
         begun: whether anything was called; else the reason is this process's own.
+        lack: the number of the operating system's error for which nothing was called; 0: it was none of those.
     """
 
     result: bytes
@@ -79,6 +82,7 @@ class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
     changed: str = ""
     grown_mb: int = 0
     begun: bool = True
+    lack: int = 0
 
 
 def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
@@ -89,7 +93,7 @@ def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
 
 def answer(request: CallRequest) -> CallAnswer:
     """Make the call; whatever it raises is part of the answer. A process that the call has forked ends here."""
-    own_pid = os.getpid()
+    own_pid = _pid()
     try:
         function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
         try:
@@ -100,10 +104,10 @@ def answer(request: CallRequest) -> CallAnswer:
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         with suppress(BaseException):  # its standard error may be anything
             traceback.print_exc()
-        if os.getpid() != own_pid:
+        if _pid() != own_pid:
             _end_copy(1)
         return CallAnswer(_pickled_error(error), _text(error))
-    if os.getpid() != own_pid:
+    if _pid() != own_pid:
         _end_copy(0)
     if len(result) > RESULT_BYTES_MAX:
         problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
@@ -127,23 +131,27 @@ def _said(error: BaseException) -> tuple[str, bool]:
     """The text of an exception, and whether it can be read."""
     try:
         return str(error)[:REASON_MAX], True
-    except Exception as problem:
+    except BaseException as problem:
         return f"its text cannot be read: {type(problem).__name__}", False
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_said(error)[0]}"[:REASON_MAX]
+    """Class and text of an exception; what no UTF-8 has, as of a file's name that is not text, is escaped."""
+    text = f"{type(error).__name__}: {_said(error)[0]}"[:REASON_MAX]
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _pickled_error(error: BaseException) -> bytes:
     """The exception with its traceback, pickled; where that would be of no use, its class is described."""
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
+    text = _text(error)
+    with suppress(BaseException):  # what it holds may be anything
+        text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     traceback.clear_frames(called)  # what they hold may be all the memory that there is
     said, can_be_read = _said(error)
     pickled = b""
     if can_be_read:
-        with suppress(Exception):
+        with suppress(BaseException):
             tried = dumps(error)
             pickle.loads(tried)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
             pickled = tried
@@ -152,11 +160,13 @@ def _pickled_error(error: BaseException) -> bytes:
 
 
 def _begin(request: CallRequest) -> None:
-    """Have what is printed go to the attempt's folder, and work there."""
+    """Make what belongs into the attempt's folder; have what is printed go there, and work there."""
     place(0, os.devnull, os.O_RDONLY)
+    os.chdir(request.folder)
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        place(descriptor, f"{request.folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-    os.chdir(f"{request.folder}/{WORK}")
+        place(descriptor, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    os.mkdir(WORK)  # noqa: PTH102 - each call waits for it
+    os.chdir(WORK)
     os.environ.update(request.environment)
 
 
@@ -164,8 +174,9 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
     """Make the call in its attempt's folder, and bring this process back to what it was."""
     try:
         _begin(request)
-    except OSError as error:
-        return CallAnswer(b"", f"{error}", "it could not begin a call", begun=False)
+    except Exception as error:  # an earlier call may have put anything in the place of what it needs
+        lack = (error.errno or 0) if isinstance(error, OSError) else 0
+        return CallAnswer(b"", f"one could not begin a call: {_text(error)}", begun=False, lack=lack)
     with _held(request.memory_mb, request.cpus):
         answered = answer(request)
     _flush()
@@ -195,6 +206,7 @@ class CallSocket:
     """The end of the socket in this process, checked before each answer: calls may close and open descriptors."""
 
     def __init__(self, given: int) -> None:
+        self._pid = _pid()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _DESCRIPTOR_MAX if soft == resource.RLIM_INFINITY else min(soft, _DESCRIPTOR_MAX)
         self._descriptor = fcntl.fcntl(given, fcntl.F_DUPFD_CLOEXEC, max(most - _DESCRIPTORS_ABOVE, 3))
@@ -212,11 +224,13 @@ class CallSocket:
         return bytes(found)
 
     def write(self, content: bytes) -> None:
-        """Write all of it.
+        """Write all of it; a copy of this process ends instead, wherever in its call it was forked.
 
         Raises:
             OSError: a call has closed the descriptor, or opened something else there.
         """
+        if _pid() != self._pid:
+            _end_copy(0)
         if self._found() != self._identity:
             raise OSError("its descriptor is another file now")
         rest = memoryview(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -81,6 +82,15 @@ class WorkerProcess:
         self.ended.set()
         loop.call_later(_READ_S, self.reader.feed_eof)
 
+    @property
+    def lives(self) -> bool:
+        """True if the process has not ended, also where the loop had no turn yet to note its end."""
+        if self.ended.is_set():
+            return False
+        end = select.poll()
+        end.register(self._exit, select.POLLIN)
+        return not end.poll(0)
+
     async def ask(self, request: CallRequest) -> CallAnswer:
         """Make a call in the process.
 
@@ -104,7 +114,7 @@ class WorkerProcess:
     def can_make(self, job: JobId, call: Call) -> bool:
         """True if a call may be made here: what one user's code, or another job, has left may be in its way."""
         is_small = not call.memory_mb or self.grown_mb * _GROWN_PART <= call.memory_mb or self.job == job
-        return self.user == call.user and is_small and not self.ended.is_set()
+        return self.user == call.user and is_small and self.lives
 
     def is_worn(self, calls_max: int) -> bool:
         return 0 < calls_max <= self._asked

@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from volery.live.config.limits import OutputLimits
-from volery.live.node.output import DAY_S, HOLE_BYTES, blocks, bound, clean, extent, kept_from, piece_from, piece_in
+from volery.live.node.output import (
+    DAY_S,
+    HOLE_BYTES,
+    blocks,
+    bound,
+    clean,
+    extent,
+    kept_from,
+    open_output,
+    piece_from,
+    piece_in,
+)
 
 KEEP = 1 << 20
 LINE = 10
@@ -159,3 +170,12 @@ def test_the_oldest_folders_go_when_all_are_too_large_and_none_that_is_fresh(tmp
     assert clean(tmp_path, OutputLimits()) == 0
     shutil.rmtree(tmp_path / "1")
     assert clean(tmp_path / "none", OutputLimits(keep_days=1)) == 0
+
+
+def test_the_output_of_a_call_that_has_just_begun_is_empty_and_of_none_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "3" / "0.0").mkdir(parents=True)
+    begun = open_output(tmp_path, f"{tmp_path}/3/0.0", "stdout")
+    assert begun is not None
+    assert os.read(begun, 1) == b""
+    os.close(begun)
+    assert open_output(tmp_path, f"{tmp_path}/3/0.1", "stdout") is None
