@@ -29,6 +29,7 @@ from volery.workload.formats.source import (
     amount,
     fields,
     known,
+    looked_up,
     microseconds,
     place,
     priority,
@@ -49,15 +50,16 @@ KINDS_2011: Final = {
     "0": "submit", "1": "schedule", "2": "evict", "3": "fail", "4": "finish", "5": "kill", "6": "lost",
     "7": "update", "8": "update",
 }  # fmt: skip
-KINDS_2019: Final = (
+KINDS_2019: Final = dict(enumerate((
     "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
-)  # fmt: skip
+)))  # fmt: skip
 AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
 BEFORE_TRACE_US: Final = 0
 """The time of events before the trace, in both years."""
 COMES_BACK: Final = frozenset({"evict", "fail", "lost"})
 """Ends after which a task may run again."""
+BEGUN_TWICE: Final = "an attempt that began again without an end between, of which the last start counts"
 NEW_REQUEST: Final = "a request that was changed while the task ran, of which the first counts"
 RESERVATION: Final = "an alloc set, of which what ran in it is replayed"
 ALLOC_SETS: Final = "of an alloc set, what ran in it is a row each; where nothing did, what it reserved"
@@ -138,6 +140,7 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             row.submit_us = row.task_submit_us = event.time_us
             noticed["attempts submitted before the trace begins"] += event.time_us <= BEFORE_TRACE_US
         elif event.kind == "schedule":
+            row.changed = row.changed if row.start_us is None else BEGUN_TWICE
             row.start_us, row.status = event.time_us, "running"
             if event.alloc_set is not None:
                 reservations.ran_in(event.alloc_set)
@@ -196,7 +199,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 line=number,
                 priority=priority(row.get("priority", "")),
             )
-            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], stated)
+            event = Event(microseconds(row["time"], 1), looked_up(KINDS_2011, row["event"], "type of event"), stated)
         yield event
 
 
@@ -316,11 +319,9 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
                 line=number,
                 priority=found.priority,
             )
-            if found.type < 0:
-                raise ValueError(f"{found.type} is no type of event")
             within = str(found.alloc_collection_id or "")
             event = Event(
-                microseconds(str(found.time), 1), KINDS_2019[found.type], row,
+                microseconds(str(found.time), 1), looked_up(KINDS_2019, found.type, "type of event"), row,
                 None if within in NO_ALLOC_SET else within, str(found.collection_type) in ALLOC_SET,
             )  # fmt: skip
         yield event
