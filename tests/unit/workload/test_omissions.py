@@ -381,14 +381,15 @@ def test_two_tasks_of_one_id_in_a_job_with_waits_are_counted(tmp_path: Path) -> 
     assert list(trace.parents) == [0, 1]
 
 
-def test_an_attempt_that_begins_twice_without_an_end_is_counted(tmp_path: Path) -> None:
-    events = [(0, 0), (10, 1), (20, 1), (40, 4)]
+@pytest.mark.parametrize(("kind", "runtime_s"), [(1, 20), (0, 30)])
+def test_an_attempt_that_begins_twice_without_an_end_is_counted(tmp_path: Path, kind: int, runtime_s: int) -> None:
+    events = [(0, 0), (10, 1), (20, kind), (40, 4)]
     path = tmp_path / "events.csv"
-    path.write_text("".join(f"{at}000000,,1,0,5,{kind},u,2,3,0.1,0.1,0,0\n" for at, kind in events))
+    path.write_text("".join(f"{at}000000,,1,0,5,{event},u,2,3,0.1,0.1,0,0\n" for at, event in events))
     trace, reading = load_workload(str(path))
     assert reading is not None
     assert reading.left_out is not None
-    assert [us // 1_000_000 for us in trace.duration_us] == [20]
+    assert [us // 1_000_000 for us in trace.duration_us] == [runtime_s]
     assert changed(reading.left_out) == {BEGUN_TWICE: 1}
 
 

@@ -59,6 +59,7 @@ BEFORE_TRACE_US: Final = 0
 """The time of events before the trace, in both years."""
 COMES_BACK: Final = frozenset({"evict", "fail", "lost"})
 """Ends after which a task may run again."""
+BEGINS: Final = frozenset({"submit", "schedule"})
 BEGUN_TWICE: Final = "an attempt that began again without an end between, of which the last start counts"
 NEW_REQUEST: Final = "a request that was changed while the task ran, of which the first counts"
 RESERVATION: Final = "an alloc set, of which what ran in it is replayed"
@@ -132,6 +133,8 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
         else:
             if event.kind == "update":
                 _update(row, event.row)
+            elif event.kind in BEGINS and row.start_us is not None:
+                row.changed = BEGUN_TWICE
             _complete(row, event.row)
 
         if event.reserves:
@@ -140,7 +143,6 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             row.submit_us = row.task_submit_us = event.time_us
             noticed["attempts submitted before the trace begins"] += event.time_us <= BEFORE_TRACE_US
         elif event.kind == "schedule":
-            row.changed = row.changed if row.start_us is None else BEGUN_TWICE
             row.start_us, row.status = event.time_us, "running"
             if event.alloc_set is not None:
                 reservations.ran_in(event.alloc_set)
