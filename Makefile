@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -108,6 +108,9 @@ costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which 
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
+
+bench-parts: $(VENV)/.installed  ## CPU seconds of a summary, a comparison, the help and the reading of traces, as JSON
+	$(BIN)/python -m benchmarks.parts
 
 bench-matching: $(VENV)/.installed  ## the cost of matching against workers and constraints, as JSON, in CPU seconds; 20 seconds
 	$(BIN)/python benchmarks/matching.py

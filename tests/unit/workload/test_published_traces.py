@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -80,14 +79,6 @@ def test_dephasing_leaves_only_chance_meetings_of_arrivals() -> None:
     before, after = (describe(load_trace(path, arrivals=a), 1).oddities for a in ("exact", "dephased"))
     assert before.equal_arrivals == 6_474
     assert after.equal_arrivals < 400
-
-
-def test_reading_is_fast() -> None:
-    """The bound is three times what is measured here (0.13 and 0.11 CPU seconds)."""
-    for name in ("GOOG_subtrace.tr.gz", "syn_250.0.tr.gz"):
-        began = time.process_time()
-        read_tr(SHARED / "tr" / name)
-        assert time.process_time() - began < 0.4
 
 
 def test_the_published_machines_are_read_and_match_the_model() -> None:
