@@ -116,7 +116,7 @@ def test_warnings_and_known_jobs_are_told(command: Command, tmp_path: Path) -> N
         (("logs", "1/x"), "JOB: '1/x' is not JOB or JOB/TASK, as 14 or 14/3"),
         (("logs", "1/2", "2"), "TASK: is given twice, in '1/2' and as 2"),
         (("why",), "JOB: is missing; give a job or a task, as 14 or 14/3"),
-        (("nodes", "--state", "los"), "--state: no node is ever 'los'; nodes are in use, drained, lost"),
+        (("nodes", "--state", "los"), "--state: no node is ever 'los'; nodes are in use, short, drained, lost"),
         (("token", "list", "-o", "none"), "none: is no folder of a federation"),
         (("nodes", "--api", "here"), "here: is no address of an API"),
         (("nodes", "--api", "http://127.0.0.1:9"), "http://127.0.0.1:9: no federation answers there"),

@@ -57,7 +57,7 @@ def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
     async def scenario(it: Bench) -> None:
         # Another task, which is none of its business, goes on.
         other = it.start(sh("echo $$ >> pid; setsid sleep 77"))
-        (pid,) = await written(tmp_path / "3" / "0.0" / "pid")
+        (pid,) = await written(tmp_path / "3" / "0.0" / "work" / "pid")
         end = await it.run(sh(script))
         assert (end.state, end.reason) == ("finished", "")
         left = daemons_of(it.executor)
@@ -74,7 +74,7 @@ def test_a_daemon_whose_first_thread_has_ended_ends_with_its_task(tmp_path: Path
     async def scenario(it: Bench) -> None:
         end = await it.run(Command((sys.executable, "-c", HEADLESS)))
         assert (end.state, end.reason) == ("finished", "")
-        (pid,) = await written(tmp_path / "3" / "0.0" / "headless")
+        (pid,) = await written(tmp_path / "3" / "0.0" / "work" / "headless")
         status = status_of(int(pid))
         assert status is None or (status.state, status.threads) == ("Z", 1)
 
@@ -139,7 +139,7 @@ def test_daemons_of_a_task_end_with_its_cancellation(tmp_path: Path, script: str
     async def scenario(it: Bench) -> None:
         timeout_s = 3.0 if ended_by == "timeout" else 0.0
         task = it.start(sh(f"{script}; echo $$ >> pid; sleep 60", timeout_s=timeout_s, grace_s=0.2))
-        await written(tmp_path / "3" / "0.0" / "pid")
+        await written(tmp_path / "3" / "0.0" / "work" / "pid")
         async with asyncio.timeout(LIMIT_S):
             while len(daemons_of(it.executor)) <= 5:
                 await asyncio.sleep(0.005)
@@ -156,7 +156,7 @@ def test_whoever_loses_its_parent_while_daemons_are_listed_is_listed(
 ) -> None:
     async def scenario(it: Bench) -> None:
         it.start(sh("(setsid sh -c 'sleep 77 & echo $$ > parent; wait' &) ; sleep 60"))
-        (parent,) = map(int, await written(tmp_path / "3" / "0.0" / "parent"))
+        (parent,) = map(int, await written(tmp_path / "3" / "0.0" / "work" / "parent"))
         (child,) = children(parent)
         async with asyncio.timeout(LIMIT_S):
             while parent not in children(os.getpid()):
@@ -231,7 +231,7 @@ def test_daemons_leave_no_zombies_while_their_task_goes_on(tmp_path: Path, monke
 
     async def scenario(it: Bench) -> None:
         it.start(sh("for i in 1 2 3 4 5; do (setsid true &) ; done; echo done >> out; sleep 60"))
-        await written(tmp_path / "3" / "0.0" / "out")
+        await written(tmp_path / "3" / "0.0" / "work" / "out")
         async with asyncio.timeout(LIMIT_S):
             mark = agent_mark(it.executor._ledger.folder)
             while any(status.state == "Z" and is_marked(status.pid, mark) for status in processes()):

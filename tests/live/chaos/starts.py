@@ -139,6 +139,7 @@ class Starts:
             self.follow([self._watched(role) for role in roles.values()], has_limit=False)
             assert not self.wrong, self.wrong
             self.measured.clear()  # first incarnations wait longer
+            self._demand_presence()  # a host that the API has never met is "unseen", not lost
             roles[DEAD].kill()
             yield roles
 
@@ -187,6 +188,13 @@ class Starts:
                     f"{start.host} took {start.opening_s:.1f} s to open; its limit is {start.limit_s:.1f} s"
                 )
         return True
+
+    def _demand_presence(self) -> None:
+        """The API shows all hosts as up."""
+        end = time.monotonic() + STUCK_S
+        while any(state != "up" for _, state, _ in self._hosts() or [("", "", ())]):
+            assert time.monotonic() < end, self._hosts()
+            time.sleep(LOOK_S)
 
     def _demand_progress(self) -> None:
         """A job that is submitted now comes to its end."""

@@ -58,7 +58,7 @@ def test_a_host_is_run_wherever_its_name_stands(
     ran: list[tuple[object, ...]] = []
     monkeypatch.setattr(command, "run_host", lambda federation, *given: ran.append((federation.file.broker, *given)))
     assert said(capsys, *words) == (0, "")
-    assert ran == [("nats://127.0.0.1:1", "gm", "--json" in words, False)]
+    assert ran == [("nats://127.0.0.1:1", "gm", "--json" in words, False, False)]
 
 
 @pytest.mark.parametrize(

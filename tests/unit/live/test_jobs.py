@@ -139,7 +139,7 @@ def test_a_request_that_the_fleet_does_not_know_is_named(fleet: Fleet, request_:
         ("command = x", "job.toml:1:11", "is not TOML: Invalid value"),
         ("name = 'x'", "job.toml.command", "is missing; write command = "),
         ("command = 'x'\ncomand = 'y'", "job.toml.comand", "unknown key; did you mean 'command'?"),
-        ("command = 'x'\ntimeout = 3", "job.toml.timeout", "did you mean 'timeout_s'?"),
+        ("command = 'x'\ntimeout = 3", "job.toml.timeout", "write timeout_s, in seconds"),
         ("command = 'x'\n[[tasks]]\ncont = 3", "job.toml.tasks[0].cont", "did you mean 'count'?"),
         ("command = 'x'\ntasks = 0", "job.toml.tasks", "expected int >= 1"),
         ("command = 'x'\ntasks = []", "job.toml.tasks", "at least one task"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
+from volery.core.seal import sealed, unsealed
 from volery.playback.traced_runs import trace_run
 from volery.study import compare
 from volery.study.results import ResultsFolder
@@ -39,7 +40,7 @@ def test_a_run_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
     manifest = folder / "manifest.json"
     kept = manifest.read_text(encoding="utf-8")
     digest = ResultsFolder(folder).manifest().runs[0].digest
-    manifest.write_text(kept.replace(digest, "0" * 64), encoding="utf-8")
+    manifest.write_bytes(sealed(unsealed(kept.encode(), manifest).replace(digest.encode(), b"0" * 64)))
     with pytest.raises(InputError, match="does not run as it did"):
         trace_run(folder, "sparrow", 0, 0, END_US)
     manifest.write_text(kept, encoding="utf-8")

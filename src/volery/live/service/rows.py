@@ -235,15 +235,21 @@ class JobRow(msgspec.Struct):
     counted: Counts = NOTHING
     """What it adds to its user's load."""
     began_us: Time | None = None
-    """The monotonic clock at `started_us`; None: it was not this program that noted the start."""
+    """The monotonic clock when the start was reported; None: it was not this program that noted it."""
+    last_end_us: Time = 0
+    """The latest end of its tasks that this program has noted."""
 
     def end_us(self, now_us: Time, monotonic_us: Time | None = None) -> Time:
-        """The moment of its end, if it ends now: its start and the time since, however the clock was set meanwhile."""
+        """The moment of its end, if it ends now: its start and the time since, however the clock was set meanwhile.
+
+        The start was reported a while after it was, so the time since is too short by that; but no job ends before its
+        tasks do.
+        """
         if self.started_us is None:
             return max(now_us, self.submitted_us)
         if self.began_us is None or monotonic_us is None:
-            return max(now_us, self.started_us)
-        return self.started_us + monotonic_us - self.began_us
+            return max(now_us, self.started_us, self.last_end_us)
+        return max(self.started_us + monotonic_us - self.began_us, self.last_end_us)
 
     @property
     def identity(self) -> JobId:

@@ -388,6 +388,7 @@ class JobStore:
         else:
             # Of a program that was started again the clock may be another than the one that gave the start.
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
+            job.last_end_us = max(job.last_end_us, ended_us)
         self._rows[job.id, place] = (
             job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
             ended_us, report.folder, self._next_revision(), report.result, report.attempt,

@@ -236,7 +236,7 @@ def test_a_folder_without_an_archive_and_a_damaged_file_are_named(tmp_path: Path
     store = filled(tmp_path, 4)
     asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
     paths_of(tmp_path / "archive", 1)[1].write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is damaged: its digest is another"):
         list(archived(tmp_path / "archive"))
     with pytest.raises(sqlite3.Error):
         archiving.write_files(tmp_path / "none.sqlite", tmp_path / "archive", 2, [1])
