@@ -114,7 +114,7 @@ def _without_requests(reading: Reading | None) -> Reading | None:
     """A report of what was read without the requests that the source does not state."""
     if reading is None or reading.left_out is None:
         return reading
-    return msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED))
+    return msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED), unheeded=())
 
 
 @trace_app.command("synth")
@@ -323,7 +323,10 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
 
 
 def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:
-    return omission_rows(described.left_out) if described.left_out is not None else []
+    rows = omission_rows(described.left_out) if described.left_out is not None else []
+    if described.unheeded_resources:
+        rows.append(("requests that do not count (--resources)", ", ".join(described.unheeded_resources)))
+    return rows
 
 
 def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:

@@ -112,6 +112,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
         short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
         workflows: None where no task waits for another.
         left_out: what a run omits of the file, by effect and reason; None for other traces.
+        unheeded_resources: that tasks of the file ask for, and that do not count.
     """
 
     name: str
@@ -139,6 +140,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
     oddities: Oddities
     workflows: WorkflowShape | None = None
     left_out: Omissions | None = None
+    unheeded_resources: tuple[str, ...] = ()
 
 
 class LoadCurve(NamedTuple):
@@ -210,6 +212,7 @@ def describe(
         oddities=_oddities(trace, reading),
         workflows=_shape(trace) if has_workflows(trace) else None,
         left_out=reading.left_out if reading else None,
+        unheeded_resources=reading.unheeded if reading else (),
     )
 
 

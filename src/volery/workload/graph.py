@@ -174,6 +174,7 @@ class Arranged:
         stated: how many ids of parents there are, those of rows that were passed over taken instead of these rows.
         unknown: how many of them are no rows.
         waiting: per row, whether it has an unknown one.
+        alike: per row, whether another has its id.
 
     Raises:
         CycleError: there is no such order.
@@ -186,6 +187,7 @@ class Arranged:
         for row, task in enumerate(tasks):
             if task is not None:
                 rows_of.setdefault(task, []).append(row)
+        self.alike = [task is not None and len(rows_of[task]) > 1 for task in tasks]
         waits = [sorted(self._found(ids, rows_of, gone)) for ids in parents]
         children: list[list[int]] = [[] for _ in tasks]
         for row, found in enumerate(waits):

@@ -70,11 +70,18 @@ class Basis(NamedTuple):
 
 
 def basis(trace: Trace, cluster: Cluster) -> Basis:
-    """The resource in which the load of a workload on a cluster is counted."""
+    """The resource in which the load of a workload on a cluster is counted.
+
+    Raises:
+        InputError: no machine has any of it.
+    """
     if not cluster.resources:
         return Basis("", np.ones(trace.task_count, np.int64), float((np.array(cluster.slots) * _speeds(cluster)).sum()))
     place = int(np.argmax(_shares_of_first(trace, cluster, 1)[-1]))
     offered = np.array(cluster.capacities, dtype=np.float64)[:, place] * _speeds(cluster)
+    if not offered.any():
+        name = cluster.resources[place]
+        raise InputError("capacity", f"no machine has any {name}, so there is no load of it; give more of it than 0")
     return Basis(cluster.resources[place], _requests(trace, cluster)[:, place], float(offered.sum()))
 
 

@@ -47,6 +47,7 @@ BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what
 NO_USER: Final = "no user is known where others have one"
 CONSTRAINED: Final = "constraints on the machine are not heeded"
 UNRESOLVED: Final = "for tasks that their job does not have"
+TWINS: Final = "of an id that their job has more than once: one job here, in which a wait for one is a wait for all"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]
@@ -277,6 +278,14 @@ class OmissionTally:
             found.jobs |= {job} if self._by_job else set()
             found.tasks += tasks
             found.waits += unresolved
+
+    def add_twins(self, job: str, tasks: int) -> None:
+        """Count the tasks of a job with waits whose id another task of it has."""
+        if tasks:
+            found = self._counts[CHANGED, TWINS]
+            found.jobs |= {job} if self._by_job else set()
+            found.tasks += tasks
+            found.unmeasured += tasks
 
     def omissions(self, kept: AbstractSet[str] = frozenset()) -> Omissions:
         """All that was omitted; after the last row.

@@ -59,7 +59,7 @@ class Passed(msgspec.Struct):
         rows: that are not replayed.
         unsorted_rows: that arrive before the row above them.
         left_out: what is omitted, by effect and reason; None before the last row was read.
-        unheeded: resources that the first rows ask for, and that do not count.
+        unheeded: resources that rows ask for, and that do not count.
     """
 
     rows: int = 0
@@ -161,6 +161,7 @@ class _Source:
         self._last_us = 0
         self._tally: OmissionTally | None = None
         self._passed = Passed()
+        self._unheeded: set[str] = set()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
         self.links = _Links()
 
@@ -170,10 +171,10 @@ class _Source:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
             self._weighed = weighed_of(batch, self.resources)
-            stated = [name for name, one in amounts_of(batch, RESOURCES).items() if one.null_count < batch.num_rows]
-            self._passed.unheeded = tuple([name for name in stated if name not in self.resources])
             has_users = self._form.name not in TABLES_OF_REQUESTS
             self._tally = OmissionTally(self.resources, weighed=self._weighed, has_users=has_users)
+        others = {name: one for name, one in amounts_of(batch, RESOURCES).items() if name not in self.resources}
+        self._unheeded |= {name for name, one in others.items() if one.null_count < batch.num_rows}
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only, self._weighed)
         before, whole = self.links.rows, True
@@ -220,6 +221,7 @@ class _Source:
         if self._tally is not None:
             self._passed.rows = self._tally.rows
         self._passed.left_out = self.left_out
+        self._passed.unheeded = tuple([name for name in RESOURCES if name in self._unheeded])
         return self._passed
 
 
@@ -315,6 +317,8 @@ def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[
         raise InputError(str(path), problem) from None
     tasks = sum(row.instances for row, waiting in zip(rows, arranged.waiting, strict=True) if waiting)
     source.tally.add_waits(job.name, arranged.stated, arranged.unknown, tasks)
+    twins = sum(row.instances for row, alike in zip(rows, arranged.alike, strict=True) if alike)
+    source.tally.add_twins(job.name, twins)
     return [rows[place] for place in arranged.order], arranged.parents
 
 

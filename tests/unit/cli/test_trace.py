@@ -134,6 +134,22 @@ def test_describe_counts_the_resources_that_compare_counts(tmp_path: Path, machi
     assert (found["jobs"], found["resource"], found["load"]) == (5, "cpu_milli", pytest.approx(1.725))
 
 
+def test_describe_names_the_resources_that_do_not_count(tmp_path: Path) -> None:
+    """One of five jobs states memory."""
+    lines = [
+        line.replace(" -1 1 1 -1", " 1024 1 1 -1") if k == 1 else line for k, line in enumerate(RIGID.splitlines())
+    ]
+    path = rigid(tmp_path, "\n".join(lines) + "\n")
+    row = "requests that do not count (--resources)"
+    assert row in told("describe", path)
+    assert json.loads(told("describe", path, "--json"))["unheeded_resources"] == ["memory_mb"]
+    assert row not in told("describe", path, "--resources", "cpu_milli,memory_mb")
+
+
+def test_machines_without_any_of_what_is_requested_are_refused(tmp_path: Path) -> None:
+    assert "no machine has any cpu_milli" in refused("describe", rigid(tmp_path), "--capacity", "cpu_milli=0")
+
+
 def test_where_a_file_states_no_machine_every_worker_has_a_processor(tmp_path: Path) -> None:
     path = rigid(tmp_path, RIGID.replace("; MaxProcs: 100\n", ""))
     text = told("describe", path, "--workers", "100")

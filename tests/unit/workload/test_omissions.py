@@ -14,6 +14,8 @@ from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, WAITS, Omissions
 from volery.workload import load_workload
 from volery.workload.convert import convert
 from volery.workload.doctor import examine
+from volery.workload.formats.archives import OTHER_RESOURCE, UNLIKE_PARTS
+from volery.workload.formats.google import BEGUN_TWICE
 from volery.workload.omissions import (
     BEFORE_TRACE,
     BEGAN_BEFORE,
@@ -22,10 +24,12 @@ from volery.workload.omissions import (
     NEGATIVE_RUNTIME,
     NEVER_STARTED,
     NO_INSTANCES,
+    NO_JOB,
     NO_RUNTIME,
     NO_USER,
     NOT_FINISHED,
     STILL_RUNNING,
+    TWINS,
     UNRESOLVED,
     OmissionTally,
     Only,
@@ -328,3 +332,74 @@ def test_memory_that_was_used_is_no_request(tmp_path: Path) -> None:
     assert reading.left_out is not None
     assert [trace.requests[k] for k in trace.request] == [(4000, 0), (4000, 4)]
     assert counts(reading.left_out) == {unknown_request("memory_mb"): 1}
+
+
+def changed(left: Omissions) -> dict[str, int]:
+    return {one.reason: one.tasks for one in left.reasons if one.effect == CHANGED}
+
+
+def test_parts_that_differ_in_processors_or_lack_a_runtime_are_counted(tmp_path: Path) -> None:
+    rows = swf(
+        "1 0 0 50 4 -1 -1 4 -1 -1 2", "1 -1 0 50 8 -1 -1 8 -1 -1 3",
+        "2 9 0 50 4 -1 -1 4 -1 -1 2", "2 -1 0 -1 4 -1 -1 4 -1 -1 3",
+        "3 9 0 50 4 -1 -1 4 -1 -1 2", "3 -1 0 10 4 -1 -1 4 -1 -1 3",
+    )  # fmt: skip
+    durations, left = read(tmp_path, rows)
+    assert durations == [100, 50, 60]
+    assert changed(left) == {UNLIKE_PARTS: 2}
+
+
+def test_a_part_of_an_unknown_job_is_left_out_and_counted(tmp_path: Path) -> None:
+    known, whole, part = "1 0 0 50 4 -1 -1 4 -1 -1 1", "-1 5 0 50 4 -1 -1 4 -1 -1 1", "-1 6 0 50 4 -1 -1 4 -1 -1 2"
+    durations, left = read(tmp_path, swf(known, whole, part))
+    assert durations == [50]
+    assert counts(left) == {NO_JOB: 2}
+
+
+def test_a_request_of_another_resource_than_processors_is_counted_in_a_wta_trace(tmp_path: Path) -> None:
+    path = tmp_path / "w.parquet"
+    columns = {
+        "id": [1, 2, 3, 4], "workflow_id": [1, 1, 1, 1], "ts_submit": [0] * 4, "runtime": [1000] * 4,
+        "parents": pa.array([[], [1], [], []], pa.list_(pa.int64())),
+        "resource_type": ["core", "gpu", None, "gpu"], "resource_amount_requested": [1.0, 2.0, 3.0, -1.0],
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), path)
+    _, reading = load_workload(str(path))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert changed(reading.left_out) == {OTHER_RESOURCE: 2}
+
+
+def test_two_tasks_of_one_id_in_a_job_with_waits_are_counted(tmp_path: Path) -> None:
+    header = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n"
+    path = tmp_path / "t.gwf"
+    path.write_text(f"{header}1,1,0,10,1,1,-1\n1,1,0,20,1,1,-1\n1,2,0,5,1,1,1\n2,3,0,5,1,1,-1\n")
+    trace, reading = load_workload(str(path))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert changed(reading.left_out) == {TWINS: 2}
+    assert list(trace.parents) == [0, 1]
+
+
+@pytest.mark.parametrize(("kind", "runtime_s"), [(1, 20), (0, 30)])
+def test_an_attempt_that_begins_twice_without_an_end_is_counted(tmp_path: Path, kind: int, runtime_s: int) -> None:
+    events = [(0, 0), (10, 1), (20, kind), (40, 4)]
+    path = tmp_path / "events.csv"
+    path.write_text("".join(f"{at}000000,,1,0,5,{event},u,2,3,0.1,0.1,0,0\n" for at, event in events))
+    trace, reading = load_workload(str(path))
+    assert reading is not None
+    assert reading.left_out is not None
+    assert [us // 1_000_000 for us in trace.duration_us] == [runtime_s]
+    assert changed(reading.left_out) == {BEGUN_TWICE: 1}
+
+
+def test_a_resource_that_only_later_rows_state_is_named_among_those_that_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    rows = [TaskRow(str(k), "0", submit_us=k, runtime_us=9, cpu_milli=1.0) for k in range(1 << 16)]
+    rows.append(TaskRow("last", "0", submit_us=1 << 16, runtime_us=9, cpu_milli=1.0, gpu_milli=1000.0))
+    with table_output(path) as output:
+        for batch in batches(rows):
+            output.add(batch)
+    _, reading = load_workload(str(path))
+    assert reading is not None
+    assert reading.unheeded == ("gpu_milli",)

@@ -17,6 +17,7 @@ from volery.workload.formats.source import (
     count,
     fields,
     known,
+    looked_up,
     microseconds,
     row_like,
     span,
@@ -58,7 +59,7 @@ def _row_2017(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
         instances=count(row["number_of_instances"]) if row["number_of_instances"] else None,
         cpu_milli=amount(row[V2017[6]], CORE),
         memory_share=amount(row[V2017[7]]),
-        status=STATUS[row["status"]] if row["status"] else None,
+        status=looked_up(STATUS, row["status"], "status") if row["status"] else None,
         line=number,
     )
     noticed["rows that ask for nothing"] += made.cpu_milli is None
@@ -104,7 +105,7 @@ def _row_2018(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
         cpu_milli=amount(row["plan_cpu"], CORE),
         memory_share=amount(row["plan_mem"], 0.01),
         parents=None if graph is None else graph[1],
-        status=STATUS[row["status"]] if row["status"] else None,
+        status=looked_up(STATUS, row["status"], "status") if row["status"] else None,
         line=number,
     )
 

@@ -49,6 +49,7 @@ SWF_SLACK: Final = 4
 SWF_SIZE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b")
 SWF_PARTS: Final = ("2", "3", "4")
 """Statuses of rows that repeat a part of a job that was checkpointed, which may have a row of its own."""
+UNLIKE_PARTS: Final = "a checkpointed job of which a part has other processors or no runtime; the first's count"
 
 
 def fits_swf(head: Head) -> bool:
@@ -110,7 +111,7 @@ def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     """
     alone: dict[int | None, list[TaskRow]] | None = None
     for row, is_part in _swf_rows(path):
-        if not is_part:
+        if not is_part or row.job is None:  # a part of an unknown job repeats no row
             yield row
             continue
         if alone is None:  # few files have parts, so only these are read twice
@@ -147,6 +148,8 @@ def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]
     parts: dict[str | None, list[list[TaskRow]]] = {}
     whole: set[str | None] = set()
     for row, is_part in _swf_rows(path):
+        if row.job is None:
+            continue
         if not is_part:
             whole.add(row.job)
             continue
@@ -167,7 +170,11 @@ def _whole_of(parts: list[TaskRow]) -> TaskRow:
     last = parts[-1]
     runtimes = [row.runtime_us for row in parts if row.runtime_us is not None]
     runtime_us = sum(runtimes) if runtimes else None
-    return msgspec.structs.replace(parts[0], end_us=last.end_us, runtime_us=runtime_us, status=last.status)
+    is_alike = len(runtimes) == len(parts) and len({row.cpu_milli for row in parts}) == 1
+    changed = None if is_alike else UNLIKE_PARTS
+    return msgspec.structs.replace(
+        parts[0], end_us=last.end_us, runtime_us=runtime_us, status=last.status, changed=changed
+    )
 
 
 def _swf_row(words: list[str], number: int) -> TaskRow:
@@ -258,6 +265,7 @@ WTA_COLUMNS: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "pa
 MILLISECOND: Final = 1000
 """Microseconds in one."""
 WTA_PROCESSORS: Final = ("core", "cpu", "thread", "cores", "cpus", "threads")
+OTHER_RESOURCE: Final = "a request of a resource that is no processor, which is not read"
 
 
 def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
@@ -377,9 +385,11 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
     columns["end_us"] = pc.add(columns["start_us"], columns["runtime_us"])
-    columns["cpu_milli"] = pc.multiply(
-        _wta_cores(batch, column("resource_amount_requested", pa.float64()), noticed), 1000.0
-    )
+    requested = column("resource_amount_requested", pa.float64())
+    cores = _wta_cores(batch, requested, noticed)
+    columns["cpu_milli"] = pc.multiply(cores, 1000.0)
+    is_other = pc.and_(pc.is_valid(requested), pc.is_null(cores))
+    columns["changed"] = pc.if_else(is_other, OTHER_RESOURCE, pa.scalar(None, pa.string()))
     columns["parents"] = _ids(batch.column("parents"))
     columns["instances"] = pa.array([1] * rows, pa.int64())
     columns["line"] = pa.array(range(row + 1, row + rows + 1), pa.int64())

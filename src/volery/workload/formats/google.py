@@ -29,6 +29,7 @@ from volery.workload.formats.source import (
     amount,
     fields,
     known,
+    looked_up,
     microseconds,
     place,
     priority,
@@ -49,15 +50,17 @@ KINDS_2011: Final = {
     "0": "submit", "1": "schedule", "2": "evict", "3": "fail", "4": "finish", "5": "kill", "6": "lost",
     "7": "update", "8": "update",
 }  # fmt: skip
-KINDS_2019: Final = (
+KINDS_2019: Final = dict(enumerate((
     "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
-)  # fmt: skip
+)))  # fmt: skip
 AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
 BEFORE_TRACE_US: Final = 0
 """The time of events before the trace, in both years."""
 COMES_BACK: Final = frozenset({"evict", "fail", "lost"})
 """Ends after which a task may run again."""
+BEGINS: Final = frozenset({"submit", "schedule"})
+BEGUN_TWICE: Final = "an attempt that began again without an end between, of which the last start counts"
 NEW_REQUEST: Final = "a request that was changed while the task ran, of which the first counts"
 RESERVATION: Final = "an alloc set, of which what ran in it is replayed"
 ALLOC_SETS: Final = "of an alloc set, what ran in it is a row each; where nothing did, what it reserved"
@@ -130,6 +133,8 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
         else:
             if event.kind == "update":
                 _update(row, event.row)
+            elif event.kind in BEGINS and row.start_us is not None:
+                row.changed = BEGUN_TWICE
             _complete(row, event.row)
 
         if event.reserves:
@@ -196,7 +201,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 line=number,
                 priority=priority(row.get("priority", "")),
             )
-            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], stated)
+            event = Event(microseconds(row["time"], 1), looked_up(KINDS_2011, row["event"], "type of event"), stated)
         yield event
 
 
@@ -316,11 +321,9 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
                 line=number,
                 priority=found.priority,
             )
-            if found.type < 0:
-                raise ValueError(f"{found.type} is no type of event")
             within = str(found.alloc_collection_id or "")
             event = Event(
-                microseconds(str(found.time), 1), KINDS_2019[found.type], row,
+                microseconds(str(found.time), 1), looked_up(KINDS_2019, found.type, "type of event"), row,
                 None if within in NO_ALLOC_SET else within, str(found.collection_type) in ALLOC_SET,
             )  # fmt: skip
         yield event

@@ -93,6 +93,8 @@ def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
         mark = max(SEPARATORS, key=lambda one: len(fields(head.lines[0], one)))
         return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
     first = f"begins with {head.lines[0][:40]!r}" if head.lines else "has no line of text"
+    if head.columns:
+        first = f"has the columns {_listed(sorted(head.columns))}"
     problem = f"{first}, which no known format does; name the format with --format, or write jobs as {PAGE} shows"
     return InputError(f"{path}:1", problem)
 

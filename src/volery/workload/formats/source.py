@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
@@ -32,6 +32,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 T = TypeVar("T")
+K = TypeVar("K", str, int)
 Noticed = Counter[str]
 """Oddities that a reader passed over or could not decide, with their counts."""
 
@@ -285,6 +286,17 @@ def is_number(text: str) -> bool:
 def known(text: str) -> str | None:
     """The field, or None where it is empty."""
     return text or None
+
+
+def looked_up(table: Mapping[K, str], key: K, noun: str) -> str:
+    """The word of ours for a word or number of the source.
+
+    Raises:
+        ValueError: the source has no such word.
+    """
+    if key not in table:
+        raise ValueError(f"{key!r} is no {noun}; there are {', '.join(map(str, table))}")
+    return table[key]
 
 
 def amount(text: str, scale: float = 1.0) -> float | None:

@@ -22,6 +22,7 @@ from volery.workload.formats.source import Format, Head, Noticed, document, micr
 from volery.workload.table import TaskRow
 
 REPEATED: Final = "an execution of a task that the document executes again below"
+SECOND_LIST: Final = "in a second list of tasks of the document, of which the first is replayed"
 UNSPECIFIED: Final = "executed, but in no specification, so that nothing states their waits"
 
 
@@ -127,7 +128,8 @@ def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     """
     found = document(path, Document, "WfCommons document")
     flow = found.workflow
-    tasks = flow.specification.tasks or flow.tasks or flow.jobs
+    lists = [one for one in (flow.specification.tasks, flow.tasks, flow.jobs) if one]
+    tasks = lists[0] if lists else []
     if not tasks and not flow.execution.tasks:
         keys = "workflow.specification.tasks, workflow.tasks and workflow.jobs"
         version = found.schema_version or "unknown"
@@ -152,6 +154,11 @@ def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     for number, (key, [*_, ran]) in enumerate(executions.items(), len(tasks) + 1):
         with place(path, number, "WfCommons"):
             yield _row(job, key, ran, [], number, changed=UNSPECIFIED)
+
+    others = [task for one in lists[1:] for task in one if graph.id_of(task.key) not in graph]
+    for number, task in enumerate(others, len(tasks) + len(executions) + 1):
+        with place(path, number, "WfCommons"):
+            yield _row(job, task.key, task, [], number, left_out=SECOND_LIST)
 
 
 def _row(

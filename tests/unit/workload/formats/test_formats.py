@@ -298,7 +298,7 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
             '{"time":}',
             "source:2: is no row of Google 2019 instance_events: JSON is malformed",
         ),
-        ("google-2019", '"type":3', '"type":33', "source:2: is no row of Google 2019 instance_events: tuple index"),
+        ("google-2019", '"type":3', '"type":33', "source:2: is no row of Google 2019 instance_events: 33 is no type"),
         ("philly", '"jobid": "a1", ', "", r"source: is no log of Philly's jobs: .*jobid"),
         ("wfcommons", '"tasks": [{"name": "s"', '"tasks": [{"name": 7', "source: is no WfCommons document: .*name"),
         ("philly-durations", "1970-01-01", "1970-13-01", "source:2: is no row of Philly durations: "),

@@ -25,7 +25,7 @@ def read(folder: Path, *events: Event) -> tuple[Trace, Omissions]:
     path = folder / "events.json"
     lines = [
         {
-            "time": str(round(at * S)), "type": KINDS_2019.index(kind), "collection_id": str(job),
+            "time": str(round(at * S)), "type": list(KINDS_2019.values()).index(kind), "collection_id": str(job),
             "instance_index": task, "resource_request": {"cpus": 0.5, "memory": 0.25}, **more,
         }
         for at, kind, job, task, more in events

@@ -89,6 +89,13 @@ def test_a_parquet_file_is_told_the_columns_that_it_lacks(tmp_path: Path) -> Non
         format_of(path)
 
 
+def test_a_parquet_file_that_is_near_no_format_is_told_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"colour": ["red"], "shape": ["round"]}), path)
+    with pytest.raises(InputError, match=r"has the columns colour, shape, which no known format does"):
+        format_of(path)
+
+
 def test_a_table_of_a_version_is_told_how_its_columns_differ(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     names = [name for name in SCHEMA.names if name != "user"]

@@ -14,7 +14,7 @@ from volery.core.trace import Trace
 from volery.core.workflows import critical_paths_us
 from volery.workload import load_workload
 from volery.workload.convert import convert
-from volery.workload.formats.wfcommons import REPEATED, UNSPECIFIED
+from volery.workload.formats.wfcommons import REPEATED, SECOND_LIST, UNSPECIFIED
 
 S = 1_000_000
 DIAMOND = {"split": 10.0, "left": 20.0, "right": 30.0, "join": 5.0}
@@ -151,6 +151,16 @@ def test_a_task_that_was_executed_again_is_replayed_once_and_its_other_attempts_
     assert sorted(trace.duration_us) == [3 * S, 5 * S]
     assert {(one.reason, one.tasks) for one in omissions.reasons} == {(REPEATED, 1), (UNSPECIFIED, 1)}
     assert [one.machine_time for one in omissions.of(LEFT_OUT).reasons] == [7]
+
+
+def test_tasks_of_a_second_list_are_left_out_and_counted(tmp_path: Path) -> None:
+    """A task of both lists is no omission."""
+    second = [*tasks(ids=False), {"name": "alone", "runtime": 7.0}]
+    trace, left = load(tmp_path / "w.json", {"name": "w", "workflow": {"tasks": tasks(), "jobs": second}})
+    assert (trace.task_count, critical_paths_us(trace)[0]) == (4, 45 * S)
+    assert [(one.effect, one.reason, one.tasks) for one in left.reasons if one.effect == LEFT_OUT] == [
+        (LEFT_OUT, SECOND_LIST, 1)
+    ]
 
 
 def test_measured_memory_is_no_request(tmp_path: Path) -> None:
