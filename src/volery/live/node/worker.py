@@ -14,6 +14,7 @@ import fcntl
 import os
 import pickle
 import resource
+import signal
 import struct
 import sys
 import traceback
@@ -257,6 +258,8 @@ def serve(calls: CallSocket) -> None:
 
 def main() -> None:
     """Keep the socket for ourselves: what is called finds no input, and its output goes to files."""
+    # A shell has its background jobs ignore it, and so would this process, whose agent may be one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     calls = CallSocket(0)
     place(0, os.devnull, os.O_RDONLY)
     place(1, os.devnull, os.O_WRONLY)

@@ -122,7 +122,9 @@ def test_a_character_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> 
     last = tail_from("stdout", more.end)
     assert last is not None
     assert (len(last.text), last.end, last.skipped) == (TAIL_BYTES, 100_000, 100_000 - TAIL_BYTES - 7)
-    assert tail_from("stderr", 0) is None
+    empty = tail_from("stderr", 0)
+    assert empty is not None
+    assert (empty.text, empty.size) == ("", 0)
 
 
 def test_what_is_no_text_is_shown_in_hexadecimal() -> None:
