@@ -229,7 +229,7 @@ class TaskTokens:
     def _hash(self, job: int, user: str) -> str:
         if not self._key:
             self._key = self._stored_key()
-        return hmac.new(self._key, f"{job} {user}".encode(), hashlib.sha256).hexdigest()
+        return hmac.digest(self._key, f"{job} {user}".encode(), "sha256").hex()
 
     def _stored_key(self) -> bytes:
         with suppress(FileNotFoundError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,12 +34,13 @@ from volery.live.service.rows import (
     UserCounters,
     counts_of,
     key_of,
+    sound_task,
     state_after,
     task_status,
 )
 from volery.live.service.schema import Database, described
 from volery.live.service.task_rows import TaskRows
-from volery.live.status import TaskState, TaskStatus
+from volery.live.status import JobStatus, TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -57,11 +58,17 @@ _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisf
 """No report of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
+INSERTED_MAX: Final = 1_000
+"""New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
+WrittenRow = tuple[int, Callable[[Sequence[Any]], JobStatus | TaskStatus], Sequence[Any]]
+"""The revision of a row that was written, what makes a status of it, and the row."""
 
 _RESULT: Final = CHECKED["tasks"].index("result")
+_REVISION: Final = CHECKED["tasks"].index("revision")
+_OF_TASK: Final = "WHERE job = ? AND place = ?"
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -88,6 +95,7 @@ class JobStore:
         self.demand_files = self._database.demand_files
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
+        self._written_job = listed.written_job
         self.places, self.allocations_us = listed.places, listed.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
         changed = TaskRows(self._read)
@@ -97,7 +105,9 @@ class JobStore:
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
-        self._changed_jobs: set[JobId] = set()
+        self._inserted: dict[JobId, JobRow] = {}
+        self._changed_users: dict[JobId, str] = {}
+        self._written: list[WrittenRow] = []
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
         self._tally = UserCounters(self._read)
@@ -211,17 +221,21 @@ class JobStore:
         if self._sql.in_transaction:
             self._sql.execute("ROLLBACK")
         self._under_way.clear()
+        self._inserted.clear()
         self._changed.clear()
         self._rows.clear()
+        self._changed_users.clear()
+        self._written.clear()
         self._usages.forget()
         self._tally.roll_back()
         self._refused = self._refused_jobs()
         self._revision = self.revision
 
-    def take_changed_jobs(self) -> set[JobId]:
-        """The jobs of which something was written since the last call."""
-        jobs, self._changed_jobs = self._changed_jobs, set()
-        return jobs
+    def take_written(self) -> tuple[dict[JobId, str], list[WrittenRow]]:
+        """The jobs of which something was written since the last call, with their users, and the rows."""
+        users, self._changed_users = self._changed_users, {}
+        written, self._written = self._written, []
+        return users, written
 
     def _next_revision(self) -> int:
         self._revision += 1
@@ -268,8 +282,9 @@ class JobStore:
             number, key_of(description.user, description.key), content, first_task, description.name, description.user,
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
-        self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
-        self._changed_jobs.add(number)
+        self._write_jobs(_WRITE_JOB, (job,))
+        if len(self._inserted) < INSERTED_MAX:
+            self._inserted[number] = job
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -298,11 +313,14 @@ class JobStore:
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
+        jobs: dict[JobId, JobRow | None] = {}
         for item in news:
-            number = number_of(item.job)
-            if type(item) is JobAccepted and number not in self._refused:
+            identity = item.job
+            if type(item) is JobAccepted and number_of(identity) not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(number, item.job)
+            if identity not in jobs:
+                jobs[identity] = self._job_under_way(number_of(identity), identity)
+            job = jobs[identity]
             if job is None:
                 continue
             match item:
@@ -327,11 +345,11 @@ class JobStore:
         if job is None or not job.answered:
             return
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
-        places = self._sql.execute(query, (number,)).fetchall()
-        self._sql.executemany(
-            "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
-            ((self._next_revision(), number, place) for (place,) in places),
-        )
+        for (place,) in self._sql.execute(query, (number,)).fetchall():
+            key, revision = (number, place), self._next_revision()
+            self._sql.execute(f"UPDATE tasks SET state = 'unknown', revision = {revision} {_OF_TASK}", key)
+            row = self._sql.execute(f"{SELECT_TASK} FROM tasks {_OF_TASK}", key).fetchone()
+            self._written.append((revision, task_status, row))  # it may have been damaged before
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
@@ -339,11 +357,10 @@ class JobStore:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            row = self._sql.execute(_READ_JOB, (number,)).fetchone()
-            if row is None:
+            job = self._inserted.pop(number, None) or self._stored_job(number)
+            if job is None:
                 return None
-            check_row("jobs", row)  # its next checksum would hide the damage
-            job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+            self._under_way[number] = job
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
@@ -352,16 +369,33 @@ class JobStore:
         self._changed[number] = job
         return job
 
+    def _stored_job(self, number: JobId) -> JobRow | None:
+        row = self._sql.execute(_READ_JOB, (number,)).fetchone()
+        if row is None:
+            return None
+        check_row("jobs", row)  # its next checksum would hide the damage
+        return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
+        checked = [(*row, row_checksum(row)) for row in rows]
+        self._sql.executemany(_WRITE_TASK, checked)
+        self._written += [(row[_REVISION], sound_task, row) for row in checked]
+
+    def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
+        checked = []
+        for job in jobs:
+            revision = self._next_revision()
+            checked.append(job.row(revision))
+            self._written.append((revision, self._written_job, checked[-1]))
+            self._changed_users[job.id] = job.user
+        self._sql.executemany(statement, checked)
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
-        self._changed_jobs.update(self._changed)
-        self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
+        self._write_jobs(_UPDATE_JOB, changed)
         for job in changed:
             counts = job.load()
             if counts != job.counted:
@@ -378,10 +412,11 @@ class JobStore:
         if not 0 <= place < job.tasks:
             return
         state, number, launched, started_us = self._known(job, place)
-        same = (number, launched) == (report.number, report.attempt)
+        told_number = report.number
+        same = number == told_number and launched == report.attempt
         # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
-        late = report.number <= number and report.attempt <= launched
+        late = told_number <= number and report.attempt <= launched
         if state in _FINAL or (state != "running" if same else late):
             return
         if not same:
@@ -397,7 +432,7 @@ class JobStore:
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
             job.last_end_us = max(job.last_end_us, ended_us)
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
+            job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
             ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
         self._usages.note(job.id, place, report)

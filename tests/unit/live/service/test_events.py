@@ -116,27 +116,27 @@ def test_a_hundred_followers_of_everything_have_each_event_encoded_once(
     play(tmp_path, scenario)
 
 
-def test_followers_of_other_jobs_are_not_even_read_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[int] = []
+def test_no_status_is_made_of_rows_that_nobody_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    revisions: list[int] = []
 
     async def scenario(it: Bench) -> None:
         await it.submit(*range(20))
         followers = [it.feed.follow(it.store.revision, (job,)) for job in range(1, 20)]
         reading = [asyncio.ensure_future(received(one, 5, 1 + at)) for at, one in enumerate(followers)]
         await until_joined(it, 19)
-        changes = it.store.changes
+        hand_over = it.feed._hand_over
 
-        def noted(after: int, limit: int, until: int) -> list[JobStatus | TaskStatus]:
-            reads.append(after)
-            return changes(after, limit, until)
+        def noted(status: JobStatus | TaskStatus) -> None:
+            revisions.append(status.revision)
+            hand_over(status)
 
-        monkeypatch.setattr(it.store, "changes", noted)
+        monkeypatch.setattr(it.feed, "_hand_over", noted)
         for place in range(50):
             await it.report(0, [place])
-        assert not reads, "of job 0 nobody wants anything"
+        assert not revisions, "of job 0 nobody wants anything"
         await it.report(7, [5])
         assert {(one.job, one.index) for one in await reading[6] if isinstance(one, TaskStatus)} == {(7, 5)}
-        assert reads
+        assert revisions
         assert not any(one.done() for at, one in enumerate(reading) if at != 6)
         for one in reading:
             one.cancel()
@@ -229,7 +229,7 @@ def test_whoever_may_see_one_user_is_sent_nothing_of_others(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), RuntimeError("a fault of the program")])
-def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_served(
+def test_a_feed_that_fails_sends_followers_away_and_the_next_ones_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def scenario(it: Bench) -> None:
@@ -238,11 +238,11 @@ def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_
         reading = asyncio.ensure_future(received(it.feed.follow(after), 1, 0))
         await until_joined(it, 1)
 
-        def unreadable(*_: int) -> None:
+        def unreadable(*_: object) -> None:
             raise error
 
         with monkeypatch.context() as patched:
-            patched.setattr(it.store, "changes", unreadable)
+            patched.setattr(it.feed, "_hand_over", unreadable)
             await it.report(0, [0])
             with pytest.raises(AssertionError, match="the feed has ended"):
                 await reading
