@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import merge
 from itertools import islice
@@ -291,23 +291,23 @@ class EventFeed:
         if not self._of_all and self._of_job.keys().isdisjoint(users):
             self.published = end
             return
-        self._know_users(users)
         written.sort(key=itemgetter(0))
         for first in range(0, len(written), CHANGES_MAX):
             if self._writer.closed:
                 return
             for revision, status_of, row in written[first : first + CHANGES_MAX]:
-                self._hand_over(status_of(row))
+                status = status_of(row)
+                job = job_of(status)
+                self._hand_over(StatusChange(status), job, users[job])
                 self.published = revision
             await asyncio.sleep(0)
         self.published = end
 
-    def _hand_over(self, status: JobStatus | TaskStatus) -> None:
-        change = StatusChange(status)
-        for follower in self._of_job.get(job_of(status), ()):
+    def _hand_over(self, change: StatusChange, job: JobId, user: str) -> None:
+        for follower in self._of_job.get(job, ()):
             follower.offer(change)
         for follower in self._of_all:
-            if follower.user is None or follower.user == self._user(status):
+            if follower.user is None or follower.user == user:
                 follower.offer(change)
 
     def _user(self, status: JobStatus | TaskStatus) -> str:
@@ -319,14 +319,10 @@ class EventFeed:
                 job = self._store.job(status.job)
             except sqlite3.DatabaseError:  # nobody knows whose it is
                 job = None
-            user = job.user if job is not None else ""
-            self._know_users({status.job: user})
+            if len(self._users) >= NEAR:
+                self._users.clear()
+            user = self._users[status.job] = job.user if job is not None else ""
         return user
-
-    def _know_users(self, users: Mapping[JobId, str]) -> None:
-        if len(self._users) >= NEAR:
-            self._users.clear()
-        self._users |= users
 
     def _end_all(self) -> None:
         followers = tuple(self._named.values())

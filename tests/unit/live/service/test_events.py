@@ -15,7 +15,7 @@ from volery.live.jobs import JobDescription
 from volery.live.messages import AttemptState, TaskReport
 from volery.live.service import events
 from volery.live.service.batches import BatchWriter
-from volery.live.service.events import EventFeed, Follower
+from volery.live.service.events import EventFeed, Follower, StatusChange
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
 
@@ -126,9 +126,9 @@ def test_no_status_is_made_of_rows_that_nobody_follows(tmp_path: Path, monkeypat
         await until_joined(it, 19)
         hand_over = it.feed._hand_over
 
-        def noted(status: JobStatus | TaskStatus) -> None:
-            revisions.append(status.revision)
-            hand_over(status)
+        def noted(change: StatusChange, job: int, user: str) -> None:
+            revisions.append(change.status.revision)
+            hand_over(change, job, user)
 
         monkeypatch.setattr(it.feed, "_hand_over", noted)
         for place in range(50):
