@@ -282,10 +282,7 @@ class Authenticator:
 
     def _admits(self, user: str) -> bool:
         now_us = unix_now_us()
-        for kept in (self._tokens or {}).values():
-            if kept.user == user and not kept.is_over(now_us):
-                return True
-        return False
+        return any(kept.user == user and not kept.is_over(now_us) for kept in (self._tokens or {}).values())
 
     def who(self, authorization: str) -> Principal | None:
         """The principal behind an Authorization header; None where it proves nothing.

@@ -158,8 +158,10 @@ class Follower:
             self._forget_ended(changes)
 
     def _forget_ended(self, changes: list[StatusChange]) -> None:
+        if self.jobs is None:
+            return
         for status in (change.status for change in changes):
-            if self.jobs is not None and isinstance(status, JobStatus) and status.ended:
+            if isinstance(status, JobStatus) and status.ended:
                 self._feed.forget(self, status.id)
 
     async def _wait(self, patience_s: float) -> bool:

@@ -68,10 +68,9 @@ class ShareHistory:
         Args:
             sql: None: the one that writes.
         """
-        sql = sql or self._write
-        number = sql.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
-        rows = sql.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
-        return number, {name: weight for name, weight, _ in rows}
+        query = "SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name"
+        rows = (sql or self._write).execute(query).fetchall()
+        return max((number for _, _, number in rows), default=0), {name: weight for name, weight, _ in rows}
 
     def reweigh(self, name: str, weight: int, was: int, by: str, at_us: Time) -> int:
         """Note that somebody, by his name, has given a user or an organisation another weight; returns its number."""
@@ -189,6 +188,13 @@ class AssignmentLedger:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
+        self._has_notes = read.execute("SELECT 1 FROM assignments LIMIT 1").fetchone() is not None
+
+    def note_of(self, job: JobId) -> str:
+        """Why another scheduler than usual has a job; empty where the usual one does."""
+        query = "SELECT note FROM assignments WHERE job = ?"
+        row = self._read.execute(query, (job,)).fetchone() if self._has_notes else None
+        return row[0] if row else ""
 
     def moves(self) -> list[Reassignment]:
         """All moves, in order."""
@@ -220,6 +226,7 @@ class AssignmentLedger:
             "INSERT OR REPLACE INTO assignments (job, entry, epoch, note) "
             "SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
+        self._has_notes = True
         self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Reassignment, jobs: Iterable[JobId], note: str, at_us: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport, identity_of
+from volery.live.messages import AttemptState, AttemptUsage, identity_of
 from volery.live.service.checksums import CHECKED, check_row, damage_of, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
@@ -181,12 +181,6 @@ class JobListings:
         row = self._row(number)
         return job_status(row) if row else None
 
-    def written_job(self, row: Sequence[Any]) -> JobStatus:
-        """A job from the row that was written last of it, with its checksum, and has been committed."""
-        query = "SELECT note FROM assignments WHERE job = ?"
-        (moved,) = self._sql.execute(query, (row[0],)).fetchone() or ("",)
-        return sound_job((*row, moved))
-
     def _row(self, number: JobId) -> Sequence[Any] | None:
         row: Sequence[Any] | None = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
         return row
@@ -312,15 +306,15 @@ class JobRow(msgspec.Struct):
         return (*row, row_checksum(row))
 
 
-def state_after(report: TaskReport, job: JobRow) -> TaskState:
+def state_after(state: AttemptState, job: JobRow) -> TaskState:
     """The state that a report puts its task in.
 
     One that was killed, or could not begin, runs again, unless its job is given up.
     """
-    match report.state:
+    match state:
         case "killed" | "unstarted":
             return "killed" if job.cancelling else "pending"
-        case state:
+        case _:
             return state
 
 
@@ -467,11 +461,9 @@ class UsageTable:
         self._read = read
         self._rows: list[tuple[Any, ...]] = []
 
-    def note(self, job: JobId, place: int, report: TaskReport) -> None:
-        if (used := report.usage) is not None:
-            peak = used.memory_peak_bytes
-            row = (job, place, report.number, used.cpu_us, peak, int(used.out_of_memory), used.held)
-            self._rows.append((*row, row_checksum(row)))
+    def note(self, job: JobId, place: int, number: int, used: AttemptUsage) -> None:
+        row = (job, place, number, used.cpu_us, used.memory_peak_bytes, int(used.out_of_memory), used.held)
+        self._rows.append((*row, row_checksum(row)))
 
     def write(self) -> None:
         if self._rows:

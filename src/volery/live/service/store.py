@@ -12,7 +12,6 @@ are gone as well, and run again.
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from volery.live.service.rows import (
     UserCounters,
     counts_of,
     key_of,
+    sound_job,
     sound_task,
     state_after,
     task_status,
@@ -56,7 +56,6 @@ _WRITE_TASK: Final = (
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
-_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
 INSERTED_MAX: Final = 1_000
 """New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
@@ -66,9 +65,8 @@ News = TaskReport | JobAccepted | JobRejected | JobDone
 WrittenRow = tuple[int, Callable[[Sequence[Any]], JobStatus | TaskStatus], Sequence[Any]]
 """The revision of a row that was written, what makes a status of it, and the row."""
 
-_RESULT: Final = CHECKED["tasks"].index("result")
 _REVISION: Final = CHECKED["tasks"].index("revision")
-_OF_TASK: Final = "WHERE job = ? AND place = ?"
+_LOSE_TASK: Final = "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?"
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -95,12 +93,13 @@ class JobStore:
         self.demand_files = self._database.demand_files
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
-        self._written_job = listed.written_job
         self.places, self.allocations_us = listed.places, listed.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
         changed = TaskRows(self._read)
         self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
-        self.begun, self.ended_places = changed.begun, changed.ended_places
+        self.begun, self.ended_places, self.result = changed.begun, changed.ended_places, changed.result
+        self.open_ids, self.open_users, self.open_user = changed.open_ids, changed.open_users, changed.open_user
+        self.first_task, self.cancelling, self.is_answered = changed.first_task, changed.cancelling, changed.is_answered
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
@@ -129,19 +128,6 @@ class JobStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def first_task(self, number: JobId) -> TaskId | None:
-        row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
-        return row[0] if row else None
-
-    def cancelling(self, number: JobId) -> bool:
-        row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
-
-    def is_answered(self, number: JobId) -> bool:
-        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
-        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
 
     def drained(self) -> set[Address]:
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
@@ -347,8 +333,8 @@ class JobStore:
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
         for (place,) in self._sql.execute(query, (number,)).fetchall():
             key, revision = (number, place), self._next_revision()
-            self._sql.execute(f"UPDATE tasks SET state = 'unknown', revision = {revision} {_OF_TASK}", key)
-            row = self._sql.execute(f"{SELECT_TASK} FROM tasks {_OF_TASK}", key).fetchone()
+            self._sql.execute(_LOSE_TASK, (revision, *key))
+            row = self._sql.execute(f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?", key).fetchone()
             self._written.append((revision, task_status, row))  # it may have been damaged before
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
@@ -376,10 +362,13 @@ class JobStore:
         check_row("jobs", row)  # its next checksum would hide the damage
         return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
 
+    def _written_job(self, row: Sequence[Any]) -> JobStatus:
+        return sound_job((*row, self.assigned.note_of(row[0])))
+
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
         checked = [(*row, row_checksum(row)) for row in rows]
-        self._sql.executemany(_WRITE_TASK, checked)
         self._written += [(row[_REVISION], sound_task, row) for row in checked]
+        self._sql.executemany(_WRITE_TASK, checked)
 
     def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
         checked = []
@@ -423,7 +412,7 @@ class JobStore:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
-        began, told = report.state == "running", state_after(report, job)
+        began, told = report.state == "running", state_after(report.state, job)
         ended_us: Time | None = None
         if began:
             started_us = report.at_unix_us
@@ -435,7 +424,8 @@ class JobStore:
             job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
             ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
-        self._usages.note(job.id, place, report)
+        if report.usage is not None:
+            self._usages.note(job.id, place, told_number, report.usage)
         job.count(state, -1)
         job.count(told, +1)
         if report.state != "unstarted":
@@ -503,25 +493,3 @@ class JobStore:
             known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
         unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
-
-    def result(self, number: JobId, place: int) -> bytes:
-        """The pickled result or exception of a callable; empty where there is none."""
-        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
-        row = self._read.execute(query, (number, place)).fetchone()
-        if row is None:
-            return b""
-        check_row("tasks", row)
-        return bytes(row[_RESULT])
-
-    def open_ids(self) -> Sequence[JobId]:
-        """The numbers of jobs that have not ended, the oldest first."""
-        return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
-
-    def open_users(self) -> Sequence[tuple[JobId, str]]:
-        """The jobs that have not ended, and whose they are."""
-        return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
-
-    def open_user(self, number: JobId) -> str | None:
-        """The user of a job that has not ended; None where it has."""
-        row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
-        return row[0] if row else None

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from volery.core.model import JobId
+from volery.core.model import JobId, TaskId
 from volery.live.jobs import TASKS_MAX
+from volery.live.service.checksums import CHECKED, check_row
 from volery.live.service.rows import SELECT_JOB, SELECT_TASK, listed_job, task_status
 from volery.live.status import JobStatus, TaskStatus
 
 REVISION_MAX: Final = (1 << 63) - 1
+_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
+_RESULT: Final = CHECKED["tasks"].index("result")
 
 
 class TaskRows:
@@ -67,3 +71,38 @@ class TaskRows:
             "AND state IN ('finished', 'failed', 'killed')"
         )
         return {place for (place,) in self._sql.execute(query, (number, first, end))}
+
+    def first_task(self, number: JobId) -> TaskId | None:
+        row = self._sql.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row[0] if row else None
+
+    def cancelling(self, number: JobId) -> bool:
+        row = self._sql.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._sql.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
+    def result(self, number: JobId, place: int) -> bytes:
+        """The pickled result or exception of a callable; empty where there is none."""
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        row = self._sql.execute(query, (number, place)).fetchone()
+        if row is None:
+            return b""
+        check_row("tasks", row)
+        return bytes(row[_RESULT])
+
+    def open_ids(self) -> Sequence[JobId]:
+        """The numbers of jobs that have not ended, the oldest first."""
+        return array("q", sorted(number for (number,) in self._sql.execute(_OPEN)))
+
+    def open_users(self) -> Sequence[tuple[JobId, str]]:
+        """The jobs that have not ended, and whose they are."""
+        return self._sql.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
+
+    def open_user(self, number: JobId) -> str | None:
+        """The user of a job that has not ended; None where it has."""
+        row = self._sql.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
+        return row[0] if row else None

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from volery.core.assignment import Owner
+from volery.core.events import JobDone
 from volery.live.jobs import JobDescription
 from volery.live.messages import AttemptState, TaskReport
 from volery.live.service import events
@@ -145,6 +147,35 @@ def test_no_status_is_made_of_rows_that_nobody_follows(tmp_path: Path, monkeypat
         assert not it.feed._named
 
     play(tmp_path, scenario)
+
+
+def test_followers_are_told_what_the_store_has(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        reading = asyncio.ensure_future(received(it.feed.follow(0), 9, 1))
+        await until_joined(it, 1)
+        await it.submit(0, 1, user="ada")
+        owner = Owner("gm/1", 3)
+        await it.writer.written(lambda: it.store.assigned.note([0], owner, "at gm/1, because gm/0 is away"))
+        await it.report(0, [0, 1, 2])
+        it.writer.note(TaskReport(0, 0, 0, "node/0", "finished", 2, 0, "", "folder", b"result"))
+        it.writer.note(TaskReport(1, 0, 0, "node/0", "failed", 2, 3, "exit status 3"))
+        it.writer.note(JobDone(0))
+        await it.writer.written(lambda: None)
+        await it.writer.written(lambda: it.store.give_up_waiting(0, 9))
+        await it.writer.written(lambda: it.store.cancel(1))
+        await it.report(1, [9])
+        told = {key_of(status): status for status in await reading}
+        stored = {key_of(status): status for status in it.store.changes(0, 1_000)}
+        assert told == stored
+        assert {status.state for status in stored.values()} >= {"finished", "failed", "unknown", "running"}
+        assert it.store.changes(0, 1_000)[-1].state == "running", "of the job that is cancelled"
+        assert any(isinstance(status, JobStatus) and status.moved for status in told.values())
+
+    play(tmp_path, scenario)
+
+
+def key_of(status: JobStatus | TaskStatus) -> tuple[int, int]:
+    return (status.id, -1) if isinstance(status, JobStatus) else (status.job, status.index)
 
 
 @pytest.mark.parametrize("jobs", [None, (0, 1)], ids=["of everything", "of two jobs"])
