@@ -173,17 +173,23 @@ def _sentence(title: str, part: Omissions, several: bool) -> str:
 
 
 def share(part: Omissions) -> str:
-    """The number of waits, jobs or tasks that are omitted, and their share of the machine time."""
+    """The number of waits, jobs or tasks that are omitted, of the jobs that have some, and the share of machine time."""
+    jobs = min(sum(one.jobs for one in part.reasons), part.jobs)
+    is_exact = jobs <= max([one.jobs for one in part.reasons], default=0)  # a job may have tasks of several reasons
+    most = "" if is_exact else "at most "
+    where = f" in {most}{jobs:,} of {part.jobs:,} jobs ({percent(jobs / part.jobs)})" if jobs else ""
     if part.waits_omitted:
-        jobs = sum(one.jobs for one in part.reasons)
-        where = f", in {jobs:,} of {part.jobs:,} jobs" if part.jobs else ""
         return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
+
+    tasks = f"{part.tasks_omitted:,} of {part.tasks:,} tasks"
+    if jobs * part.tasks <= part.tasks_omitted * part.jobs:
+        where = ""  # the share of jobs adds nothing to that of tasks
     if part.jobs_left_out:
         counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"
-        in_part = part.tasks_omitted > part.jobs_left_out
-        counted += f", {part.tasks_omitted:,} of {part.tasks:,} tasks" if in_part else ""
+        counted += f", {tasks}" if part.tasks_omitted > part.jobs_left_out else ""
+        counted += where if jobs > part.jobs_left_out else ""
     else:
-        counted = f"{part.tasks_omitted:,} of {part.tasks:,} tasks ({percent(part.tasks_omitted / part.tasks)})"
+        counted = f"{tasks} ({percent(part.tasks_omitted / part.tasks)}){where}"
     if not part.machine_share:
         return f"{counted}, none of the machine time" + (" that is known" if part.unmeasured else "")
     least = "at least " if part.unmeasured else ""

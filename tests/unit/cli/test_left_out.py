@@ -211,6 +211,6 @@ def test_waits_that_are_not_heeded_stand_in_the_first_line_of_every_command(comm
     )
     first = "Waits of the trace that are not heeded: 1 of 2 waits (50.0 %)"
     ended = command(*work(trace), "--strict")
-    assert (ended.status, ended.out.startswith(f"{first}, in 1 of 1 jobs")) == (3, True)
+    assert (ended.status, ended.out.startswith(f"{first} in 1 of 1 jobs")) == (3, True)
     for words in (("trace", "describe"), ("trace", "doctor")):
         assert command(*words, trace).out.startswith(first)
