@@ -173,7 +173,7 @@ def _sentence(title: str, part: Omissions, several: bool) -> str:
 
 
 def share(part: Omissions) -> str:
-    """The number of waits, jobs or tasks that are omitted, of the jobs that have some, and the share of machine time."""
+    """The waits, jobs or tasks that are omitted, the jobs that have some, and the share of the machine time."""
     jobs = min(sum(one.jobs for one in part.reasons), part.jobs)
     is_exact = jobs <= max([one.jobs for one in part.reasons], default=0)  # a job may have tasks of several reasons
     most = "" if is_exact else "at most "

@@ -29,6 +29,7 @@ from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import (
     AMOUNT_END,
+    UNKNOWN_STATUS,
     Format,
     Head,
     Noticed,
@@ -110,7 +111,7 @@ def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         InputError: a row is wrong; the message names the line.
     """
     alone: dict[int | None, list[TaskRow]] | None = None
-    for row, is_part in _swf_rows(path):
+    for row, is_part in _swf_rows(path, noticed):
         if not is_part or row.job is None:  # a part of an unknown job repeats no row
             yield row
             continue
@@ -120,7 +121,7 @@ def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             yield _whole_of(alone[row.line])
 
 
-def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
+def _swf_rows(path: Path, noticed: Noticed) -> Iterator[tuple[TaskRow, bool]]:
     """The rows of a file, and of each whether it is a part of a job."""
     for number, line in numbered_lines(path):
         words = line.decode("utf-8", "replace").split()
@@ -130,7 +131,9 @@ def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
             if len(words) != SWF_FIELDS:
                 raise ValueError(_wrong_width(words))
             row = _swf_row(words, number)
-        yield row, _whole(words[10]) in SWF_PARTS
+        status = _whole(words[10])
+        noticed[UNKNOWN_STATUS] += status is not None and status not in SWF_STATUS
+        yield row, status in SWF_PARTS
 
 
 def _wrong_width(words: list[str]) -> str:
@@ -147,7 +150,7 @@ def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]
     """
     parts: dict[str | None, list[list[TaskRow]]] = {}
     whole: set[str | None] = set()
-    for row, is_part in _swf_rows(path):
+    for row, is_part in _swf_rows(path, Noticed()):
         if row.job is None:
             continue
         if not is_part:

@@ -31,6 +31,8 @@ PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
+UNKNOWN_STATUS: Final = "rows of a status that the format does not have, taken for unknown"
+
 T = TypeVar("T")
 K = TypeVar("K", str, int)
 Noticed = Counter[str]
@@ -64,7 +66,7 @@ class Format(NamedTuple):
         remarks: what is known to be odd about it.
         processors: of the machine that the file comes from, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
-        like: whether a line could be a row or a comment; None: lines alone do not show it.
+        like: how much a line is like a row or a comment, 0 to 1; None: lines alone do not show it.
     """
 
     name: str
@@ -75,7 +77,7 @@ class Format(NamedTuple):
     remarks: tuple[str, ...] = ()
     processors: Callable[[Head], int | None] | None = None
     columns: frozenset[str] = frozenset()
-    like: Callable[[str], bool] | None = None
+    like: Callable[[str], float] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -328,14 +330,14 @@ def priority(text: str) -> int | None:
 
 
 def count(text: str) -> int:
-    """A number of equal tasks.
+    """A number of equal tasks; a row of none is left out where rows are judged.
 
     Raises:
-        ValueError: it is no whole number from 1 to ten million.
+        ValueError: it is no whole number from 0 to ten million.
     """
     value = float(text)
-    if not 1 <= value <= INSTANCES_MAX or value != int(value):
-        raise ValueError(f"{text!r} is no number of instances from 1 to {INSTANCES_MAX}")
+    if not 0 <= value <= INSTANCES_MAX or value != int(value):
+        raise ValueError(f"{text!r} is no number of instances from 0 to {INSTANCES_MAX}")
     return int(value)
 
 
@@ -354,7 +356,7 @@ def table_format(
     separator: str = ",",
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
-    like: Callable[[str], bool] | None = None,
+    like: Callable[[str], float] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
@@ -375,12 +377,20 @@ def table_format(
     return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
 
 
-def row_like(width: int, separator: str = ",") -> Callable[[str], bool]:
-    """A function that is true for a line of so many fields, of which one is a number at least."""
+def row_like(kinds: str, separator: str = ",") -> Callable[[str], float]:
+    """A function that gives the share of a line's fields that are of their kind; 0 where it has more or fewer.
 
-    def like(line: str) -> bool:
+    Args:
+        kinds: per field `n` for a number, `w` for a word, `.` for either; each may be empty.
+    """
+
+    def like(line: str) -> float:
         words = fields(line, separator)
-        return len(words) == width and any(map(is_number, words))
+        are_numbers = [is_number(word) for word in words]
+        if len(words) != len(kinds) or not any(are_numbers):
+            return 0.0
+        each = zip(kinds, words, are_numbers, strict=True)
+        return sum(not word or kind in (".", "n" if is_n else "w") for kind, word, is_n in each) / len(kinds)
 
     return like
 

@@ -281,7 +281,7 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("swf", "2 10 5", "2 soon 5", "source:3: is no row of SWF: could not convert .*'soon'; mend or delete"),
         ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
         ("gwf", ", Dependencies", ", Dependencies, NProcs", "source:1: names the column 'NProcs' twice; keep one"),
-        ("alibaba-2017", "7,1,3,", "7,1,0,", "source:1: is no row of Alibaba v2017 .*'0' is no number of instances"),
+        ("alibaba-2017", "7,1,3,", "7,1,-1,", "source:1: is no row of Alibaba v2017 .*'-1' is no number of instances"),
         ("alibaba-2018", "10,12,50", "10,12,-50", "source:1: is no row of Alibaba v2018 .*'-50' is no amount"),
         ("google-2011", "ub,3,9,", "ub,3,urgent,", "source:4: is no row of Google 2011 .*'urgent'"),
         ("google-2011", "ub,3,9,", "ub,3,2147483648,", "source:4: .*'2147483648' is no priority: a whole number below"),
