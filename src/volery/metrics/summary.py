@@ -116,6 +116,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         kept_by_driver: features that the driver enforces, because the design does not.
         declares: whether the design declares the features that it uses.
         left_out: what was omitted of the trace file, by effect and reason; None where there was no such file.
+        history_left_out: the same of the trace file of earlier runs.
         unheeded_resources: that tasks of the file ask for, and that did not count.
         never_ran: tasks that never started; None where all did.
         in_one_slot: tasks that took one slot though they ask for more; None where none did.
@@ -184,6 +185,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     allotments: AllotmentSummary | None = None
     provisioning: ProvisioningSummary | None = None
     left_out: Omissions | None = None
+    history_left_out: Omissions | None = None
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
     unheeded_resources: tuple[str, ...] = ()

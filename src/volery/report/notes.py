@@ -21,6 +21,7 @@ TITLES: Final[dict[Effect, str]] = {
     REQUESTS: "Requests that the trace does not state",
     CHANGED: "Changed from the trace",
 }
+HISTORY_TITLES: Final = {effect: title.replace("trace", "trace of earlier runs") for effect, title in TITLES.items()}
 NEVER_RUN: Final = "Never run"
 IN_ONE_SLOT: Final = "Run in one slot each"
 LOAD_BY: Final = {
@@ -138,9 +139,10 @@ def omission_warnings(omissions: Omissions) -> list[str]:
 
 
 def _omissions_of(run: RunSummary) -> Iterator[tuple[str, Omissions | None]]:
-    """The omissions of a run by title: of its trace by effect, and those of its own."""
-    for effect in EFFECTS:
-        yield TITLES[effect], None if run.left_out is None else run.left_out.of(effect)
+    """The omissions of a run by title: of its trace and that of earlier runs by effect, and those of its own."""
+    for titles, omissions in ((TITLES, run.left_out), (HISTORY_TITLES, run.history_left_out)):
+        for effect in EFFECTS:
+            yield titles[effect], None if omissions is None else omissions.of(effect)
     yield NEVER_RUN, run.never_ran
     yield IN_ONE_SLOT, run.in_one_slot
 
@@ -155,7 +157,7 @@ def _kinds(groups: Sequence[RunGroup]) -> list[tuple[str, Omissions, bool]]:
                     by_title.setdefault(title, []).append(part)
 
     kinds = []
-    for title in (*TITLES.values(), NEVER_RUN, IN_ONE_SLOT):
+    for title in (*TITLES.values(), *HISTORY_TITLES.values(), NEVER_RUN, IN_ONE_SLOT):
         if parts := by_title.get(title):
             largest = max(parts, key=_size)
             kinds.append((title, largest, any(part != largest for part in parts)))
