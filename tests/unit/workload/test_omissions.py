@@ -211,6 +211,20 @@ def test_parts_of_a_job_beside_its_own_row_are_counted_once(tmp_path: Path, plac
     assert (left.machine_time, left.reasons) == (600.0, ())
 
 
+def test_a_row_that_stands_twice_is_told_and_an_attempt_is_not(tmp_path: Path) -> None:
+    _, left = read(tmp_path, SWF + SWF.splitlines()[0])
+    assert counts(left)[TWINS] == 2
+    events = ("0,,1,0,,0", "1,,1,0,7,1", "2,,1,0,7,2", "2,,1,0,,0", "3,,1,0,7,1", "5,,1,0,7,4")
+    durations, left = read(tmp_path, "".join(f"{event},u,3,9,0.5,0.25,0,0\n" for event in events))
+    assert (len(durations), left.reasons) == (2, ())
+
+
+def test_an_unknown_runtime_of_gwf_is_no_runtime_below_zero(tmp_path: Path) -> None:
+    head = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n"
+    _, left = read(tmp_path, head + "0,1,0,10,1,1,\n0,2,0,-1,1,1,\n0,3,0,-2,1,1,\n")
+    assert counts(left) == {NO_RUNTIME: 1, NEGATIVE_RUNTIME: 1}
+
+
 def test_a_row_of_no_instances_is_left_out_and_counted(tmp_path: Path) -> None:
     rows = ("0,10,1,1,2,Terminated,50,0.1", "0,10,1,2,0,Terminated,50,0.1", "0,10,2,1,0,Waiting,,")
     durations, left = read(tmp_path, "".join(f"{row}\n" for row in rows))

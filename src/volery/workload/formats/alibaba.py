@@ -139,7 +139,10 @@ def _row_pods(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
 
 def _headless(head: Head, names: tuple[str, ...]) -> bool:
     rows = [fields(line) for line in head.lines]
-    return bool(rows) and all(len(row) == len(names) and row[names.index("status")] in STATUS for row in rows)
+    if any(len(row) != len(names) for row in rows):
+        return False
+    stated = {row[names.index("status")] for row in rows} - {""}
+    return bool(stated) and stated <= set(STATUS)
 
 
 ALIBABA: Final = (

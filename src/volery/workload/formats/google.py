@@ -363,8 +363,10 @@ def _fits_json(head: Head) -> bool:
 
 
 def _fits_job_events(head: Head) -> bool:
-    """Names are hashes: eight bare fields alone could be anything."""
-    return _has(head, JOB_EVENTS) and not any(is_number(row[4]) for row in map(fields, head.lines))
+    """Names are hashes, and there are four classes: eight bare fields alone could be anything."""
+    return _has(head, JOB_EVENTS) and all(
+        not is_number(row[4]) and row[5] in ("", *"0123") for row in map(fields, head.lines)
+    )
 
 
 GOOGLE: Final = (

@@ -57,14 +57,15 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             for number, row in enumerate(base.execute(QUERY), 1):
                 vm, tenant, level, began, ended, core, memory, hdd, ssd = row
                 with place(path, number, "Azure packing"):
-                    start = None if began is None else microseconds(began, DAY)
-                    end = None if ended is None else microseconds(ended, DAY)
+                    start = None if began is None else microseconds(float(began), DAY)
+                    end = None if ended is None else microseconds(float(ended), DAY)
+                    shares = [None if share is None else float(share) for share in (core, memory, hdd, ssd)]
                     made = TaskRow(
                         job=None if vm is None else str(vm), task="0",
                         user=None if tenant is None else str(tenant),
                         submit_us=start, start_us=start, end_us=end, runtime_us=span(start, end),
-                        cpu_share=core, memory_share=memory,
-                        disk_share=max((share for share in (hdd, ssd) if share is not None), default=None),
+                        cpu_share=shares[0], memory_share=shares[1],
+                        disk_share=max((share for share in shares[2:] if share is not None), default=None),
                         status="running" if end is None else "finished", line=number,
                         priority=None if level is None else -int(level),
                     )  # fmt: skip
@@ -94,7 +95,9 @@ def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow
 def _fits_requests(head: Head) -> bool:
     rows = [fields(line) for line in head.lines]
     return bool(rows) and all(
-        len(row) == len(AZURE_COLUMNS) and all(map(is_number, row[:6])) and not any(map(is_number, row[6:]))
+        len(row) == len(AZURE_COLUMNS)
+        and all(not word or is_number(word) for word in row[:6])
+        and not any(map(is_number, row[6:]))
         for row in rows
     )
 

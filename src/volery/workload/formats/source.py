@@ -183,6 +183,17 @@ def table_rows(
         raise InputError(f"{path}:{began}", "a quoted field that begins here has no end; mend the row")
 
 
+def real(text: str) -> float:
+    """A number as programs write it, with an exponent too, and nan; Python alone also reads 1_0 and other digits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
 def microseconds(text: str | float, unit: float = SECOND) -> int:
     """A time of the source in microseconds; it may be negative, which the doctor reports.
 
@@ -192,10 +203,10 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     Raises:
         ValueError: it is no number, or over 63 years.
     """
-    if isinstance(text, str) and unit == 1 and text.lstrip("-").isdigit():
+    if isinstance(text, str) and unit == 1 and text.isascii() and text.lstrip("-").isdigit():
         value = int(text)
     else:
-        value_us = float(text) * unit
+        value_us = (real(text) if isinstance(text, str) else text) * unit
         if not abs(value_us) <= SECONDS_MAX * SECOND:  # no number at all, too
             raise ValueError(f"{str(text)!r} is no time up to {SECONDS_MAX} s")
         value = round(value_us)
@@ -277,12 +288,12 @@ def _since_epoch(when: datetime) -> int:
 
 
 def is_number(text: str) -> bool:
-    """True for a number as programs write them, with an exponent too, and for nan."""
+    """True for what `real` reads."""
     try:
-        float(text)
+        real(text)
     except ValueError:
         return False
-    return "_" not in text
+    return True
 
 
 def known(text: str) -> str | None:
@@ -309,7 +320,7 @@ def amount(text: str, scale: float = 1.0) -> float | None:
     """
     if not text:
         return None
-    value = float(text) * scale
+    value = real(text) * scale
     if not 0 <= value < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount from 0")
     return value
@@ -323,7 +334,7 @@ def priority(text: str) -> int | None:
     """
     if not text:
         return None
-    value = float(text)
+    value = real(text)
     if not abs(value) < PRIORITY_END or value != int(value):
         raise ValueError(f"{text!r} is no priority: a whole number below {PRIORITY_END}")
     return int(value)
@@ -335,7 +346,7 @@ def count(text: str) -> int:
     Raises:
         ValueError: it is no whole number from 0 to ten million.
     """
-    value = float(text)
+    value = real(text)
     if not 0 <= value <= INSTANCES_MAX or value != int(value):
         raise ValueError(f"{text!r} is no number of instances from 0 to {INSTANCES_MAX}")
     return int(value)

@@ -55,7 +55,8 @@ def test_the_nearest_format_is_named_with_line_and_reason(tmp_path: Path, text: 
     [
         (("0,2.0,489,3,2650.5,50,simulated,medium", "1,4,9786,0,.5,9,real,a1"), "azure-requests"),
         (("0,2.0,489,3,2650.5,-50,simulated,medium", "1,4,9786,1e2,.5,9,x-y,"), "azure-requests"),
-        (("0,2,489,3,2,Running,1,.5", "-5,4,9786,1,,Waiting,,"), "alibaba-2017"),
+        ((",2.0,489,3,,50,simulated,medium", "1,4,,,.5,9,real,a1"), "azure-requests"),
+        (("0,2,489,3,2,Running,1,.5", "-5,4,9786,1,,Waiting,,", "1,4,9786,1,,,,"), "alibaba-2017"),
         (("0,2,489,0,u=,2,n=,l=", "4,,9786,1,,2,,"), "google-2011-jobs"),
     ],
 )
