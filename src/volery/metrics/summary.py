@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
@@ -194,6 +195,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     load_by: str = ""
     estimates: str = "mean"
     window: WindowSummary | None = None
+
+    @property
+    def abandoned_tasks(self) -> int:
+        """Tasks that schedulers gave up after too many attempts."""
+        return 0 if self.transactions is None else self.transactions.abandoned_tasks
+
+    @property
+    def unplaceable_tasks(self) -> int:
+        """Tasks that fit no machine: neither given up nor of an impossible gang."""
+        others = sum([self.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
+        return self.unsatisfiable_tasks - self.abandoned_tasks - int(others)
 
 
 def summarise(

@@ -45,13 +45,13 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
     if how := methods(group.interval_s("all") for group in groups):
         found.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({how}).")
-    if abandoned := max(map(_abandoned, runs)):
+    if abandoned := max(run.abandoned_tasks for run in runs):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
         found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
     if tagged := max(run.counters.get(TAG_TASKS_GIVEN_UP, 0) for run in runs):
         found.append(f"Tasks given up because those near which they had to run had ended: up to {int(tagged):,}.")
-    if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:
+    if unsatisfiable := {run.unplaceable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
@@ -71,17 +71,6 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
-
-
-def _fit_nowhere(run: RunSummary) -> int:
-    """Tasks that fit no machine: neither given up nor of an impossible gang."""
-    others = sum([run.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
-    return run.unsatisfiable_tasks - _abandoned(run) - int(others)
-
-
-def _abandoned(run: RunSummary) -> int:
-    """Tasks that schedulers gave up."""
-    return 0 if run.transactions is None else run.transactions.abandoned_tasks
 
 
 def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:

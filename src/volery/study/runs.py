@@ -275,7 +275,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         history_left_out=history_left_out,
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
-        never_ran=never_ran(records, inputs.trace),
+        never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
         cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
@@ -407,13 +407,19 @@ def peak_rss_mb() -> float:
 
 
 NEVER_RAN = "no machine can run them, or a scheduler gave them up"
+NO_MACHINE = "no machine can run them"
 LARGER = "ask for more than one slot"
 PLACE = "slot_request"
 
 
-def never_ran(records: Records, trace: Trace) -> Omissions | None:
-    """Tasks that never started; None where all did."""
-    return _of_tasks(trace, view(records.start_us) == NEVER, NEVER_RAN)
+def never_ran(records: Records, trace: Trace, unplaceable_tasks: int = 0) -> Omissions | None:
+    """Tasks that never started; None where all did.
+
+    Args:
+        unplaceable_tasks: that fit no machine.
+    """
+    members = view(records.start_us) == NEVER
+    return _of_tasks(trace, members, NO_MACHINE if members.sum() == unplaceable_tasks else NEVER_RAN)
 
 
 def larger_than_a_slot(trace: Trace, slot_request: str) -> Omissions | None:
