@@ -66,7 +66,15 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class RowDamageError(sqlite3.DatabaseError):
-    """A row has another checksum than its content; other rows may be read and written."""
+    """A row has another checksum than its content; other rows may be read and written.
+
+    Args:
+        job: the number of the job whose row it is, or that of a part of which; None: of none.
+    """
+
+    def __init__(self, problem: str, job: int | None = None) -> None:
+        super().__init__(problem)
+        self.job = job
 
 
 def row_checksum(row: Sequence[Any]) -> int:
@@ -88,7 +96,7 @@ def check_row(table: str, row: Sequence[Any]) -> None:
         RowDamageError: the row is damaged.
     """
     if row_checksum(row[:-1]) != row[-1]:
-        raise RowDamageError(damage_of(table, row))
+        raise RowDamageError(damage_of(table, row), row[0] if _COLUMNS[table][0] == "job" or table == "jobs" else None)
 
 
 def damage_of(table: str, row: Sequence[Any]) -> str:
