@@ -10,10 +10,11 @@ import logging
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import cache
-from itertools import islice
+from functools import cache, partial
+from itertools import islice, takewhile
+from operator import eq
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -84,24 +85,67 @@ def _followed(file: BinaryIO, written: Path) -> LogSoundness:
             return LogSoundness()
         raise DamagedError(str(written), "is damaged at byte 0: its header has another checksum; its changes are lost")
 
-    frames, broken = 0, -1
-    while len(frame := file.read(_FRAME_HEADER.size + page_bytes)) == _FRAME_HEADER.size + page_bytes:
-        at = file.tell() - len(frame)
-        *_, salt, other_salt, first, second = _FRAME_HEADER.unpack_from(frame)
-        is_own = [salt, other_salt] == salts
-        if broken < 0:
-            sums = _summed(frame[24:], order, _summed(frame[:8], order, sums))
-            if is_own and sums == (first, second):
-                frames += 1
-                continue
-            # one salt alone is that of the header: a frame of an earlier use has two others
-            if not is_own and salt != salts[0] and other_salt != salts[1]:
-                break
-            broken = at
-        elif is_own:
-            problem = f"is damaged at byte {broken}: later changes follow, and `truncate -s {broken}` gives them up"
+    frames, rest = 0, _frames(file, order, page_bytes)
+    for frame in rest:
+        found = frame.summed(sums)
+        if frame.salts == salts and frame.sums == found:
+            frames, sums = frames + 1, found
+            continue
+        later = list(takewhile(lambda other: other.salts == salts, rest))
+        if _is_damage(frame, found, later):
+            problem = f"is damaged at byte {frame.at}: later changes follow, and `truncate -s {frame.at}` gives them up"
             raise DamagedError(str(written), problem)
-    return LogSoundness(frames, None if broken < 0 else broken)
+        is_torn = bool(later) or any(map(eq, frame.salts, salts))
+        return LogSoundness(frames, frame.at if is_torn else None)
+    return LogSoundness(frames)
+
+
+class _Frame(NamedTuple):
+    """A frame of a write-ahead log.
+
+    Args:
+        at: its place.
+        is_last: of its change.
+        salts, sums: as it names them.
+        summed: (the sums before it) -> its own.
+    """
+
+    at: int
+    is_last: bool
+    salts: list[int]
+    sums: tuple[int, int]
+    summed: Callable[[tuple[int, int]], tuple[int, int]]
+
+
+def _frames(file: BinaryIO, order: str, page_bytes: int) -> Iterator[_Frame]:
+    """The frames of a log from the present place on, as far as they have their full length."""
+    while len(frame := file.read(_FRAME_HEADER.size + page_bytes)) == _FRAME_HEADER.size + page_bytes:
+        _, pages, *salts, first, second = _FRAME_HEADER.unpack_from(frame)
+        summed = partial(_summed_frame, frame, order)
+        yield _Frame(file.tell() - len(frame), pages > 0, salts, (first, second), summed)
+
+
+def _is_damage(frame: _Frame, found: tuple[int, int], later: Iterable[_Frame]) -> bool:
+    """True if the frame at which SQLite ends the log had its place in front of a complete change.
+
+    Args:
+        found: its sums as they are.
+        later: the frames behind it of the same use.
+    """
+    # SQLite ends the log at the first frame that has other salts or does not continue the sums, which is right after a
+    # crash. A change that was cut short or rolled back leaves frames of the present use behind later, shorter ones;
+    # none of them is the last of its change. A machine without power keeps later frames without an earlier one that it
+    # had not brought to the disk; they do not continue what is in its place. So it is a damage only if the next frame
+    # continues the sums that this one names or has, and the end of a change is among those that go on from there. What
+    # the disk had for sure is not lost so: a store that lacks it is behind its marks.
+    before = {frame.sums, found}
+    for following in later:
+        if following.sums not in map(following.summed, before):
+            return False
+        if frame.is_last or following.is_last:
+            return True
+        before = {following.sums}
+    return False
 
 
 @cache
@@ -118,6 +162,10 @@ def _weights(pairs: int) -> NDArray[np.uint32]:
         power = power @ step
     weights[:, :2] = power
     return weights
+
+
+def _summed_frame(frame: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    return _summed(frame[24:], order, _summed(frame[:8], order, sums))
 
 
 def _summed(content: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
