@@ -299,6 +299,17 @@ class ArchiveLedger:
         row = (sql or self._sql).execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 
+    def free(self, sql: sqlite3.Connection | None = None) -> ArchivedKey:
+        """The first numbers that no job has or had, and the last revision, in the rows that a connection sees."""
+        sql, used = sql or self._sql, self.used(sql)
+        query = "SELECT id + 1, CAST(first_task + tasks AS INTEGER) FROM jobs ORDER BY id DESC LIMIT 1"
+        job, task = sql.execute(query).fetchone() or (0, 0)  # numbers grow together
+        revision = used.revision
+        for table in ("jobs", "tasks"):  # a damaged revision may be none
+            query = f"SELECT revision FROM {table} WHERE typeof(revision) = 'integer' ORDER BY revision DESC LIMIT 1"  # noqa: S608 - ours
+            revision = max((revision, *(number for (number,) in sql.execute(query))))
+        return ArchivedKey(max(job, used.job), max(task, used.task), revision)
+
     def forbid(self, first: ArchivedKey) -> None:
         """Give no number and no revision below these."""
         self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", first)

@@ -183,7 +183,7 @@ def store_damage(path: Path) -> Iterator[str]:
         InputError: it cannot be read.
     """
     try:
-        sql = _opened(path)
+        sql = opened_quietly(path)
         sql.text_factory = readable
     except sqlite3.Error as error:
         raise InputError(str(path), f"cannot be read: {error}") from None
@@ -205,19 +205,11 @@ def store_damage(path: Path) -> Iterator[str]:
             yield from islice(damage_of_table(sql, table), DAMAGES_MAX)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """A store to be read, also one without a log in a folder where SQLite can make no file beside it: a backup."""
-    sql = reading(path)
-    try:
-        sql.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError:
-        written = path.with_name(path.name + "-wal")
-        if not written.exists() or not written.stat().st_size:
-            sql.close()
-            return reading(path, "&immutable=1")
-    except sqlite3.DatabaseError:
-        pass  # listed as a damage
-    return sql
+def opened_quietly(path: Path) -> sqlite3.Connection:
+    """A database to be read, beside which nothing is made: where it has no log, nobody writes it, or it is a backup."""
+    written, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    has_log = written.exists() and (written.stat().st_size > 0 or shared.exists())
+    return reading(path, "" if has_log else "&immutable=1")
 
 
 def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:

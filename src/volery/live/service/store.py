@@ -12,7 +12,6 @@ are gone as well, and run again.
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from volery.live.messages import TaskReport, number_of
 from volery.live.service.checksums import CHECKED, RowDamageError, check_row, fetched, row_checksum
 from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
-from volery.live.service.marks import StoreMark, first_of_start
+from volery.live.service.marks import StoreMark, first_of_start, mark_of
 from volery.live.service.rows import (
     NOTHING,
     SELECT_TASK,
@@ -106,7 +105,7 @@ class JobStore:
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
         self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
         self.retired = ArchiveLedger(self._sql, self._read)
-        self._revision: int = max(*map(self._newest, ("jobs", "tasks")), self.retired.used().revision)
+        self._revision: int = self.retired.free().revision
         for number in self._database.damage.rows:
             set_aside(self._sql, number, self._next_revision())
         self.damage = self._database.damage.parts
@@ -117,11 +116,6 @@ class JobStore:
         self._is_miscounted = False
         self.loads = self._tally.loads
         self._refused = self._refused_jobs()
-
-    def _newest(self, table: str) -> int:
-        """The last revision in a table; a damaged one may be none."""
-        words = f"SELECT revision FROM {table} WHERE typeof(revision) = 'integer' ORDER BY revision DESC LIMIT 1"  # noqa: S608 - ours
-        return self._one(words) or 0
 
     def _refused_jobs(self) -> set[JobId]:
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
@@ -157,13 +151,8 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        return self._next_numbers(self._sql)
-
-    def _next_numbers(self, sql: sqlite3.Connection) -> tuple[JobId, TaskId]:
-        query = "SELECT id + 1, CAST(first_task + tasks AS INTEGER) FROM jobs ORDER BY id DESC LIMIT 1"
-        row = sql.execute(query).fetchone() or (0, 0)  # numbers grow together
-        gone = self.retired.used(sql)
-        return max(row[0], gone.job), max(row[1], gone.task)
+        job, task, _ = self.retired.free()
+        return job, task
 
     def first_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
@@ -175,11 +164,7 @@ class JobStore:
 
         A batch that is under way may never be: a mark that names something of it would forbid the next start.
         """
-        reweighs, weights = self.shares.weights(self._read)
-        return StoreMark(
-            self._database.store, ArchivedKey(*self._next_numbers(self._read), revision),
-            tuple(self.assigned.moves()), reweighs, weights, tuple(sorted(self.drained())),
-        )  # fmt: skip
+        return mark_of(self._read, self._database.store, self.shares, revision)
 
     def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
         """Take the place of a newer store of which these marks are left: its numbers are not given again.
