@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,6 +47,7 @@ def seen() -> dict[str, Any]:
     return {
         **status,
         "environment": {name: value for name, value in os.environ.items() if not name.startswith("VOLERY_")},
+        "of programs": sorted(_variables_of_programs()),
         "limits": [resource.getrlimit(number) for number in range(16) if number != MARK_LIMIT],
         "timers": [signal.getitimer(timer)[0] for timer in range(3)],
         "handlers": [str(signal.getsignal(number)) for number in range(1, 65)],
@@ -62,6 +64,16 @@ def seen() -> dict[str, Any]:
         "streams": [(it.fileno(), it in (sys.__stdout__, sys.__stderr__)) for it in (sys.stdout, sys.stderr)],
         "folder": [Path.cwd().name, len([*Path().iterdir()])],
     }  # fmt: skip
+
+
+def _variables_of_programs() -> Iterator[bytes]:
+    """The environment that this process gives to programs, which `os.environ` need not show."""
+    variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    for at in count():
+        if (variable := variables[at]) is None:
+            return
+        if not variable.startswith(b"VOLERY_"):
+            yield variable
 
 
 # Forks, programs and threads.
@@ -110,6 +122,22 @@ def forks_as_it_is_pickled() -> Any:
             return (str, ("parent" if child else "child",))
 
     return Forks()
+
+
+def leaves_garbage_that_forks(allocations: int) -> str:
+    """Leave garbage that is collected after so many allocations more."""
+
+    class Forks:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            os.fork()
+
+    gc.collect()
+    Forks()
+    globals()["KEPT"] = [[] for _ in range(gc.get_threshold()[0] - allocations)]
+    return "left"
 
 
 class ForkingError(Exception):
@@ -363,6 +391,14 @@ def changes_variables() -> str:
     os.environ["PATH"] = "/nowhere"
     os.environ.pop("HOME", None)
     return "changed"
+
+
+def changes_variables_of_programs() -> str:
+    os.putenv("MINE", "yes")
+    os.putenv("PATH", "/nowhere")
+    os.unsetenv("HOME")
+    ctypes.CDLL(None).setenv(b"YOURS", b"yes", 1)
+    return "put"
 
 
 def clears_variables() -> str:
