@@ -201,9 +201,10 @@ def test_an_end_that_was_acknowledged_is_there_after_a_crash_at_that_moment(tmp_
     store.close()
 
 
-def test_a_disk_that_refuses_delays_the_acknowledgement_and_an_agent_is_told_once() -> None:
+@pytest.mark.parametrize("refusal", [OSError("the disk is gone"), RuntimeError("a defect of ours")])
+def test_a_disk_that_refuses_delays_the_acknowledgement_and_an_agent_is_told_once(refusal: Exception) -> None:
     told: list[tuple[dict[str, list[tuple[int, int]]], int | None]] = []
-    refusals = [OSError("the disk is gone"), OSError("the disk is gone")]
+    refusals = [refusal, refusal]
 
     def sync() -> int:
         if refusals:
