@@ -104,6 +104,7 @@ class JobStore:
         self.changes, self.revisions = tasks.changes, tasks.revisions
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
         self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
+        self.pending_after = tasks.pending_after
         self.retired = ArchiveLedger(self._sql, self._read)
         self._revision: int = self.retired.free().revision
         for number in self._database.damage.rows:

@@ -66,6 +66,14 @@ class TaskRows:
         """The jobs that have not ended, and whose they are."""
         return self._sql.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
+    def pending_after(self, number: JobId, user: str, limit: int) -> list[JobId]:
+        """The first jobs of a user that were submitted after another one and wait."""
+        query = (
+            "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL AND user = ? AND id > ? "
+            "AND state = 'pending' ORDER BY id LIMIT ?"
+        )
+        return [found for (found,) in self._sql.execute(query, (user, number, limit))]
+
     def open_user(self, number: JobId) -> str | None:
         """The user of a job that has not ended; None where it has."""
         row = self._sql.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
