@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.live import harms, mixed_calls
 from tests.live.bench import Bench, bench, is_gone, lines_of
-from tests.live.harms import handles_signals, seen
+from tests.live.call_state import seen
+from tests.live.harms import handles_signals
 from tests.live.serving import serving
 from tests.live.test_call import call, value
 
@@ -177,7 +178,7 @@ def test_garbage_of_a_call_that_forks_between_calls_is_in_nobodys_way(tmp_path: 
     async def scenario(it: Bench) -> None:
         for allocations in range(1, 120):
             assert value(await it.run(call(harms.leaves_garbage_that_forks, allocations))) == "left"
-            end = await it.run(call(print, "once"))
+            end = await it.run(call(harms.prints_once))
             assert (end.state, lines_of(Path(end.folder) / "stdout")) == ("finished", ["once"]), allocations
 
     bench(tmp_path, scenario, workers=1)
