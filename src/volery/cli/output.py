@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def live_extra(otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        problem = f"{error.name} is not installed; install 'volery[live]'{otherwise}"
+        problem = f"{error.name} is not installed; {install_command('live')} installs it{otherwise}"
         raise InputError("volery", problem) from None
 
 

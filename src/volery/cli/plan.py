@@ -122,7 +122,8 @@ def _print_record(record: ForecastRecord, as_json: bool) -> None:
     )  # fmt: skip
     print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
     meant = f"intervals are meant to hold {percent(record.expected)} of what comes"
-    typer.echo(f"{meant}; {record.open} forecasts are not decided yet")
+    damaged = f"; {record.damaged} are damaged, see `volery check`" if record.damaged else ""
+    typer.echo(f"{meant}; {record.open} forecasts are not decided yet{damaged}")
 
 
 def _s(us: int | None) -> str:
