@@ -8,6 +8,7 @@ with all that they hold. What cannot be brought back is compared: the next call 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # it has no types
+import ctypes
 import gc
 import io
 import locale
@@ -39,6 +40,9 @@ _MEMORY: Final = b"VmData"
 _LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)
 _STATUS_BYTES: Final = 8192
 _SEED_BYTES: Final = 32
+_C: Final = ctypes.CDLL(None)
+_put: Final = os.putenv
+"""Kept, since a call may replace the function."""
 DESCRIPTORS_MORE_MAX: Final = 64
 """A process whose calls have left so many files open makes no further call."""
 
@@ -167,12 +171,13 @@ class ProcessState:
 
     def _restore_environment(self) -> None:
         vars(os)["environ"] = self._environ  # a call may have put something else there
-        vars(self._environ)["_data"] = now = self._variables  # to decode them all would take ten times as long
-        for name in now.keys() - self._environment.keys():
-            del os.environ[os.fsdecode(name)]
-        for name, value in self._environment.items():
-            if now.get(name) != value:
-                os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        vars(self._environ)["_data"] = self._variables
+        self._variables.clear()
+        self._variables.update(self._environment)
+        # What the programs of the next call are given may have been changed without `os.environ`.
+        _C.clearenv()
+        for variable in self._environment.items():
+            _put(*variable)
         time.tzset()  # of TZ; a call may have set it and taken it away
 
     def _restore_streams(self) -> None:
