@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from volery.core.model import JobId
+from volery.core.model import JobId, TaskId
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.checksums import CHECKED, check_row, fetched
 from volery.live.service.rows import SELECT_JOB, SELECT_TASK, UsageTable, listed_job, task_status
@@ -123,3 +123,16 @@ class TaskRows:
             "AND state IN ('finished', 'failed', 'killed')"
         )
         return {place for (place,) in self._sql.execute(query, (number, first, end))}
+
+    def first_task(self, number: JobId) -> TaskId | None:
+        row = self._sql.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row[0] if row else None
+
+    def cancelling(self, number: JobId) -> bool:
+        row = self._sql.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._sql.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
