@@ -8,6 +8,7 @@ with all that they hold. What cannot be brought back is compared: the next call 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # it has no types
+import ctypes
 import gc
 import io
 import locale
@@ -38,6 +39,9 @@ _STATUS: Final = {
 _MEMORY: Final = b"VmData"
 _LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)
 _STATUS_BYTES: Final = 8192
+_C: Final = ctypes.CDLL(None)
+_put: Final = os.putenv
+"""Kept, since a call may replace the function."""
 DESCRIPTORS_MORE_MAX: Final = 64
 """A process whose calls have left so many files open makes no further call."""
 
@@ -132,6 +136,7 @@ class ProcessState:
     def __init__(self) -> None:
         self._environ = os.environ
         self._environment = {**os.environ}
+        self._variables = [(os.fsencode(name), os.fsencode(value)) for name, value in os.environ.items()]
         self._settings = [setting.read() for setting in _SETTINGS]
         self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
         self._limits = [resource.getrlimit(number) for number in _LIMITS]
@@ -170,6 +175,10 @@ class ProcessState:
         for name, value in self._environment.items():
             if now.get(name) != value:
                 os.environ[name] = value
+        # What the programs of the next call are given may have been changed without `os.environ`.
+        _C.clearenv()
+        for variable in self._variables:
+            _put(*variable)
         time.tzset()  # of TZ; a call may have set it and taken it away
 
     def _restore_streams(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, identity_of
-from volery.live.service.checksums import CHECKED, check_row, damage_of, row_checksum
+from volery.live.service.checksums import CHECKED, RowDamageError, check_row, damage_of, fetched, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
@@ -118,11 +118,11 @@ class JobListings:
         assert order.by in ORDERS
         asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
         where = " AND ".join(words for words, _ in asked) or "1"
-        rows = self._sql.execute(
-            f"{SELECT_JOB} FROM jobs WHERE {where} "
+        rows = fetched(
+            self._sql, f"{SELECT_JOB} FROM jobs WHERE {where} "
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
             (*(value for _, value in asked), limit, order.skip),
-        )
+        )  # fmt: skip
         return [listed_job(row) for row in rows]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
@@ -143,7 +143,7 @@ class JobListings:
         last = last if query.before is None else min(last, query.before - 1)
         oldest_first = order.by == "id" and not order.falling
         for end in range(SLICE - 1, last + SLICE, SLICE) if oldest_first else range(last, -1, -SLICE):
-            best += self._sql.execute(words, (end - SLICE, end, *(value for _, value in asked), wanted)).fetchall()
+            best += fetched(self._sql, words, (end - SLICE, end, *(value for _, value in asked), wanted))
             if order.by == "id" and len(best) >= wanted:
                 break
             if len(best) > 2 * wanted:
@@ -179,8 +179,7 @@ class JobListings:
         return job_status(row) if row else None
 
     def _row(self, number: JobId) -> Sequence[Any] | None:
-        row: Sequence[Any] | None = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
-        return row
+        return next(iter(fetched(self._sql, f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,))), None)
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
@@ -344,7 +343,7 @@ def sound_content(digest: bytes, content: bytes) -> bytes:
         sqlite3.DatabaseError: it has another.
     """
     if not isinstance(content, bytes) or digest_of(content) != digest:
-        raise sqlite3.DatabaseError(f"the description with digest {digest.hex()[:16]} is damaged")
+        raise RowDamageError(f"the description with digest {digest.hex()[:16]} is damaged")
     return content
 
 
@@ -395,13 +394,18 @@ class UserCounters:
     """
 
     def __init__(self, sql: sqlite3.Connection) -> None:
-        rows = sql.execute(
-            "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
-            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
-            "FROM jobs WHERE ended_us IS NULL GROUP BY user"
-        )
-        self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
+        self._sql = sql
         self._changed: dict[str, Counts] = {}
+        self.recount()
+
+    def recount(self) -> None:
+        """Count again what is committed."""
+        rows = fetched(
+            self._sql, "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
+            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
+            "FROM jobs WHERE ended_us IS NULL GROUP BY user",
+        )  # fmt: skip
+        self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
 
     def change(self, user: str, before: Counts, after: Counts) -> None:
         """A job of a user counts otherwise from the next commit on."""
@@ -475,7 +479,7 @@ class UsageTable:
         In place of the usage in a damaged row stands its damage, whatever the attempt was.
         """
         usages = dict[int, tuple[int | None, TaskUsage]]()
-        for row in self._read.execute(_READ, (job, first, end)):
+        for row in fetched(self._read, _READ, (job, first, end)):
             _, place, attempt, cpu_us, peak, short, held, _ = row
             try:
                 check_row("usages", row)

@@ -11,8 +11,7 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
-import sqlite3
-from array import array
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +20,10 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, number_of
-from volery.live.service.checksums import CHECKED, check_row, row_checksum
+from volery.live.service.checksums import CHECKED, RowDamageError, check_row, fetched, row_checksum
 from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
-from volery.live.service.marks import StoreMark, first_of_start
+from volery.live.service.marks import StoreMark, first_of_start, mark_of
 from volery.live.service.rows import (
     NOTHING,
     SELECT_TASK,
@@ -35,11 +34,11 @@ from volery.live.service.rows import (
     counts_of,
     key_of,
     state_after,
-    task_status,
 )
 from volery.live.service.schema import Database, described
+from volery.live.service.soundness import set_aside
 from volery.live.service.task_rows import TaskRows
-from volery.live.status import TaskState, TaskStatus
+from volery.live.status import TaskState
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -55,17 +54,17 @@ _WRITE_TASK: Final = (
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
-_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
-
-_RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
+_READ_TASK: Final = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
+
+log = logging.getLogger(__name__)
 
 
 class JobStore:
@@ -75,6 +74,9 @@ class JobStore:
 
     Args:
         path: of the database; made where it is missing.
+
+    Attributes:
+        damage: open jobs of which something but their own row is damaged, as the start has found, and its place.
 
     Raises:
         InputError: it cannot be opened, is in use, or was written by another version.
@@ -90,9 +92,6 @@ class JobStore:
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
-        changed = TaskRows(self._read)
-        self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
-        self.begun, self.ended_places = changed.begun, changed.ended_places
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
@@ -100,14 +99,24 @@ class JobStore:
         self._changed_jobs: set[JobId] = set()
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
-        self._tally = UserCounters(self._read)
-        self.loads = self._tally.loads
-        self._refused = self._refused_jobs()
+        tasks = TaskRows(self._read, listed.job, self._usages)
+        self.tasks, self.result, self.tasks_at = tasks.tasks, tasks.result, tasks.tasks_at
+        self.changes, self.revisions = tasks.changes, tasks.revisions
+        self.begun, self.ended_places = tasks.begun, tasks.ended_places
+        self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
+        self.pending_after = tasks.pending_after
         self.retired = ArchiveLedger(self._sql, self._read)
-        newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
-        self._revision: int = max(self._one(newest), self.retired.used().revision)
+        self._revision: int = self.retired.free().revision
+        for number in self._database.damage.rows:
+            set_aside(self._sql, number, self._next_revision())
+        self.damage = self._database.damage.parts
+        self._given_up: dict[JobId, str] = {}
         self.revision: int = self._revision
         """Of the last change that is committed."""
+        self._tally = UserCounters(self._read)
+        self._is_miscounted = False
+        self.loads = self._tally.loads
+        self._refused = self._refused_jobs()
 
     def _refused_jobs(self) -> set[JobId]:
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
@@ -143,13 +152,8 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        return self._next_numbers(self._sql)
-
-    def _next_numbers(self, sql: sqlite3.Connection) -> tuple[JobId, TaskId]:
-        query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
-        row = sql.execute(query).fetchone() or (0, 0)
-        gone = self.retired.used(sql)
-        return max(row[0], gone.job), max(row[1], gone.task)
+        job, task, _ = self.retired.free()
+        return job, task
 
     def first_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
@@ -161,11 +165,7 @@ class JobStore:
 
         A batch that is under way may never be: a mark that names something of it would forbid the next start.
         """
-        reweighs, weights = self.shares.weights(self._read)
-        return StoreMark(
-            self._database.store, ArchivedKey(*self._next_numbers(self._read), revision),
-            tuple(self.assigned.moves()), reweighs, weights, tuple(sorted(self.drained())),
-        )  # fmt: skip
+        return mark_of(self._read, self._database.store, self.shares, revision)
 
     def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
         """Take the place of a newer store of which these marks are left: its numbers are not given again.
@@ -204,6 +204,9 @@ class JobStore:
         if self._sql.in_transaction:
             self._sql.execute("COMMIT")
         self._tally.commit()
+        if self._is_miscounted:
+            self._tally.recount()
+            self._is_miscounted = False
         self.revision = revision
 
     def roll_back(self) -> None:
@@ -214,6 +217,7 @@ class JobStore:
         self._changed.clear()
         self._rows.clear()
         self._usages.forget()
+        self._given_up.clear()
         self._tally.roll_back()
         self._refused = self._refused_jobs()
         self._revision = self.revision
@@ -221,6 +225,11 @@ class JobStore:
     def take_changed_jobs(self) -> set[JobId]:
         """The jobs of which something was written since the last call."""
         jobs, self._changed_jobs = self._changed_jobs, set()
+        return jobs
+
+    def take_given_up(self) -> dict[JobId, str]:
+        """The jobs that were ended before all their tasks had since the last call, and whose they are."""
+        jobs, self._given_up = self._given_up, {}
         return jobs
 
     def _next_revision(self) -> int:
@@ -286,8 +295,13 @@ class JobStore:
         """End a job that cannot be submitted again."""
         job = self._job_under_way(number)
         if job is not None:
-            job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
+            self._fail(job, reason, now_us)
             self._write_changes()
+
+    def _fail(self, job: JobRow, reason: str, now_us: int) -> None:
+        job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
+        self._given_up[job.id] = job.user
+        log.error("job %d is given up: %s", job.id, reason)
 
     def take_in(self, news: Iterable[News], now_us: int, monotonic_us: Time | None = None) -> list[JobId]:
         """Take in reports of jobs and attempts.
@@ -303,11 +317,14 @@ class JobStore:
             if type(item) is JobAccepted and number not in self._refused:
                 continue  # nothing new: most jobs are taken at once
             job = self._job_under_way(number, item.job)
-            if job is None:
+            if job is None or job.ended_us is not None:
                 continue
             match item:
                 case TaskReport():
-                    self._report(job, item, monotonic_us)
+                    try:
+                        self._report(job, item, monotonic_us)
+                    except RowDamageError as error:
+                        self._fail(job, str(error), now_us)
                 case JobDone():
                     job.answered = True
                 case JobRejected():
@@ -316,7 +333,7 @@ class JobStore:
                 case JobAccepted():
                     job.reason = ""
                     self._refused.discard(job.id)
-        answered = [job for job in self._changed.values() if job.answered]
+        answered = [job for job in self._changed.values() if job.answered and job.ended_us is None]
         late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
         return late
@@ -339,10 +356,17 @@ class JobStore:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            row = self._sql.execute(_READ_JOB, (number,)).fetchone()
-            if row is None:
+            rows = fetched(self._sql, _READ_JOB, (number,))
+            if not rows:
                 return None
-            check_row("jobs", row)  # its next checksum would hide the damage
+            try:
+                check_row("jobs", row := rows[0])  # its next checksum would hide the damage
+            except RowDamageError as error:
+                log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
+                set_aside(self._sql, number, self._next_revision())
+                self._changed_jobs.add(number)
+                self._is_miscounted = True
+                return None
             job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
@@ -416,8 +440,13 @@ class JobStore:
             return row[2], row[4], row[12], row[7]
         if job.heard is not None and not job.heard[place]:
             return _UNHEARD
-        query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
-        return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
+        rows = fetched(self._sql, _READ_TASK, (job.id, place))
+        if not rows:
+            return _UNHEARD
+        _, _, state, _, number, _, _, started_us, _, _, _, result, launched, _ = rows[0]
+        if result is not None:
+            check_row("tasks", rows[0])
+        return state, number, launched, started_us
 
     def _settle(self, job: JobRow, now_us: int, monotonic_us: Time | None, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
@@ -449,44 +478,3 @@ class JobStore:
     def retire(self, jobs: Sequence[JobId], file: int) -> None:
         """Take jobs that have ended out, whose record is in a file of the archive; their tasks' rows follow."""
         self.retired.leave(jobs, file, ArchivedKey(*self.next_numbers(), self._next_revision()))
-
-    # Reading: what is committed.
-
-    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """Tasks of a job from a place on, in order."""
-        job = self.job(number)
-        if job is None:
-            return []
-        end = min(first + limit, job.tasks)
-        rows = self._read.execute(
-            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
-        )  # fmt: skip
-        used = self._usages.of(number, first, end)
-        known = dict[int, TaskStatus]()
-        for row in rows:
-            attempt, usage = used.get(row[1], (None, None))
-            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
-        unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
-        return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
-
-    def result(self, number: JobId, place: int) -> bytes:
-        """The pickled result or exception of a callable; empty where there is none."""
-        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
-        row = self._read.execute(query, (number, place)).fetchone()
-        if row is None:
-            return b""
-        check_row("tasks", row)
-        return bytes(row[_RESULT])
-
-    def open_ids(self) -> Sequence[JobId]:
-        """The numbers of jobs that have not ended, the oldest first."""
-        return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
-
-    def open_users(self) -> Sequence[tuple[JobId, str]]:
-        """The jobs that have not ended, and whose they are."""
-        return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
-
-    def open_user(self, number: JobId) -> str | None:
-        """The user of a job that has not ended; None where it has."""
-        row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
-        return row[0] if row else None
