@@ -36,7 +36,6 @@ from volery.roles.recovery.leases import Active
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
-    from volery.architectures.megha.tags import TagMatch
 
 SEARCH_MAX: Final = 256
 """Tasks of a violator that are looked at for one request, the youngest first."""
@@ -46,17 +45,10 @@ SPARED: Final = "spared"
 
 
 class NoFairness:
-    """No account of what users have: they are served as they come, and nobody preempts.
-
-    Args:
-        tags: places tasks that wait for others, after each event; None: tags are not heeded.
-    """
+    """No account of what users have: they are served as they come, and nobody preempts."""
 
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
-
-    def __init__(self, tags: TagMatch | None = None) -> None:
-        self._tags = tags
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -85,8 +77,6 @@ class NoFairness:
 
     def enforce(self) -> None:
         """Preempt for users that wait and have less than their share."""
-        if self._tags is not None:
-            self._tags.settle()
 
     # Where components may crash.
 

@@ -26,7 +26,6 @@ from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import HEARTBEAT, Alone, Paired, Recovery
 from volery.architectures.megha.shares import NoShares, Shares, WeightedShares
-from volery.architectures.megha.tagged_allocations import TaggedAllocations
 from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
@@ -55,8 +54,7 @@ class LocalMaster(Component):
 
     Attributes:
         gms: what each GM has been sent.
-        there: per node, the attempts that run there; nothing is kept where nothing may crash, nobody has a share and no
-            tags are heeded.
+        there: per node, the attempts that run there; nothing is kept where nothing may crash and nobody has a share.
     """
 
     leadership: Leadership
@@ -78,7 +76,7 @@ class LocalMaster(Component):
         self.shares = shares
         self.recovery = recovery
         self.gms = {told.address: told for told in self._strangers()}
-        recorded = recovery.paired or not isinstance(shares, NoShares) or isinstance(allocations, TaggedAllocations)
+        recorded = recovery.paired or not isinstance(shares, NoShares)
         self._plain = None if recorded else allocations
         nodes = () if self._plain else dict.fromkeys(node for at in partitions for node in layout.nodes[at])
         self.there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
@@ -147,7 +145,7 @@ class LocalMaster(Component):
         for (task, position, attempt), account in zip(wanted, message.users or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
             term = message.term
-            active = Active(task.id, task.job, attempt, source, unit, task.request, account, term, task.tags)
+            active = Active(task.id, task.job, attempt, source, unit, task.request, account, term)
             if node not in self.recovery.drained and self.allocations.fits(active, node):
                 self.begin(task, active, node)
             else:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from volery.core.events import Moved, ShareChange
-from volery.core.model import Amounts, Message, Tags, Task, TaskId
+from volery.core.model import Amounts, Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
 from volery.roles import node
 from volery.roles.recovery import leases
@@ -101,20 +101,6 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     free: bytes
 
 
-class TagNews(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Tags of tasks that other GMs than the one that is sent this have placed.
-
-    Args:
-        machines: of which it may have another state, by number.
-        held: per such machine, different tags with the number of these tasks.
-        whole: whether no other machine of the cluster has any.
-    """
-
-    machines: tuple[int, ...]
-    held: tuple[tuple[tuple[Tags, int], ...], ...]
-    whole: bool = False
-
-
 class StateUpdate(Message, frozen=True):
     """LM > GM: what has changed, or the state of the whole cluster.
 
@@ -125,7 +111,6 @@ class StateUpdate(Message, frozen=True):
         entries: number of machines in its states.
         changes: of slots.
         snapshot: whether the changes are the whole state; then all that is free is freed.
-        tags: where tags are heeded, those that are new.
     """
 
     number: int
@@ -134,7 +119,6 @@ class StateUpdate(Message, frozen=True):
     entries: int = 0
     changes: tuple[Change, ...] = ()
     snapshot: bool = False
-    tags: TagNews | None = None
 
     @property
     def changed_slots(self) -> int:

@@ -120,7 +120,6 @@ class Paired:
     Args:
         me: 0, or 1 for the standby.
         printed: whether it relaunches, and reports with heartbeats, as printed.
-        complete: see `Leadership`.
 
     Attributes:
         leadership: who leads, and the nodes.
@@ -132,11 +131,8 @@ class Paired:
     )
     paired = True
 
-    def __init__(
-        self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False, complete: bool = False
-    ) -> None:
+    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
         self._printed = printed
-        self._complete = complete
         self._listed: dict[TaskId, Task] = {}
         self._joining: dict[Address, None] = {}
         self._pair = pair_of(lm)
@@ -151,7 +147,7 @@ class Paired:
     def join(self, lm: LocalMaster) -> None:
         self._lm = lm
         lm.leadership = self.leadership = Leadership(
-            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation, complete=self._complete
+            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
         )
         self.drained = self.leadership.drained
         if not self.leadership.leading:

@@ -123,10 +123,6 @@ class ReportRecovery:
         self._listed: dict[JobId, dict[tuple[int, TaskId], None]] = {}
         self._resubmitted: dict[JobId, None] = {}
 
-    def count_found(self, found: dict[TaskId, Active]) -> None:
-        """Keep tasks that an earlier incarnation has placed here: their tags are counted."""
-        self._found = found
-
     def join(self, gm: GlobalMaster) -> None:
         count = gm.layout.lm_count
         self._gm = gm

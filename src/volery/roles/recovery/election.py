@@ -125,7 +125,6 @@ class Leadership:
         nodes: the machines that the pair leads.
         clients: the components that place tasks on them.
         lease: of the nodes.
-        complete: whether it opens only when it settles: what runs on any node decides what may start on others.
 
     Attributes:
         epoch: the highest known.
@@ -146,10 +145,7 @@ class Leadership:
         clients: Iterable[Address],
         lease: Lease,
         incarnation: int,
-        *,
-        complete: bool = False,
     ) -> None:
-        self._complete = complete
         self._master = master
         self._partner = pair[1 - me]
         self._me = me
@@ -393,8 +389,7 @@ class Leadership:
 
     def _look(self) -> None:
         reported = len(self._missing) < len(self._nodes)
-        waived = () if self._complete else self._lost
-        if self.leading and not self.opened and reported and all(node in waived for node in self._missing):
+        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
             self.opened = True
             self.settled = not self._missing
             self._master.all_reachable_reported()

@@ -14,7 +14,7 @@ import msgspec
 
 from volery.core.component import Component, sent_to
 from volery.core.events import Adopted, PeerBack, PeerLost, Reassignment, TaskFinished, TimerFired
-from volery.core.model import NEVER, Address, Amounts, JobId, Message, Tags, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.roles.node import NO_EPOCH, Kill
 from volery.roles.recovery.channel import LinkPort, Renewed
 
@@ -54,7 +54,6 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
         request: what it asked for; nothing: a slot.
         account: on whose account it runs, in the owner's numbering.
         term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
-        tags: of the task.
     """
 
     task: TaskId
@@ -65,7 +64,6 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Amounts = ()
     account: int = 0
     term: int = 0
-    tags: Tags | None = None
 
 
 class Run(Message, frozen=True):
@@ -247,7 +245,7 @@ class GuardedNode(Component):
             return
         attempt, owner, unit = message.attempt, message.owner, message.unit
         account, term = message.account, message.term
-        active = Active(task.id, task.job, attempt, owner, unit, task.request, account, term, task.tags)
+        active = Active(task.id, task.job, attempt, owner, unit, task.request, account, term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be sent, is as good
             self._finished[task.id] = active
             self._tell(Result(active))
