@@ -22,8 +22,9 @@ def test_storms_with_tags_are_drawn_and_weathered() -> None:
         run_scenario(architecture, scenario)
 
 
-def test_storms_find_a_cell_that_does_not_validate_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storms_find_a_count_of_tags_that_allows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TagIndex, "allows", lambda self, machine, tags: True)
+    monkeypatch.setattr(TagIndex, "allowed", lambda self, tags: -1)
     omega = lookup("omega")
 
     def all_storms() -> None:
