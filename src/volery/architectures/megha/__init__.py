@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Refusal > Request ...; StateUpdate.
+Flow     Submit > Request > (valid) Launch > Completed > TasksEnded | (invalid) Refusal > Request ...; StateUpdate.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -304,7 +304,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
         Stage.J1: Realisation("GlobalMaster.on_submit"),
         Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
         Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-        Stage.J6: Realisation("GlobalMaster.on_ended", "full", "JobDone after the last task"),
+        Stage.J6: Realisation("GlobalMaster.on_tasks_ended", "full", "JobDone after the last task"),
         Stage.T2: Realisation(f"{view}.offer", "full", "first come first served among the tasks that fit"),
         Stage.T3: Realisation(place),
         Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
@@ -315,7 +315,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
             "WeightedFairness.enforce", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
         ),
         Stage.T11: Realisation(
-            "ReportRecovery.on_lost", "full", "another attempt, before all that waits", "reliable=true"
+            "ReportRecovery.on_attempts_lost", "full", "another attempt, before all that waits", "reliable=true"
         ),
         Stage.M2: Realisation("GlobalMaster.request", "full", "every task goes by the Local Master of its machine"),
         Stage.M3: Realisation(find, "full", "the partitions of all LMs, the GM's own first"),
@@ -363,7 +363,7 @@ CENTRAL = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
-        Stage.R1: Realisation("GlobalMaster.on_ended", "full", "the GM's view, exact: nobody else places"),
+        Stage.R1: Realisation("GlobalMaster.on_tasks_ended", "full", "the GM's view, exact: nobody else places"),
     },
 )
 

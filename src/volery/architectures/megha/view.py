@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from volery.architectures.megha.messages import Ended, StateUpdate, place_of
+from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.users import UserLines
 from volery.core.events import Counted
 from volery.core.model import Amounts, Task, TaskId
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import ConstraintQueue, VectorQueue
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
@@ -68,7 +68,7 @@ class ClusterView(Protocol):
     def requested(self, lm: int, wanted: Wanted) -> None:
         """Count a request that is about to be sent."""
 
-    def end(self, message: Ended, lm: int) -> None:
+    def end(self, message: TasksEnded, lm: int) -> None:
         """Give what ended tasks took to the queue, and count their jobs down."""
 
     def offer(self, partition: int, places: Iterable[int]) -> None:
@@ -88,10 +88,10 @@ class ClusterView(Protocol):
     def begin_epoch(self, lm: int) -> None:
         """Forget what was requested of the leader of before."""
 
-    def follow(self, task: Task, active: Active) -> None:
+    def follow(self, task: Task, active: RunningAttempt) -> None:
         """Keep a task as placed where this attempt runs."""
 
-    def give_back(self, active: Active) -> None:
+    def give_back(self, active: RunningAttempt) -> None:
         """Give what an ended attempt had to the queue."""
 
     def free_by_machine(self) -> dict[int, int] | None:
@@ -197,7 +197,7 @@ class SlotView:
 
     def requested(self, lm: int, wanted: Wanted) -> None: ...
 
-    def end(self, message: Ended, lm: int) -> None:
+    def end(self, message: TasksEnded, lm: int) -> None:
         placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._gm.jobs
         freed: dict[int, list[int]] = {}
         job, count = -1, 0
@@ -239,7 +239,7 @@ class SlotView:
         for change in update.changes:
             freed, partition = bytes_vector(change.freed), change.partition
             before = self._free[partition]
-            kept = 0 if update.snapshot else before & ~bytes_vector(change.taken)
+            kept = 0 if update.is_snapshot else before & ~bytes_vector(change.taken)
             self._free[partition] = kept | freed
             freed_units.append((partition, freed & ~before))
         return freed_units
@@ -252,10 +252,10 @@ class SlotView:
 
     def begin_epoch(self, lm: int) -> None: ...
 
-    def follow(self, task: Task, active: Active) -> None:
+    def follow(self, task: Task, active: RunningAttempt) -> None:
         self.placed[task.id] = (task, *place_of(active.unit))
 
-    def give_back(self, active: Active) -> None:
+    def give_back(self, active: RunningAttempt) -> None:
         partition, position = place_of(active.unit)
         self._free[partition] |= self._layout.bits[position]
         if self.queue.length:
