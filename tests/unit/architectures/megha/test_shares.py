@@ -356,7 +356,9 @@ def test_all_or_none_of_the_victims_are_preempted() -> None:
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Completed(2), "node/2")
     on_two = Preempt(3, 1, 0, task(11), A, 0, A, (3,))
-    assert sent(local.hear(on_two, "gm/0"), Refusal)[0].unavailable_victims == (3,), "node/2 would be free, but 3 is not to be had"
+    assert sent(local.hear(on_two, "gm/0"), Refusal)[0].unavailable_victims == (3,), (
+        "node/2 would be free, but 3 is not to be had"
+    )
 
 
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:
