@@ -239,7 +239,7 @@ def test_an_attempt_that_a_new_leader_reports_and_the_former_one_has_lost_is_not
     gm.hear(submitted(1), SUBMITTER)
     ((_, again),) = messages(gm.hear(AttemptsLost((first,))), Request)
     assert again.attempts == (1,)
-    early, settled = (replace(report(first, is_settled=known), epoch=1, is_whole=not known) for known in (False, True))
+    early, settled = (replace(report(first, settled=known), epoch=1, is_whole=not known) for known in (False, True))
     assert not messages(gm.hear(early, standby), Request)
     assert not messages(gm.hear(AttemptsLost((first,)), standby), Request)
     ((to, last),) = messages(gm.hear(replace(settled, running_attempts=()), standby), Request)
