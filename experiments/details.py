@@ -179,7 +179,7 @@ def _claim(claim: Claim, first: FirstForm | None) -> Markup:
 
 
 def _first_form(form: FirstForm) -> list[str]:
-    gave = "; ".join(f"{one['verdict']} ({one['ours']})" for one in form.gave) or "never recorded"
+    gave = "; ".join(f"{verdict['verdict']} ({verdict['ours']})" for verdict in form.gave) or "never recorded"
     tested = msgspec.json.encode(form.form).decode()
     return [f"First form of {form.date}: {form.says}", joined((tag("code", tested), f" gave: {gave}"))]
 
