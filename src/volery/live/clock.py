@@ -191,7 +191,10 @@ class AttemptTimes:
             wall_us = self._wall_us()
             self._starts[attempt] = wall_us, now_us
             return wall_us
-        wall_us, began_us = self._starts.pop(attempt, (self._wall_us(), now_us))
+        start = self._starts.pop(attempt, None)
+        if start is None:
+            return self._wall_us()
+        wall_us, began_us = start
         return wall_us + now_us - began_us
 
 

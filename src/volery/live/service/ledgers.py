@@ -201,6 +201,13 @@ class AssignmentLedger:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
+        self._has_notes = read.execute("SELECT 1 FROM assignments LIMIT 1").fetchone() is not None
+
+    def note_of(self, job: JobId) -> str:
+        """Why another scheduler than usual has a job; empty where the usual one does."""
+        query = "SELECT note FROM assignments WHERE job = ?"
+        row = self._read.execute(query, (job,)).fetchone() if self._has_notes else None
+        return row[0] if row else ""
 
     def moves(self) -> list[Reassignment]:
         """All moves, in order."""
@@ -234,6 +241,7 @@ class AssignmentLedger:
             "INSERT OR REPLACE INTO assignments (job, entry, epoch, note) "
             "SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
+        self._has_notes = True
         self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Reassignment, jobs: Iterable[JobId], note: str, at_us: int) -> None:

@@ -33,12 +33,14 @@ from volery.live.service.rows import (
     UserCounters,
     counts_of,
     key_of,
+    sound_job,
+    sound_task,
     state_after,
 )
 from volery.live.service.schema import Database, described
 from volery.live.service.soundness import set_aside
-from volery.live.service.task_rows import TaskRows
-from volery.live.status import TaskState
+from volery.live.service.task_rows import TaskRows, WrittenRow, written_anyhow
+from volery.live.status import JobStatus, TaskState
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -55,9 +57,13 @@ _WRITE_TASK: Final = (
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
 _REFUSED: Final = "refused for now: "
+INSERTED_MAX: Final = 1_000
+"""New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
+_REVISION: Final = CHECKED["tasks"].index("revision")
+_LOSE_TASK: Final = "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?"
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -87,7 +93,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
-        self.demand_files = self._database.demand_files
+        self.demand_files, self.close = self._database.demand_files, self._database.close
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -96,7 +102,9 @@ class JobStore:
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
-        self._changed_jobs: set[JobId] = set()
+        self._inserted: dict[JobId, JobRow] = {}
+        self._changed_users: dict[JobId, str] = {}
+        self._written: list[WrittenRow] = []
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
         tasks = TaskRows(self._read, listed.job, self._usages)
@@ -104,7 +112,8 @@ class JobStore:
         self.changes, self.revisions = tasks.changes, tasks.revisions
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
         self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
-        self.pending_after = tasks.pending_after
+        self.first_task, self.cancelling, self.is_answered = tasks.first_task, tasks.cancelling, tasks.is_answered
+        self.pending_after, self.drained = tasks.pending_after, tasks.drained
         self.retired = ArchiveLedger(self._sql, self._read)
         self._revision: int = self.retired.free().revision
         for number in self._database.damage.rows:
@@ -125,25 +134,6 @@ class JobStore:
     def _one(self, query: str, *arguments: Any) -> Any:
         row = self._sql.execute(query, arguments).fetchone()
         return row[0] if row else None
-
-    def close(self) -> None:
-        self._database.close()
-
-    def first_task(self, number: JobId) -> TaskId | None:
-        row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
-        return row[0] if row else None
-
-    def cancelling(self, number: JobId) -> bool:
-        row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
-
-    def is_answered(self, number: JobId) -> bool:
-        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
-        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
-
-    def drained(self) -> set[Address]:
-        return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
@@ -214,18 +204,22 @@ class JobStore:
         if self._sql.in_transaction:
             self._sql.execute("ROLLBACK")
         self._under_way.clear()
+        self._inserted.clear()
         self._changed.clear()
         self._rows.clear()
+        self._changed_users.clear()
+        self._written.clear()
         self._usages.forget()
         self._given_up.clear()
         self._tally.roll_back()
         self._refused = self._refused_jobs()
         self._revision = self.revision
 
-    def take_changed_jobs(self) -> set[JobId]:
-        """The jobs of which something was written since the last call."""
-        jobs, self._changed_jobs = self._changed_jobs, set()
-        return jobs
+    def take_written(self) -> tuple[dict[JobId, str], list[WrittenRow]]:
+        """The jobs of which something was written since the last call, with their users, and the rows."""
+        users, self._changed_users = self._changed_users, {}
+        written, self._written = self._written, []
+        return users, written
 
     def take_given_up(self) -> dict[JobId, str]:
         """The jobs that were ended before all their tasks had since the last call, and whose they are."""
@@ -277,8 +271,9 @@ class JobStore:
             number, key_of(description.user, description.key), content, first_task, description.name, description.user,
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
-        self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
-        self._changed_jobs.add(number)
+        self._write_jobs(_WRITE_JOB, (job,))
+        if len(self._inserted) < INSERTED_MAX:
+            self._inserted[number] = job
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -312,11 +307,14 @@ class JobStore:
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
+        jobs: dict[JobId, JobRow | None] = {}
         for item in news:
-            number = number_of(item.job)
-            if type(item) is JobAccepted and number not in self._refused:
+            identity = item.job
+            if type(item) is JobAccepted and number_of(identity) not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(number, item.job)
+            if identity not in jobs:
+                jobs[identity] = self._job_under_way(number_of(identity), identity)
+            job = jobs[identity]
             if job is None or job.ended_us is not None:
                 continue
             match item:
@@ -344,11 +342,10 @@ class JobStore:
         if job is None or not job.answered:
             return
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
-        places = self._sql.execute(query, (number,)).fetchall()
-        self._sql.executemany(
-            "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
-            ((self._next_revision(), number, place) for (place,) in places),
-        )
+        for (place,) in self._sql.execute(query, (number,)).fetchall():
+            revision = self._next_revision()
+            self._sql.execute(_LOSE_TASK, (revision, number, place))
+            self._written.append(written_anyhow(self._sql, revision, number, place))
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
@@ -356,18 +353,10 @@ class JobStore:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            rows = fetched(self._sql, _READ_JOB, (number,))
-            if not rows:
+            job = self._inserted.pop(number, None) or self._stored_job(number)
+            if job is None:
                 return None
-            try:
-                check_row("jobs", row := rows[0])  # its next checksum would hide the damage
-            except RowDamageError as error:
-                log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
-                set_aside(self._sql, number, self._next_revision())
-                self._changed_jobs.add(number)
-                self._is_miscounted = True
-                return None
-            job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+            self._under_way[number] = job
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
@@ -376,16 +365,45 @@ class JobStore:
         self._changed[number] = job
         return job
 
+    def _stored_job(self, number: JobId) -> JobRow | None:
+        rows = fetched(self._sql, _READ_JOB, (number,))
+        if not rows:
+            return None
+        try:
+            check_row("jobs", row := rows[0])  # its next checksum would hide the damage
+        except RowDamageError as error:
+            log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
+            revision = self._next_revision()
+            set_aside(self._sql, number, revision)
+            self._written.append(written_anyhow(self._sql, revision, number))
+            self._changed_users[number] = ""
+            self._is_miscounted = True
+            return None
+        return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+
+    def _written_job(self, row: Sequence[Any]) -> JobStatus:
+        return sound_job((*row, self.assigned.note_of(row[0])))
+
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
+        checked = [(*row, row_checksum(row)) for row in rows]
+        self._written += [(row[_REVISION], sound_task, row) for row in checked]
+        self._sql.executemany(_WRITE_TASK, checked)
+
+    def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
+        checked = []
+        for job in jobs:
+            revision = self._next_revision()
+            checked.append(job.row(revision))
+            self._written.append((revision, self._written_job, checked[-1]))
+            self._changed_users[job.id] = job.user
+        self._sql.executemany(statement, checked)
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
-        self._changed_jobs.update(self._changed)
-        self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
+        self._write_jobs(_UPDATE_JOB, changed)
         for job in changed:
             counts = job.load()
             if counts != job.counted:
@@ -402,17 +420,18 @@ class JobStore:
         if not 0 <= place < job.tasks:
             return
         state, number, launched, started_us = self._known(job, place)
-        same = (number, launched) == (report.number, report.attempt)
+        told_number = report.number
+        same = number == told_number and launched == report.attempt
         # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
-        late = report.number <= number and report.attempt <= launched
+        late = told_number <= number and report.attempt <= launched
         if state in _FINAL or (state != "running" if same else late):
             return
         if not same:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
-        began, told = report.state == "running", state_after(report, job)
+        began, told = report.state == "running", state_after(report.state, job)
         ended_us: Time | None = None
         if began:
             started_us = report.at_unix_us
@@ -421,10 +440,11 @@ class JobStore:
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
             job.last_end_us = max(job.last_end_us, ended_us)
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
+            job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
             ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
-        self._usages.note(job.id, place, report)
+        if report.usage is not None:
+            self._usages.note(job.id, place, told_number, report.usage)
         job.count(state, -1)
         job.count(told, +1)
         if report.state != "unstarted":
