@@ -84,7 +84,8 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
     Raises:
         InputError: for an unknown architecture or parameter, or a value that is wrong.
     """
-    experiment_plan, drawn = ExperimentPlan(), drawn or {}
+    experiment_plan = ExperimentPlan()
+    drawn = drawn or {}
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
@@ -374,20 +375,26 @@ def reproduce(
     planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
     reproduction = Reproduction(experiment, planned, store, kept)
-    reproduction.seeds, reproduction.looks = experiment.seeds, (InterimLook(len(experiment.seeds)),)
+    reproduction.seeds = experiment.seeds
+    reproduction.looks = (InterimLook(len(experiment.seeds)),)
+
     planned_runs = {run.key: run for runs in planned.runs.values() for run in runs}
     for key in planned_runs:
         stored = store.finished(key)
         if stored is not None:
             reproduction.finished[key] = stored
+
     if only_finished:
         _measure_inputs(reproduction, only_finished)
         _measure_stages(reproduction, only_finished)
         return reproduction
+
+    # A key tells all that a run depends on, so that a value of a record under the same key is the run's own.
     present_keys = reproduction.finished.keys() | reproduction.recorded_runs().keys()
     waiting = [run for run in planned_runs.values() if run.key not in present_keys]
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
-        rehearse(spec)
+        rehearse(spec)  # an architecture that refuses its setting does so before the first run, not hours later
+
     try:
         with closing(each_outcome(_by_input(waiting), processes, watcher, dask)) as outcomes:
             for run, outcome in outcomes:
@@ -419,7 +426,9 @@ def _measure_inputs(reproduction: Reproduction, only_finished: bool) -> None:
     roots = _input_roots(reproduction.experiment)
     if not roots:
         return
-    with_conflicts, recorded = CONFLICTS in roots, reproduction.recorded_inputs()
+
+    with_conflicts = CONFLICTS in roots
+    recorded = reproduction.recorded_inputs()
     for place, runs in reproduction.planned.inputs.items():
         if all(inputs_key(run.spec) in recorded for run in runs):
             continue
@@ -443,8 +452,11 @@ def _measure_stages(reproduction: Reproduction, only_finished: bool) -> None:
     """Measure what stages cost, where that is asked for, or take what was measured."""
     if not _asks_for_stages(reproduction.experiment):
         return
-    folder, repetitions = reproduction.store.path / RUNS, len(reproduction.experiment.seeds)
-    recorded, timed = reproduction.recorded_runs(), reproduction.repetitions()
+
+    folder = reproduction.store.path / RUNS
+    repetitions = len(reproduction.experiment.seeds)
+    recorded = reproduction.recorded_runs()
+    timed = reproduction.repetitions()
     planned = ([run for run in runs if run.key in timed] for runs in reproduction.planned.runs.values())
     groups = [runs for runs in planned if any(run.key not in recorded for run in runs)]
 

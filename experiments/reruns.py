@@ -83,6 +83,7 @@ def reproduce_until_decided(
     drawn: dict[Place, Sequence[int]] = {}
     reproduction = None
     undecided: Wanted = []
+
     for number, look in enumerate(planned):
         seeds = seeds_of(experiment, look.seeds)
         if reproduction is not None:
@@ -98,6 +99,7 @@ def reproduce_until_decided(
         undecided = [] if reproduction.interrupted else _undecided(experiment, reproduction)
         if not undecided:
             break
+
     assert reproduction is not None, "there is one look at least"
     reproduction.stopped = _end(reproduction, undecided, limits)
     return reproduction
