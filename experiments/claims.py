@@ -107,7 +107,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         left: what is measured.
         relation: left RELATION factor x right.
         right: what it is held against: a number, another measured quantity, or the text of a closed form.
-        factor: of the right side.
+        factor: Factor of the right side.
         percent: tolerance, relative to the right side.
         margin: tolerance in the metric's own unit.
         on: labels of the workloads it speaks of; empty: all of the experiment.
@@ -191,7 +191,7 @@ class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
         why: what stands in the way of a decision.
         stand_in: whether the workload stands for another, which is not here.
         seeds: how many pairs of values were judged.
-        method: of the interval over them; empty where there is none.
+        method: Method of the interval over the values; empty where there is no interval.
         is_ratio: whether the interval is of left / (factor x right), else of left - factor x right.
         low, high: the interval, at the confidence of the last look that has all values.
         wants_seeds: whether more seeds may decide it.
@@ -216,8 +216,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """A claim and its verdict.
 
     Args:
-        reading: of its architectures, where they have several.
-        why: of a verdict that is not simply "reproduced".
+        reading: Reading of the architectures, where they have several.
+        why: Reason of a verdict that is not simply "reproduced".
         stand_in: whether its cases are those on stand-ins.
     """
 

@@ -242,7 +242,7 @@ def _reproduction(experiment: Experiment, earlier: Record | None, options: RunOp
     with LiveProgress(silent=options.as_json) as watcher:
         shared = {"folder": options.output, "watcher": watcher, **options.places}
         if options.limits is not None:
-            return reproduce_until_decided(experiment, options.limits, kept=reusable(experiment, earlier), **shared)
+            return reproduce_until_decided(experiment, options.limits, recorded=reusable(experiment, earlier), **shared)
         return reproduce_again(experiment, earlier, only_finished=options.only_finished, **shared)
 
 

@@ -45,7 +45,7 @@ class MachinePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     Args:
         label: what tables call it.
-        seed: of drawn machine constraints.
+        seed: Seed of drawn machine constraints.
         machines: file of machines in the traces folder, or beside the experiments; a workload with another number of
             workers than `machine_count` has its machines drawn from `seed` instead.
         machine_count: how many the file holds.
@@ -69,9 +69,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, slot_request, users, slots, racks, reference_mhz, variability, outages, history: as in a
             study's file; a file of requests may lie beside the experiments.
-        delay_us: of its messages, in place of the network's.
+        delay_us: Delay of this workload's messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
-        crashes: of components, as in a study's file.
+        crashes: Crashes of components, as in a study's file.
     """
 
     label: Name
@@ -143,13 +143,13 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         seeds: one run of everything per seed.
         pictures: which pictures are drawn.
         architectures: label -> architecture, or reading of the paper -> architecture.
-        network: of every run; a workload may have a delay of its own.
+        network: Costs in every run; a workload may have a delay of its own.
         unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
-        name: of the file; it is set on reading.
-        folder: of the file; likewise.
+        name: Name of the file, set on reading.
+        folder: Folder of the file, set on reading.
     """
 
     title: Name
@@ -213,32 +213,32 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         populations = [population.label for population in self.population[: self.quick.populations]]
         return msgspec.structs.replace(
             self,
-            claim=tuple(one for one in self.claim if set(one.populations) <= set(populations)),
+            claim=tuple(claim for claim in self.claim if set(claim.populations) <= set(populations)),
             workload=tuple(
-                msgspec.structs.replace(one, jobs=min(one.jobs or self.quick.jobs, self.quick.jobs))
-                for one in self.workload
+                msgspec.structs.replace(workload, jobs=min(workload.jobs or self.quick.jobs, self.quick.jobs))
+                for workload in self.workload
             ),
             population=self.population[: self.quick.populations],
             seeds=self.seeds[: self.quick.seeds],
         )
 
 
-def experiments_folder(given: Path | None = None) -> Path:
+def experiments_folder(named: Path | None = None) -> Path:
     """The folder of experiments: given, from the environment, or the one of this package.
 
     Raises:
         InputError: the folder that is named does not exist.
     """
-    folder = given or Path(os.environ.get(EXPERIMENTS_VARIABLE, Path(__file__).parent))
+    folder = named or Path(os.environ.get(EXPERIMENTS_VARIABLE, Path(__file__).parent))
     if not folder.is_dir():
         raise InputError(str(folder), "is no folder; give the one that holds the experiments")
     return folder
 
 
-def traces_folder(experiments: Path, given: Path | None = None) -> Path:
+def traces_folder(experiments: Path, named: Path | None = None) -> Path:
     """The folder of traces: given, from the environment, or beside the source tree. It need not exist."""
-    if given is not None:
-        return given
+    if named is not None:
+        return named
     if TRACES_VARIABLE in os.environ:
         return Path(os.environ[TRACES_VARIABLE])
     return experiments.absolute().parent.parent / "shared" / "traces"

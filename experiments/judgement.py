@@ -70,8 +70,8 @@ class Scope(msgspec.Struct, frozen=True):
     Args:
         workloads: those of the experiment, for claims that name none.
         populations: machine populations; a claim must hold on each.
-        looks: when it was looked at the values; the seeds of the first one were given beforehand.
-        seeds: in the order in which they were drawn.
+        looks: Looks at the values; the seeds of the first one were given beforehand.
+        seeds: Seeds in the order in which they were drawn.
         stand_ins: workload -> what it stands for.
     """
 

@@ -53,7 +53,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
     """The demand of a workload on its cluster before any scheduler decides.
 
     Args:
-        load: of the cluster as a whole, over seconds (slots needed / slots).
+        load: Load of the cluster as a whole, over seconds (slots needed / slots).
         constraint_load: "c0" to "c20": of one constraint; "highest", "lowest", "average": over the constraints,
             statistic by statistic.
         conflicts: "waiting", "collisions": per second (see `volery.metrics.demand`); empty where not asked for.

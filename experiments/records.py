@@ -76,21 +76,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an experiment: verdicts, values and digests.
 
     Args:
-        experiment_sha256: of what its file says.
-        runs_sha256: of that part of it that the runs depend on.
-        code_sha256: of the sources that results depend on.
+        experiment_sha256: Hash of what the experiment's file says.
+        runs_sha256: Hash of the part of it that the runs depend on.
+        code_sha256: Hash of the sources that results depend on.
         digest: SHA-256 over the digests of all runs.
-        date: when it was recorded (UTC).
-        judged: when it was judged, if later.
-        rules: by which rules; 0: the former ones.
+        date: Day of the record (UTC).
+        judged: Day of its judgement, if later.
+        rules: Number of the rules of judging; 0 for the former ones.
         quick: whether it was the cheap variant.
         complete: whether every run that has its input was finished, and every such input measured.
         runs: how many runs are finished.
         planned: how many there are, with their inputs here.
         seeds: all that were drawn, in this order; not every place has all of them.
-        looks: when claims were judged, and the confidence of each look.
+        looks: Looks at the claims, with the confidence of each.
         stopped: why no further seed was drawn; empty where none was asked for.
-        metrics, input_metrics: of what values are kept.
+        metrics, input_metrics: Metrics whose values are kept.
         digests: all finished runs, so that any of them can be checked, with their values.
         inputs: the values of all measured inputs.
         absent: the places whose files are not here.
@@ -311,8 +311,9 @@ def _facts(experiment: Experiment, table: ValueTable) -> Iterator[Fact]:
 
 def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[Kept]) -> Iterator[Fact]:
     if metric.startswith(COUNTERS) and any(one is not None for one in measured):
-        measured = [one or 0.0 for one in measured]
-    values = [one for kept in measured for one in (kept if isinstance(kept, tuple) else (kept,)) if one is not None]
+        measured = [value or 0.0 for value in measured]  # a counter of what never happened is not in the summary
+    by_run = [value if isinstance(value, tuple) else (value,) for value in measured]
+    values = [value for repetitions in by_run for value in repetitions if value is not None]
     if values:
         array = np.asarray(values)
         mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))

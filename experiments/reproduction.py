@@ -163,18 +163,18 @@ class Reproduction(msgspec.Struct):
     """An experiment as far as it was run.
 
     Args:
-        kept: values of a record; where a run's key is the recorded one, its values are taken from there.
+        recorded: Values of a record; where a run's key is the recorded one, its values are taken from there.
         measured: measures of inputs by workload and population, one per seed.
         stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
-        seeds: in the order in which they were drawn; the experiment's own come first.
+        seeds: Seeds in the order in which they were drawn; the experiment's own come first.
         stopped: why no further seed was drawn; empty where none was asked for.
     """
 
     experiment: Experiment
     planned: ExperimentPlan
     store: ResultsFolder
-    kept: ValueTable | None = None
+    recorded: ValueTable | None = None
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
     stages: dict[str, StageCosts] = {}
@@ -219,10 +219,10 @@ class Reproduction(msgspec.Struct):
 
     def recorded_runs(self) -> dict[str, RunDigest]:
         """By key, the recorded runs that are not stored here, with the values that are asked for now."""
-        if self.kept is None:
+        if self.recorded is None:
             return {}
         metrics, repetitions = kept_metrics(self.experiment)[0], self.repetitions()
-        rows: Iterator[RunDigest] = _with_values(self.kept.runs, self.kept.metrics, metrics)
+        rows: Iterator[RunDigest] = _with_values(self.recorded.runs, self.recorded.metrics, metrics)
         return {
             row.key: row
             for row in rows
@@ -231,10 +231,10 @@ class Reproduction(msgspec.Struct):
 
     def recorded_inputs(self) -> dict[str, InputValues]:
         """By key, the recorded inputs, with the values that are asked for now."""
-        if self.kept is None:
+        if self.recorded is None:
             return {}
         metrics = kept_metrics(self.experiment)[1]
-        rows: Iterator[InputValues] = _with_values(self.kept.inputs, self.kept.input_metrics, metrics)
+        rows: Iterator[InputValues] = _with_values(self.recorded.inputs, self.recorded.input_metrics, metrics)
         with_conflicts = CONFLICTS in _input_roots(self.experiment)
         return {row.key: row for row in rows if _has_conflicts(row, metrics) == with_conflicts}
 
@@ -355,7 +355,7 @@ def reproduce(
     dask: str | None = None,
     watcher: Watcher | None = None,
     only_finished: bool = False,
-    kept: ValueTable | None = None,
+    recorded: ValueTable | None = None,
     drawn: Drawn | None = None,
 ) -> Reproduction:
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
@@ -364,7 +364,7 @@ def reproduce(
         folder: where finished runs are kept.
         processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
-        kept: values of an earlier record; what they hold under the same key is not run again.
+        recorded: Values of an earlier record; what they hold under the same key is not run again.
         drawn: seeds per place, where these are more than the experiment's.
 
     Raises:
@@ -374,7 +374,7 @@ def reproduce(
     check_places(processes, dask)
     planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
-    reproduction = Reproduction(experiment, planned, store, kept)
+    reproduction = Reproduction(experiment, planned, store, recorded)
     reproduction.seeds = experiment.seeds
     reproduction.looks = (InterimLook(len(experiment.seeds)),)
 

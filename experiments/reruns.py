@@ -67,13 +67,13 @@ def reproduce_until_decided(
     processes: int = 1,
     dask: str | None = None,
     watcher: Watcher | None = None,
-    kept: ValueTable | None = None,
+    recorded: ValueTable | None = None,
 ) -> Reproduction:
     """Run an experiment, and add seeds until every claim is decided, or the limits end it.
 
     Args:
-        limits: of the seeds per run of an undecided claim, those of the file among them.
-        folder, traces, processes, dask, watcher, kept: as for `experiments.reproduction.reproduce`.
+        limits: Limits of the seeds per run of an undecided claim, those of the file among them.
+        folder, traces, processes, dask, watcher, recorded: as for `experiments.reproduction.reproduce`.
 
     Raises:
         InputError: as `reproduce` does, or the file has more seeds than may be drawn.
@@ -92,9 +92,15 @@ def reproduce_until_decided(
                 break
             drawn |= dict.fromkeys(places, seeds)
         reproduction = reproduce(
-            experiment, folder=folder, traces=traces, processes=processes, dask=dask, watcher=watcher, kept=kept,
+            experiment,
+            folder=folder,
+            traces=traces,
+            processes=processes,
+            dask=dask,
+            watcher=watcher,
+            recorded=recorded,
             drawn=drawn,
-        )  # fmt: skip
+        )
         reproduction.seeds, reproduction.looks = seeds, planned[: number + 1]
         undecided = [] if reproduction.interrupted else _undecided(experiment, reproduction)
         if not undecided:
@@ -115,14 +121,14 @@ def reproduce_again(experiment: Experiment, record: Record | None, **options: An
     Raises:
         InputError, LostRunError: as `reproduce` does.
     """
-    kept = reusable(experiment, record)
+    recorded = reusable(experiment, record)
     drawn = redrawn(experiment, record)
     if record is not None and drawn:
-        reproduction = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
+        reproduction = reproduce(experiment, recorded=recorded, drawn=drawn, **{**options, "only_finished": True})
         if reproduction.complete:
             reproduction.seeds, reproduction.looks, reproduction.stopped = record.seeds, record.looks, record.stopped
             return reproduction
-    return reproduce(experiment, kept=kept, **options)
+    return reproduce(experiment, recorded=recorded, **options)
 
 
 def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[int, ...]]:

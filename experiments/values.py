@@ -44,8 +44,8 @@ class RunDigest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         of, workload, population, seed: architecture with its reading, and where it ran.
-        digest: of what happened to every task.
-        key: of all that the run depends on; empty in a record of the former rules.
+        digest: Hash of what happened to every task.
+        key: Hash of all that the run depends on; empty in a record of the former rules.
         values: one per metric of the table.
         cpu_s: processor time of the run; 0 in a record of the former rules.
     """
@@ -82,7 +82,7 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
     """All values of an experiment.
 
     Args:
-        metrics, input_metrics: of what the values are, in their order.
+        metrics, input_metrics: Metrics of the values, in their order.
     """
 
     metrics: tuple[str, ...]
