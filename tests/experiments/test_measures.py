@@ -170,7 +170,7 @@ def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Ex
     assert [name for name, _ in draw(found)] == ["stage_times.svg"]
     again = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True)
     assert again.stages == found.stages
-    recorded = reproduce(experiment, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    recorded = reproduce(experiment, folder=tmp_path / "new", traces=tmp_path / "traces", recorded=record.table)
     assert (recorded.stages, recorded.complete) == ({}, True)
     assert make_record(recorded, quick=False) == record
 
@@ -193,7 +193,7 @@ def test_stages_are_timed_again_where_the_file_asks_for_more_repetitions(
     found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
     record = make_record(found, quick=False)
     more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", recorded=record.table)
     assert found.complete
     assert make_record(found, quick=False).judgements[0].verdict == "reproduced"
 

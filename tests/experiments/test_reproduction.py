@@ -387,7 +387,7 @@ def test_conflicts_that_a_claim_asks_for_later_are_measured(experiment: Experime
     record = make_record(run(plain, tmp_path), quick=False)
     asked = msgspec.structs.replace(experiment.claim[2], left=Side("conflicts.waiting.mean"))
     more = msgspec.structs.replace(plain, claim=(*experiment.claim[:2], asked))
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, kept=reusable(more, record))
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, recorded=reusable(more, record))
     table = found.table()
     place = table.input_metrics.index("conflicts.waiting.mean")
     assert [row.values[place] for row in record.inputs] == [None, None]
@@ -403,7 +403,7 @@ def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experime
     with pytest.raises(InputError, match="was judged by the former rules, and its record keeps no value of a run"):
         judged_again(experiment, former)
     counting = Counting()
-    reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=former.table)
+    reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, recorded=former.table)
     assert counting.ended_count == 6
 
 
@@ -412,7 +412,7 @@ def test_what_a_record_holds_under_the_same_key_is_not_run_again(experiment: Exp
     record = make_record(run(experiment, tmp_path), quick=False)
     more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
     counting = Counting()
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=record.table)
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, watcher=counting, recorded=record.table)
     assert counting.ended_count == 3
     assert found.complete
     assert not found.drawable
@@ -421,5 +421,5 @@ def test_what_a_record_holds_under_the_same_key_is_not_run_again(experiment: Exp
     assert set(record.digests) < set(grown.digests)
     asks_more = msgspec.structs.replace(experiment, columns=("jrt_s.p90",))
     counting = Counting()
-    reproduce(asks_more, folder=tmp_path / "newer", traces=tmp_path, watcher=counting, kept=record.table)
+    reproduce(asks_more, folder=tmp_path / "newer", traces=tmp_path, watcher=counting, recorded=record.table)
     assert counting.ended_count == 6

@@ -104,7 +104,7 @@ def test_recorded_values_of_another_warm_up_are_not_taken(folder: Path, tmp_path
     assert same is not None
     assert other is not None
     assert (same.runs, other.runs) == (record.digests, ())
-    found = reproduce(moved, folder=tmp_path / "new", traces=tmp_path, kept=other)
+    found = reproduce(moved, folder=tmp_path / "new", traces=tmp_path, recorded=other)
     assert make_record(found, quick=False).facts != record.facts
 
 
