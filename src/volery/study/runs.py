@@ -161,7 +161,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """
     architecture = architectures.lookup(run.architecture)
     config = _config(run, cluster) if taught else architectures.configure(architecture, run.parameters)
-    check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
+    check_vectors(architecture.name, has_vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
     except InputError:
