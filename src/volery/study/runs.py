@@ -277,7 +277,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         never_ran=never_ran(records, inputs.trace),
         cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )
-    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
+    table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return RunOutcome(
         summary,
