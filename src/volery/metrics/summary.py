@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
@@ -118,6 +119,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         kept_by_driver: Features that the driver enforces, because the design does not.
         declares: True if the design declares the features that it uses.
         left_out: Omissions of the trace file, by effect and reason; None where there was no such file.
+        history_left_out: Omissions of the trace file of earlier runs.
         unheeded_resources: Resources that tasks of the file ask for, and that did not count.
         never_ran: Tasks that never started; None where all did.
         in_one_slot: Tasks that took one slot though they ask for more; None where none did.
@@ -186,6 +188,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     allotments: AllotmentSummary | None = None
     provisioning: ProvisioningSummary | None = None
     left_out: Omissions | None = None
+    history_left_out: Omissions | None = None
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
     unheeded_resources: tuple[str, ...] = ()
@@ -194,6 +197,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     load_by: str = ""
     estimates: str = "mean"
     window: WindowSummary | None = None
+
+    @property
+    def abandoned_tasks(self) -> int:
+        """Tasks that schedulers gave up after too many attempts."""
+        return 0 if self.transactions is None else self.transactions.abandoned_tasks
+
+    @property
+    def unplaceable_tasks(self) -> int:
+        """Tasks that fit no machine: neither given up nor of an impossible gang."""
+        other_tasks = sum([self.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
+        return self.unsatisfiable_tasks - self.abandoned_tasks - int(other_tasks)
 
 
 def summarise(
