@@ -49,7 +49,10 @@ def test_d1_the_papers_rule_stops_where_the_poorest_does_not_fit() -> None:
     demands: dict[str, Resources] = {"big": (5, 1), "small": (1, 1)}
     assert Counter(filling(WeightedDrf((8, 8), stops_at_poorest=True), demands)) == {"big": 1, "small": 3}
     assert Counter(filling(WeightedDrf((8, 8)), demands)) == {"big": 1, "small": 3}
-    assert Counter(filling(WeightedDrf((10, 100), {"huge": 5}, stops_at_poorest=True), {"huge": (11, 1), "small": (1, 1)})) == {}
+    assert (
+        Counter(filling(WeightedDrf((10, 100), {"huge": 5}, stops_at_poorest=True), {"huge": (11, 1), "small": (1, 1)}))
+        == {}
+    )
     assert Counter(filling(WeightedDrf((10, 100), {"huge": 5}), {"huge": (11, 1), "small": (1, 1)})) == {"small": 10}
 
 
