@@ -120,7 +120,7 @@ class Assignments:
         """Carry out a move of jobs.
 
         Args:
-            move: as `next_move` returned it.
+            move: Move that `next_move` has returned.
             jobs: all open jobs, with their users.
 
         Returns:

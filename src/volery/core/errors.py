@@ -13,7 +13,7 @@ PROBLEM_MAX: Final = 10_000
 NEAR: Final = 0.65
 """Names that have less in common mislead: `retries` is no `request`."""
 BEGINNING_MIN: Final = 3
-"""So many characters of a name's beginning stand for the name, as `mem` for `memory_mb`."""
+"""Characters of a name's beginning that stand for the name, as `mem` for `memory_mb`."""
 
 
 class InputError(ValueError):

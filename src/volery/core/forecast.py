@@ -19,8 +19,8 @@ class Lifetime(msgspec.Struct, frozen=True):
     """Past durations and estimates of tasks of one kind.
 
     Args:
-        basis: the source: earlier tasks of the same name and user; an estimate; any earlier tasks of the user; any
-            earlier tasks; nothing.
+        basis: Source of the durations: earlier tasks of the same name and user; an estimate; any earlier tasks of the
+            user; any earlier tasks; nothing.
         estimate_us: Estimate of the user; 0: none.
         past: Durations of the tasks of each earlier job, in order; empty where there is an estimate alone.
         ratios: Mean duration over estimate of earlier jobs, in thousandths, in order; empty: too few.

@@ -40,7 +40,7 @@ SUBMITTER: Final = "submitter"
 
 
 COALESCE_US: Final[Time] = 20_000
-"""How long a driver may keep a message that is `coalescable`."""
+"""Time for which a driver may keep a message that is `coalescable`."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -50,7 +50,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     are kept out of the garbage collector's sight. A message that was sent is never changed.
 
     Attributes:
-        coalescable: whether nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
+        coalescable: True if nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
             together with a later message to the same host; the order of a link holds.
     """
 
@@ -97,13 +97,13 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One unit of work of a job, as schedulers see it: the true duration stays with the driver.
 
     Args:
-        id: number of the task, unique in a run or a federation.
-        job: the job that it belongs to.
-        constraints: bit set of the machine constraints that it needs.
-        estimate_us: what schedulers may assume about its duration: the job's mean task duration.
-        payload: what to run, for the executor alone; schedulers carry it and never look.
+        id: Number of the task, unique in a run or a federation.
+        job: Number of the job that it belongs to.
+        constraints: Bit set of the machine constraints that it needs.
+        estimate_us: Assumed duration, for schedulers: the job's mean task duration.
+        payload: Work to run, for the executor alone; schedulers carry it and never look.
         request: units of each resource, in the cluster's order; nothing: one slot.
-        tags: its tags with their constraints; None: it has no tags.
+        tags: Tags of the task with their constraints; None: it has no tags.
     """
 
     id: TaskId
@@ -122,7 +122,7 @@ class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
         constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
         together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
             has started, as a bit per rack; 0: tasks may lie apart.
-        elsewhere_percent: the duration on other machines, of that on preferred ones; at least 100.
+        elsewhere_percent: Duration on other machines, in percent of that on preferred ones; at least 100.
     """
 
     constraints: int = 0
@@ -145,9 +145,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         user: Owner of the job; "": none was given.
         priority: Urgency; a larger number is more urgent.
         deadline_us: Absolute time by which it should be done; NEVER: none.
-        parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
+        parents: Tasks that must finish before each task of this chunk; nothing: all may start. Only designs
             that take workflows whole (`Architecture.graphs`) get it.
-        replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
+        replicas: Numbers of the machines that hold the input of each task of this chunk; nothing: no task has a
             preference.
         preference: machines on which its tasks are faster.
     """

@@ -107,7 +107,7 @@ def waits_for_others(constraint: TagConstraint, tags: Tags) -> bool:
 
 
 def node_sets(cluster: Cluster) -> dict[NodeGroup, tuple[int, ...]]:
-    """By group, the number of each machine's node set."""
+    """The number of each machine's node set, by group."""
     return {"node": tuple(range(len(cluster.constraints))), "rack": racks_of(cluster)}
 
 
@@ -214,7 +214,7 @@ def _check_startable(trace: Trace) -> None:
 
 
 def _targets_of(sizes: Iterable[Tags]) -> dict[tuple[str, ...], list[Tags]]:
-    """By target of a constraint, the sets of tags that have it."""
+    """The sets of tags that have the target of a constraint, by target."""
     by_name: dict[str, list[Tags]] = {}
     for tags in sizes:
         for name in dict.fromkeys(tags.names):

@@ -20,15 +20,15 @@ class Reason(StrEnum):
     """Reasons for which a machine or a unit of it was not taken, in the lab and in the federation."""
 
     CONSTRAINT = "constraint"
-    """It does not satisfy the task's placement constraints."""
+    """The machine does not satisfy the task's placement constraints."""
     RESOURCE = "resource"
-    """It is too small: even empty it could not hold the task."""
+    """The machine is too small: even empty it could not hold the task."""
     BUSY = "busy"
-    """It could hold the task, but is taken in the scheduler's view."""
+    """The machine could hold the task, but is taken in the scheduler's view."""
     SHARE = "share"
     """Users below their shares come first."""
     INCONSISTENCY = "inconsistency"
-    """It was free in the view, and its owner refused it."""
+    """The machine was free in the view, and its owner refused it."""
 
 
 Scope = Literal["internal", "external"]

@@ -109,7 +109,7 @@ def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def staleness(pairs: Mapping[str, Any], ages: Mapping[str, Any]) -> Staleness:
-    """From the columns of `staleness_columns`; a percentile is the first age that so many placements do not exceed."""
+    """The staleness in these columns; a percentile is the first age that so many placements do not exceed."""
     below = np.cumsum(ages["count"])
     seconds = ages["age_us"] / 1e6
     ranks = [int(np.searchsorted(below, below[-1] * p / 100)) for p in AGE_PERCENTILES] if len(below) else []

@@ -139,7 +139,7 @@ class CapacityIndex:
                     vectors[rung] ^= bit
 
     def sure(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that fit for sure."""
+        """The candidates that fit for sure."""
         if need.sure is None:
             return 0
         for resource, rung in need.sure:
@@ -147,13 +147,13 @@ class CapacityIndex:
         return candidates
 
     def near(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that may fit: all that do, and a few that lack a little."""
+        """The candidates that may fit: all that do, and a few that lack a little."""
         for resource, rung in need.below:
             candidates &= self._vectors[resource][rung]
         return candidates
 
     def fitting(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that fit."""
+        """The candidates that fit."""
         sure = self.sure(need, candidates)
         if need.exact:
             return sure
@@ -167,7 +167,7 @@ class CapacityIndex:
         return sure
 
     def least(self, resource: int, candidates: int) -> tuple[int, bool]:
-        """Those of the candidates that have least free of a resource, up to a step of the ladder.
+        """The candidates that have least free of a resource, up to a step of the ladder.
 
         Returns:
             Their vector, and whether the step is so small that all of them have the same.

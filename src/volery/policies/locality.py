@@ -131,7 +131,7 @@ class ByTime(DelayPolicy):
             self._passed.clear()
 
     def passed_over(self, job: JobId) -> None:
-        """It waits from now until the next opportunity."""
+        """Note that the job waits from now until the next opportunity."""
         self._passed[job] = None
 
     def launched(self, job: JobId, level: int) -> None:
@@ -350,7 +350,7 @@ class PlacedTasks:
         return (task, ANY) if task is not None else None
 
     def take(self, task: Task) -> None:
-        """It waits no longer."""
+        """Remove a task, which waits no longer."""
         del self.waiting[task.id]
         remaining = self.masks[task.constraints] - 1
         if remaining:

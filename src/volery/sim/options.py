@@ -41,7 +41,7 @@ class Options(msgspec.Struct, frozen=True):
         plan: Faults of messages, partitions, crashes; excludes costs and hosts.
         hosts: Name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
         frames: Frames between these hosts; None: the network, message by message.
-        graphs: the design takes workflows whole, see `Architecture.graphs`.
+        graphs: True if the design takes workflows whole, see `Architecture.graphs`.
         drains: Machines that are taken out of use.
         reweighs: Changes of users' shares.
     """

@@ -264,7 +264,7 @@ class Copies(Attempts):
         self._winners: dict[TaskId, tuple[LostAttempt, int]] = {}
 
     def _is_new(self, previous: LostAttempt, attempt: int) -> bool:
-        """Of attempts that run at once the later ones may start first."""
+        """True if an attempt was never started: of those that run at once a later one may start first."""
         started = self._started.setdefault(previous.task, {previous.attempt})
         if attempt in started:
             return False

@@ -15,7 +15,7 @@ from volery.statistics.intervals import CONFIDENCE, RESAMPLES, ROUNDING, Interva
 Values = Sequence[float] | npt.NDArray[np.float64]
 
 SEEDS_MIN: Final = 2
-"""With one seed nothing tells a difference from chance."""
+"""Least count of seeds: with one seed nothing tells a difference from chance."""
 
 ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO: Final = "no difference shown: the interval spans zero"

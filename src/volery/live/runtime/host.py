@@ -103,7 +103,7 @@ class Host:
         self.failed: BaseException | None = None
         self._explains = explains
         self._turn_us: Time = 0
-        """When the last turn began, which is the `now` of all its events."""
+        """Time at which the last turn began: the `now` of all its events."""
 
         self._recorder = inbox.recorder
         self._components = components

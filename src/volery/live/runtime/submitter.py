@@ -24,7 +24,7 @@ class SubmitterSite(NamedTuple):
     Args:
         post: hands an event to the submitter.
         layout: host -> addresses of its components.
-        transport: to the other hosts; None: there are none.
+        transport: Transport to the other hosts; None: there are none.
         gives_up_jobs: take a store that is older than it was, or is missing; see `volery.live.service.marks`.
     """
 
@@ -60,11 +60,11 @@ class Frontend:
     """A submitter without anything to open and to close around it, such as a load generator.
 
     Args:
-        register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
+        register: Register of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:
-        url: of the API; empty without one.
-        open_to_all: whether the API asks for no tokens.
+        url: URL of the API; empty without one.
+        open_to_all: True if the API asks for no tokens.
     """
 
     def __init__(self, component: Component, register: HostRegister | None = None) -> None:
