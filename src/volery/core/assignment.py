@@ -49,7 +49,7 @@ class Assignments:
         self._moves = list(moves)
         self._lost_entries: set[Address] = set()
         self._relieved_entries: set[Address] = set()
-        self._moved_owners: dict[JobId, Owner] = {}
+        self._other_owners: dict[JobId, Owner] = {}
         self.grace_us = GRACE * detection_us
 
     @property
@@ -59,33 +59,35 @@ class Assignments:
 
     def owner(self, job: JobId, user: str) -> Owner:
         """The entry that has a job."""
-        return self._moved_owners.get(job) or Owner(self._entry_for(job, user))
+        return self._other_owners.get(job) or Owner(self._entry_for(job, user))
 
     def assign(self, job: JobId, user: str) -> Owner:
         """Choose the entry of a new job."""
         entry = self.choice(job, user)
         if entry != self._entry_for(job, user):
-            self._moved_owners[job] = Owner(entry)  # if that one does not answer either, the job moves with its others
+            self._other_owners[job] = Owner(entry)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
 
     def choice(self, job: JobId, user: str) -> Address:
         """The entry of a new job: another than usual while that one is relieved of its jobs."""
+        # An entry that is lost and not yet relieved may come back in time: until then new jobs wait for it like the
+        # others.
         usual = self._entry_for(job, user)
         heir = self._next_to(usual, self._relieved_entries) if usual in self._relieved_entries else None
         return usual if heir is None else heir
 
     def restore(self, job: JobId, owner: Owner) -> None:
         """Note the owner that a job had when the driver was last stopped."""
-        self._moved_owners[job] = owner
+        self._other_owners[job] = owner
 
     def keep(self, jobs: Iterable[JobId]) -> None:
         """Forget the entries of all other jobs: they have ended."""
-        self._moved_owners = {job: self._moved_owners[job] for job in jobs if job in self._moved_owners}
+        self._other_owners = {job: self._other_owners[job] for job in jobs if job in self._other_owners}
 
     @property
-    def kept(self) -> int:
+    def remembered_count(self) -> int:
         """The number of jobs that are remembered at another entry than usual, ended ones included."""
-        return len(self._moved_owners)
+        return len(self._other_owners)
 
     def lost(self, entry: Address) -> None:
         """Note that an entry does not answer."""
@@ -131,7 +133,7 @@ class Assignments:
         if move.origin in self._lost_entries:
             self._relieved_entries.add(move.origin)
         for job in moved_jobs:
-            self._moved_owners[job] = Owner(move.heir, move.epoch)
+            self._other_owners[job] = Owner(move.heir, move.epoch)
         return moved_jobs
 
     def greeting(self, entry: Address) -> tuple[Moved, ...]:

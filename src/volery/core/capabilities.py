@@ -169,6 +169,7 @@ class Billing(msgspec.Struct, frozen=True):
         at_us, until_us = since_us, since_us + paid_us
         hours = 0.0
 
+        # A factor holds for one hour of the run: the span is cut at full hours.
         while at_us < until_us:
             next_us = min(until_us, (at_us // HOUR + 1) * HOUR)
             hours += (next_us - at_us) / HOUR * self.factor(at_us)

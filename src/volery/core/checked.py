@@ -38,4 +38,5 @@ def checked(path: Path, check: Callable[[Path], str | Iterable[str]]) -> Checked
     except OSError as error:
         return CheckedFile(str(path), (f"cannot be read: {error.strerror}",))
     except InputError as error:
+        # The line of a damage names the file already.
         return CheckedFile(str(path), (error.problem if error.place == str(path) else str(error),))

@@ -45,6 +45,7 @@ class Component:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
+        # The table names the base's functions; without this an override in a subclass would never be called.
         cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
 
     def bind(self, port: Port) -> None:

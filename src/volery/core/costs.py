@@ -131,5 +131,6 @@ def carried(messages: Iterable[Any]) -> int:
 
 def tasks_in(event: Any) -> int:
     """The count of tasks in an event: the length of its `tasks`, or of its job's."""
+    # MoreTasks and messages of designs have tasks of their own, Submit has them in its job.
     tasks = getattr(event, "tasks", None)
     return len(getattr(getattr(event, "job", None), "tasks", ()) if tasks is None else tasks)

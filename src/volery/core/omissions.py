@@ -161,6 +161,7 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts, words: st
     if shortages:
         return ", and ".join(shortages)
 
+    # Nearest is the machine whose scarcest resource covers most of the request.
     nearest = max(offers, key=lambda offer: min(a / b for a, b in zip(offer, request, strict=True) if b))
     request_text, offered_text = (
         " with ".join(amount_text(name, amount) for name, amount in zip(cluster.resources, amounts, strict=True))

@@ -280,6 +280,8 @@ class DevicePacking(Packing):
 
     def common(self, earlier: int, later: int) -> int:
         """The amounts that a machine has free at both of two times."""
+        # The largest request that fits the minima is counted again: the lesser of the two may need devices that
+        # differ.
         return self.settled(self.pack(tuple(map(min, self.fields(earlier), self.fields(later)))) | self.guards)
 
     def named(self, free: int, packed: int) -> int:

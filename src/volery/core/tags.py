@@ -148,10 +148,11 @@ def check_heeded(trace: Trace, deployment: Deployment, place: str) -> None:
         return
     placement = deployment.capability(TagPlacement)
     if placement is None:
-        raise InputError(
-            place, "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
+        problem = (
+            "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
             "pipeline:tags=true, megha:tags=true, omega:tags=true or monolithic:tags=true"
-        )  # fmt: skip
+        )
+        raise InputError(place, problem)
     for tags in trace.tag_sets if placement.refuses is not None else ():
         for constraint in tags.constraints:
             reason = placement.refuses(constraint, tags) if placement.refuses is not None else ""

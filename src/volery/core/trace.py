@@ -156,6 +156,7 @@ class Trace(msgspec.Struct, frozen=True):
     def tags_of(self, job: JobId) -> Tags | None:
         """The tags of a job's tasks; None: they have none."""
         tags = self.tag_sets[self.tag_set[job]] if self.tag_set else None
+        # Where only some jobs have tags, the empty set has a place among the sets, too.
         return tags if tags is not None and tags.names else None
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:

@@ -139,6 +139,7 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
     ends = array("q", durations)
 
     first, parents = trace.parent_first, trace.parents
+    # Parents have smaller numbers than their children, so that their ends are known when a task is met.
     if delays := delays_us(trace):
         for task, delay in enumerate(delays):
             task_parents = parents[first[task] : first[task + 1]] if parents else ()
@@ -207,6 +208,7 @@ def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:
     """Per task, whether it waits, directly or not, for one of the roots."""
     is_below = [False] * trace.task_count
     first, parents = trace.parent_first, trace.parents
+    # One pass: a parent is decided before its children.
     for task in range(trace.task_count if parents else 0):
         is_below[task] = any(is_below[parent] or roots[parent] for parent in parents[first[task] : first[task + 1]])
     return is_below

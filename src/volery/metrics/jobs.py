@@ -161,6 +161,7 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
 
     submitted = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
     response = (finish - submitted)[finish != NEVER]
+    # The first start of a job is its largest negative start.
     first_start = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
     paths_us = ideal_of_workflows_us(trace, finish != NEVER, at_once=True) if trace.submit_us else ideal_us
@@ -222,6 +223,7 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
     best_effort_us = (answered_us - view(trace.arrival_us))[without_deadline]
 
     submit_us = view(trace.arrival_us)
+    # A deadline at or before the submission leaves no time to compare with.
     is_timely = has_deadline & is_answered & (due_us > submit_us)
     relative = (answered_us - submit_us)[is_timely] / (due_us - submit_us)[is_timely]
 

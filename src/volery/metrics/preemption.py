@@ -135,6 +135,7 @@ class _Usage:
         self.totals = [sum(column) for column in zip(*capacities, strict=True)]
 
         self._requests = trace.requests if cluster.resources else ((1,),)
+        # Without resources every task has the one request, for a slot.
         self._request_of: Sequence[int] | Mapping[int, int] = trace.request if cluster.resources else defaultdict(int)
         self.users = [trace.user[job] for job in trace.job_of_task()] if trace.user else [""] * trace.task_count
         self.all = list(zip(*(column.tolist() for column in stays_on_machines(records)), strict=True))

@@ -124,6 +124,7 @@ def _spans(records: Records, end: Time) -> Iterator[ProvisionedSpan]:
     """Times for which machines were provisioned, until the end of the run at most."""
     open_: dict[int, tuple[Time, Time]] = {}
     for fact in records.switches:
+        # A boot and the switch to on belong to one span, which begins with the boot.
         begin, on = open_.pop(fact.machine, (fact.at_us, NEVER))
         if fact.power == "off":
             if begin < end:
@@ -186,6 +187,7 @@ def _elasticity(
     total, under, over = interval_us.sum(), np.maximum(d - s, 0), np.maximum(s - d, 0)
 
     demand_us = np.where(d > 0, interval_us, 0.0)
+    # Intervals without demand have no weight: the 1 in their place only avoids a division by zero.
     relative, demand_us_total = np.maximum(d, 1), demand_us.sum() or 1.0
 
     return {

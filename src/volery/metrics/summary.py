@@ -332,6 +332,7 @@ def _class_summary(table: JobTable, members: Flags) -> ClassSummary:
 
 
 def _makespan_s(table: JobTable) -> float:
+    # A job without an answer counts until its last finish.
     ends = table.submit_us + np.maximum(np.maximum(table.jrt_us, table.worker_jrt_us), 0)
     return float(ends.max() - table.submit_us[0]) / SECOND if ends.size else 0.0
 

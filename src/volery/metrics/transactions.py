@@ -139,6 +139,7 @@ def _edges(records: Records) -> Floats:
 def _load(transactions: Sequence[Transaction], edges: Floats, records: Records) -> SchedulerLoad:
     kinds: tuple[list[Transaction], ...] = ([], [], [])
     for transaction in transactions:
+        # In the order of the line below: useful, wasted, fruitless.
         kinds[1 if transaction.refused else 0 if transaction.placed else 2].append(transaction)
     useful, wasted, fruitless = (_shares(kind, edges) for kind in kinds)
 
@@ -165,6 +166,7 @@ def _taken(jobs: set[JobId], records: Records) -> tuple[float, int]:
     is_of_jobs[sorted(jobs)] = True
     has_run = ran & np.repeat(is_of_jobs, np.diff(first))
     begin, end = np.sort(starts[has_run]), np.sort(finishes[has_run])
+    # At each begin: tasks that have begun, less those that have ended by then.
     at_once = np.arange(1, begin.size + 1) - np.searchsorted(end, begin, side="right")
     return float((end - begin).sum()) / max(1, all_machine_time), int(at_once.max(initial=0))
 
@@ -173,6 +175,7 @@ def _shares(transactions: Sequence[Transaction], edges: Floats) -> Floats:
     """Per period, the share of time in which these were decided on."""
     began_us = np.array([transaction.began_us for transaction in transactions], dtype=np.float64)
     decision_us = np.array([transaction.decision_us for transaction in transactions], dtype=np.float64)
+    # Time spent before each edge; the difference of neighbours is the time spent between them.
     spent_before = np.array([np.clip(edge - began_us, 0.0, decision_us).sum() for edge in edges])
     return np.asarray(np.diff(spent_before) / np.diff(edges))
 

@@ -119,6 +119,7 @@ class ReservingScheduler(Component):
         running = self._running.get(task.job)
         if running is None:
             self._running[task.job] = {task.id: source}
+            # Once per job, with its first task: a fact per task would cost more than the task's own messages.
             self._port.observe(Measured("queued_reservations", message.queued))
         else:
             running[task.id] = source

@@ -153,10 +153,30 @@ class Lab:
     """
 
     __slots__ = (
-        "_copy_messages", "_delays", "_lane_of", "_routes", "actions", "cluster", "delayed", "disperse", "doors",
-        "finished_count", "finishes", "free", "killed", "left_us", "network", "network_stream", "now", "path",
-        "records", "slots", "streams", "times", "trace",
-    )  # fmt: skip
+        "_copy_messages",
+        "_delays",
+        "_lane_of",
+        "_routes",
+        "actions",
+        "cluster",
+        "delayed",
+        "disperse",
+        "doors",
+        "finished_count",
+        "finishes",
+        "free",
+        "killed",
+        "left_us",
+        "network",
+        "network_stream",
+        "now",
+        "path",
+        "records",
+        "slots",
+        "streams",
+        "times",
+        "trace",
+    )
 
     def __init__(
         self,

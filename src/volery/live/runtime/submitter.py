@@ -37,19 +37,19 @@ class SubmitterSite(NamedTuple):
     transport: Transport | None = None
     gives_up_jobs: bool = False
 
-    def _others(self) -> list[tuple[HostName, Address]]:
+    def _remote_components(self) -> list[tuple[HostName, Address]]:
         return [(host, address) for host, listed in self.layout.items() if host != self.name for address in listed]
 
     @property
     def elsewhere(self) -> list[Address]:
         """Addresses of components on other hosts."""
-        return [address for _, address in self._others()]
+        return [address for _, address in self._remote_components()]
 
     @property
     def agents(self) -> dict[Address, Address]:
         """The reporter of the host of each node on another host."""
         nodes = self.deployment.machines
-        return {address: reporter_of(host) for host, address in self._others() if address in nodes}
+        return {address: reporter_of(host) for host, address in self._remote_components() if address in nodes}
 
     def register(self, assigned: Callable[[], Mapping[Address, int]] = dict) -> HostRegister:
         """The register of all hosts; `assigned` gives how many jobs are assigned to a component."""
