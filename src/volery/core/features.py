@@ -58,9 +58,9 @@ def alternatives(condition: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, tuple(values.split("|")) if equals else ()) for name, equals, values in pairs]
 
 
-def _is_met(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
+def _is_met(alternative: tuple[str, tuple[str, ...]], config: Any) -> bool:
     """True if an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
-    name, values = one
+    name, values = alternative
     if not name:
         return True
     value = getattr(config, name)

@@ -280,8 +280,7 @@ class DevicePacking(Packing):
 
     def common(self, earlier: int, later: int) -> int:
         """The amounts that a machine has free at both of two times."""
-        # The largest request that fits the minima is counted again: the lesser of the two may need devices that
-        # differ.
+        # The largest request is counted again: that of the minima may be below both.
         return self.settled(self.pack(tuple(map(min, self.fields(earlier), self.fields(later)))) | self.guards)
 
     def named(self, free: int, packed: int) -> int:

@@ -168,8 +168,10 @@ def check_tags(trace: Trace) -> None:
     """
     if not trace.tag_set:
         return
+
     if len(trace.tag_set) != trace.job_count:
         raise InputError(trace.name, f"{len(trace.tag_set)} sets of tags for {trace.job_count} jobs; give one each")
+
     for constraint in dict.fromkeys([constraint for tags in trace.tag_sets for constraint in tags.constraints]):
         if not constraint.subject or not constraint.target:
             raise InputError(trace.name, f"tag constraint {worded(constraint)} has no subject or no target; name a tag")
@@ -180,6 +182,7 @@ def check_tags(trace: Trace) -> None:
         ):
             problem = f"tag constraint {worded(constraint)} allows no number; give 0 <= least <= most"
             raise InputError(trace.name, problem)
+
     _check_startable(trace)
 
 

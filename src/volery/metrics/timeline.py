@@ -77,7 +77,6 @@ def task_runs(records: Records) -> Columns:
 
 
 def _with_lanes(ran: Columns, records: Records, cluster: Cluster) -> Columns:
-
     ran, lane, peak = in_lanes(ran, len(cluster.constraints))
     lanes = peak if cluster.resources else np.maximum(peak, cluster.slots)
     job = np.searchsorted(view(records.trace.first), ran["task"], side="right") - 1

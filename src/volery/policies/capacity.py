@@ -225,7 +225,6 @@ class CapacityIndex:
         return (fitting & -fitting).bit_length() - 1
 
     def _first_exact(self, need: Need, candidates: int, start: int) -> int:
-
         near_candidates = self.near(need, candidates)
         free, packed, guards = self.free, need.packed, self._guards
         for part in (near_candidates >> start << start, near_candidates & ((1 << start) - 1)):

@@ -258,22 +258,22 @@ class Sampler:
         """All workers that satisfy a constraint set, in no particular order; not to be changed."""
         if not need:
             return self._everyone
-        listed = self._lists.get(need)
-        if listed is None:
+        workers = self._lists.get(need)
+        if workers is None:
             if len(self._lists) >= LISTS_MAX:
                 self._lists.clear()
-            listed = self._lists[need] = positions(self._matches[need])
-        return listed
+            workers = self._lists[need] = positions(self._matches[need])
+        return workers
 
-    def _shuffled(self, listed: list[int], count: int) -> list[int]:
+    def _shuffled(self, workers: list[int], count: int) -> list[int]:
         """Draw by the first steps of a Fisher-Yates shuffle."""
         # A list in any order stays a list in any order, so that it is shuffled in place and kept.
-        random, remaining = self._random, len(listed)
+        random, remaining = self._random, len(workers)
         for place in range(count):
             swap_place = place + int(random() * remaining)
             remaining -= 1
-            listed[place], listed[swap_place] = listed[swap_place], listed[place]
-        return listed[:count]
+            workers[place], workers[swap_place] = workers[swap_place], workers[place]
+        return workers[:count]
 
     def _tried(self, need: int, count: int) -> list[int]:
         constraints, random, workers = self._constraints, self._random, len(self._everyone)

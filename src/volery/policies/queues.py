@@ -288,7 +288,6 @@ class VectorQueue:
         return best_slot
 
     def _first(self, offered: int, free: int) -> int:
-
         count = len(self._lines)
         fits = (self._masks[:count] & ~np.int64(offered)) == 0
         for column, amount in zip(self._amounts, self._packing.amounts(free), strict=True):

@@ -214,7 +214,6 @@ class FaultInjector(Extension):
         install: Callable[[Address, Component], None],
         restarted: Sequence[Callable[[Address], None]],
     ) -> None:
-
         self._lab = lab
         self._plan = plan
         self._recovery = recovery = deployment.capability(CrashRecovery)

@@ -196,18 +196,22 @@ class Lab:
         self.left_us = trace.duration_us[:] if keeps_progress else trace.duration_us
         self.slots: Sequence[int] = [UNCOUNTED] * len(cluster.slots) if cluster.resources else cluster.slots
         self.now: Time = 0
+
         self.path = 0
         self.times: list[Time] = []
         self.finishes: dict[Time, list[tuple[Launcher, TaskFinished]]] = {}
         self.killed: set[tuple[Address, TaskId, int]] = set()
         self.actions: dict[Time, list[Action]] = {}
+
         self.finished_count = 0
         self.streams = Streams(seed)
         self.network_stream = self.streams.of("network")
+
         self.doors: dict[Address, Door] = {}
         self.free = Lane(0)
         self.delayed: list[Lane] = []
         self.disperse: Callable[[Lane, list[Sent]], None] | None = None
+
         self._delays = delays
         self._copy_messages = copy_messages
         self._lane_of: dict[tuple[str, str], Lane] = {}

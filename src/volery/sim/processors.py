@@ -258,10 +258,12 @@ class Processor:
         self.peers = peers
         self.wire = wire
         self.costs = costs
+
         self.inlets: dict[Address, Inlet] = {}
         self.path = 0
         self.launches: list[tuple[Port, tuple[Task, int, Time, bytes], int]] = []
         self.busy_us = 0
+
         self._inbox: deque[tuple[Inlet, Event, Address, int]] = deque()
         self._deferred: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
         self._rest_times = Rests(costs.rest_half_us)

@@ -308,11 +308,11 @@ class Copies(Attempts):
             return
 
         if copy is not None:
-            tabled = self.recorded(task)
-            if (task, tabled.attempt) in records.killed:
-                records.lost.append(tabled)
+            current = self.recorded(task)
+            if (task, current.attempt) in records.killed:
+                records.lost.append(current)
             else:
-                self._other_attempts[task, tabled.attempt] = tabled, records.path[task]
+                self._other_attempts[task, current.attempt] = current, records.path[task]
             self._put(*copy)
 
         self._winners[task] = self.recorded(task), records.path[task]

@@ -106,7 +106,6 @@ class TagRule(LaunchRule):
             self._ends.setdefault(((group, self._sets[group][port.machine]), tags), []).append(now)
 
     def _count(self, port: LabPort, tags: Tags, sign: int) -> None:
-
         everywhere = self._cluster_counts
         for counts in (
             everywhere,

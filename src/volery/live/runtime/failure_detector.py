@@ -126,7 +126,7 @@ class FailureDetector:
         self.period_us = max(1, watches.detection_us // HEARTBEATS_PER_DETECTION)
         self.patience_us = patience_us(watches.detection_us)
         self.news: list[PeerNews] = []
-        self._peers = {peer: _Peer(peer, tuple(listed)) for peer, listed in watches.pairs.items()}
+        self._peers = {peer: _Peer(peer, tuple(pairs)) for peer, pairs in watches.pairs.items()}
         self._send = send
         self._is_watching = False
         self.deadline_us: Time = 0
@@ -270,9 +270,9 @@ class _Entry:
     __slots__ = ("heard_us", "incarnation", "missed", "nodes", "others", "report")
 
     def __init__(self, addresses: Iterable[Address], nodes: Collection[Address]) -> None:
-        listed = list(addresses)
-        self.nodes = frozenset(address for address in listed if address in nodes)
-        self.others = tuple(address for address in listed if address not in nodes)
+        all_addresses = list(addresses)
+        self.nodes = frozenset(address for address in all_addresses if address in nodes)
+        self.others = tuple(address for address in all_addresses if address not in nodes)
         self.report: HostReport | None = None
         self.heard_us: Time | None = None
         self.incarnation = self.missed = 0
@@ -421,6 +421,7 @@ class HostRegister:
         state: HostState = "unseen" if report is None else "lost" if entry.missed >= MISSED_MAX else "up"
         if self._is_opening(entry):
             state = "opening"
+
         return HostStatus(
             name=host,
             state=state,

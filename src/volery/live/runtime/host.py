@@ -420,6 +420,7 @@ class Host:
     def _apply(self, mailbox: Mailbox, now: Time) -> None:
         """Apply effects: those that stay on this host now, those that leave it after the commit."""
         mailboxes, source = self._mailboxes, mailbox.address
+
         for effect in self._effects:
             receiver = effect[0]
             if type(receiver) is not str:
@@ -434,6 +435,7 @@ class Host:
                 # A component without a journal (submitter, agent) must see nothing that a crash could undo: it waits
                 # for the commit.
                 self._late_events.append((mailbox_there, effect[1], source))
+
         self._effects.clear()
 
     def _request(self, mailbox: Mailbox, effect: Effect, now: Time) -> None:

@@ -200,6 +200,7 @@ class _Observed:
                 delays.setdefault(roles, []).extend(
                     received_at - sent_at for sent_at, received_at in zip(sent_us, received_us, strict=True)
                 )
+
         return tuple(
             HostDelay(
                 *roles,

@@ -38,7 +38,9 @@ class SubmitterSite(NamedTuple):
     gives_up_jobs: bool = False
 
     def _remote_components(self) -> list[tuple[HostName, Address]]:
-        return [(host, address) for host, listed in self.layout.items() if host != self.name for address in listed]
+        return [
+            (host, address) for host, addresses in self.layout.items() if host != self.name for address in addresses
+        ]
 
     @property
     def elsewhere(self) -> list[Address]:

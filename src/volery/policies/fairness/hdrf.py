@@ -61,11 +61,11 @@ class TreeNode:
         "blocked",
         "children",
         "demand",
+        "is_passed_over",
         "name",
         "number",
         "open_count",
         "parent",
-        "passed",
         "per_minimum",
         "rank",
         "scaled",
@@ -79,7 +79,7 @@ class TreeNode:
         self.children: list[TreeNode] = []
         self.used: Resources = (0,) * width
         self.demand: Resources | None = None
-        self.passed = False
+        self.is_passed_over = False
         self.share = 0
         self.blocked = True
         self.amounts: Amounts = [0] * width
@@ -200,7 +200,7 @@ class HierarchicalDrf:
         if not self._settle():
             return None
 
-        passed: list[TreeNode] = []
+        passed_over: list[TreeNode] = []
         user = None
 
         while user is None and not self._root.blocked:
@@ -208,13 +208,13 @@ class HierarchicalDrf:
             if accepts is None or accepts(leaf.name):
                 user = leaf.name
             else:
-                leaf.passed = True
+                leaf.is_passed_over = True
                 self._count((leaf.number,))
-                passed.append(leaf)
+                passed_over.append(leaf)
 
         # Passed over in this decision only: they are counted as what they are before the next.
-        for leaf in passed:
-            leaf.passed = False
+        for leaf in passed_over:
+            leaf.is_passed_over = False
             self._stale[leaf.number] = None
         return user
 
@@ -292,7 +292,7 @@ class HierarchicalDrf:
     def _count(self, leaves: Iterable[int]) -> None:
         """Count users and the organisations above them, each once and as far up as anything changes."""
         pending = sorted({-number for number in leaves})  # children before parents, who have the lower numbers
-        counted = set(pending)
+        queued_nodes = set(pending)
         while pending:
             node = self._nodes[-heapq.heappop(pending)]
             was_blocked, was_share, was_amounts = node.blocked, node.share, node.amounts
@@ -308,8 +308,8 @@ class HierarchicalDrf:
                 self._leave(node.parent, node, was_blocked)
             self._enter(node.parent, node)
 
-            if -node.parent.number not in counted:
-                counted.add(-node.parent.number)
+            if -node.parent.number not in queued_nodes:
+                queued_nodes.add(-node.parent.number)
                 heapq.heappush(pending, -node.parent.number)
 
     def _measure(self, node: TreeNode) -> None:
@@ -324,7 +324,7 @@ class HierarchicalDrf:
                 for j, sum_of in enumerate(node.per_minimum):
                     node.amounts[j] += (sum_of * poorest.share // poorest.weight) >> SHARE_BITS
         else:
-            node.blocked = node.demand is None or node.passed or not self._fitting[node.demand]
+            node.blocked = node.demand is None or node.is_passed_over or not self._fitting[node.demand]
             node.amounts = [
                 (units << SHARE_BITS) // total if total else 0
                 for units, total in zip(node.used, self._capacity, strict=True)

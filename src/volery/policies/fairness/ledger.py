@@ -103,7 +103,6 @@ class ShareLedger:
     __slots__ = ("_capacity", "_due", "_is_outdated", "_names", "_numbers", "_ranking", "_tree", "_used", "_wanted")
 
     def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
-
         self._capacity = checked_capacity(capacity)
         self._tree = tree
         self._names = [leaf.name for leaf in tree.leaves()]
