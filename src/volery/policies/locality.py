@@ -22,15 +22,15 @@ class DelayPolicy(ABC):
     """Base of the two measures of waiting.
 
     Args:
-        node_wait: how long a job waits for machines that hold its input (W1, D1): microseconds, or opportunities.
-        rack_wait: how long, after that, for racks that do (W2, D2).
+        node_wait: Time that a job waits for machines that hold its input (W1, D1): microseconds, or opportunities.
+        rack_wait: Time that it waits, after that, for racks that do (W2, D2).
 
     Raises:
         ValueError: a negative wait.
 
     Attributes:
-        each_counts: whether several machines in one instant say more than one of them.
-        predicts: whether it asks to be told how near input lies, by `reaches`.
+        each_counts: True if several machines in one instant are more opportunities than one of them.
+        predicts: True if `reaches` has to report how near input is.
     """
 
     __slots__ = ("_levels", "_needed", "_waited")
@@ -64,7 +64,7 @@ class DelayPolicy(ABC):
     def launched(self, job: JobId, level: int) -> None:
         """A task of the job has been launched so far from its input; the job waits anew, from that level on.
 
-        One without input is launched without a word: it says nothing of how far its job has to go.
+        One without input is launched without a call: it shows nothing about how far its job has to go.
         """
         self._waited.pop(job, None)
         if level == NODE:
@@ -81,7 +81,7 @@ class DelayPolicy(ABC):
         """Learn the shares of all machines, and of all racks, that hold input of the job's waiting tasks."""
 
     def awaited(self, now: Time) -> None:  # noqa: B027 - most policies ignore it
-        """Tasks wait from now on, where none did."""
+        """Note that tasks wait from now on, where none did."""
 
     @abstractmethod
     def opportunity(self, now: Time) -> None:
@@ -124,14 +124,14 @@ class ByTime(DelayPolicy):
 
     def opportunity(self, now: Time) -> None:
         """Charge the time since the one before to those that it passed over."""
-        since, self._seen_us = now - self._seen_us, now
-        if since:
+        elapsed_us, self._seen_us = now - self._seen_us, now
+        if elapsed_us:
             for job in self._passed:
-                self._waited[job] = self._waited.get(job, 0) + since
+                self._waited[job] = self._waited.get(job, 0) + elapsed_us
             self._passed.clear()
 
     def passed_over(self, job: JobId) -> None:
-        """It waits from now until the next opportunity."""
+        """Note that the job waits from now until the next opportunity."""
         self._passed[job] = None
 
     def launched(self, job: JobId, level: int) -> None:
@@ -176,6 +176,7 @@ class ByRates(ByTime):
     def _reached(self, job: JobId) -> tuple[int, int]:
         level, waited = super()._reached(job)
         near = self._near.get(job, (1.0, 1.0))
+        # An offer near the input comes less often than the job would wait for it: waiting there has no hope.
         while level < ANY and self._gap_us > self._needed[level] * near[level]:
             level, waited = level + 1, 0
         return level, waited
@@ -202,9 +203,9 @@ class Sites:
     """The constraints and racks of machines: the same for all jobs.
 
     Attributes:
-        constraints: per machine, the set that it satisfies.
-        racks: per machine, its number.
-        rack_count: how many racks there are.
+        constraints: Constraint set that each machine satisfies.
+        racks: Number of each machine's rack.
+        rack_count: Count of the racks.
     """
 
     __slots__ = ("constraints", "rack_count", "racks")
@@ -231,7 +232,7 @@ class _Lines:
 
     def first(self, offered: int, waiting: dict[TaskId, Task]) -> Task | None:
         """The oldest line's first task that waits and that a machine with these constraints satisfies."""
-        found: Task | None = None
+        oldest: Task | None = None
         for mask, line in list(self._lines.items()):
             if mask & ~offered:
                 continue
@@ -239,13 +240,13 @@ class _Lines:
                 line.popleft()
             if not line:
                 del self._lines[mask]
-            elif found is None or line[0].id < found.id:
-                found = line[0]
-        return found
+            elif oldest is None or line[0].id < oldest.id:
+                oldest = line[0]
+        return oldest
 
 
 NEAR_MAX: Final = 8
-"""Of a job with more tasks all lines count, also of tasks that wait no longer and that nobody has met since."""
+"""Tasks of a job above which all its lines count, also of tasks that wait no longer and that nobody has met since."""
 
 
 class PlacedTasks:
@@ -255,8 +256,8 @@ class PlacedTasks:
     one of them; the others skip it when they meet it.
 
     Attributes:
-        waiting: number -> task.
-        masks: constraint set -> how many waiting tasks have it.
+        waiting: Number -> waiting task.
+        masks: Constraint set -> count of waiting tasks that have it.
     """
 
     __slots__ = ("_all", "_machines", "_racks", "_replicas", "_sites", "_unplaced", "masks", "waiting")
@@ -278,15 +279,17 @@ class PlacedTasks:
         """Let a task wait.
 
         Args:
-            task: that some machine satisfies.
-            replicas: machines that hold its input; nothing: it has none.
+            task: Task that some machine satisfies.
+            replicas: Machines that hold its input; nothing: it has none.
         """
         self.waiting[task.id] = task
         self.masks[task.constraints] = self.masks.get(task.constraints, 0) + 1
+
         if not replicas:
             self._unplaced.add(task)
             return
         self._replicas[task.id] = tuple(replicas)
+
         sites = self._sites
         for machine in replicas:
             if not task.constraints & ~sites.constraints[machine]:
@@ -306,9 +309,10 @@ class PlacedTasks:
     def near(self) -> tuple[float, float]:
         """The shares of all machines, and of all racks, that hold input of waiting tasks; of many tasks, at most."""
         sites, machines, racks = self._sites, len(self._machines), len(self._racks)
+
         if len(self.waiting) <= NEAR_MAX:
-            held = {machine for task in self.waiting for machine in self._replicas.get(task, ())}
-            machines, racks = len(held), len({sites.racks[machine] for machine in held})
+            input_machines = {machine for task in self.waiting for machine in self._replicas.get(task, ())}
+            machines, racks = len(input_machines), len({sites.racks[machine] for machine in input_machines})
         return machines / len(sites.constraints), racks / sites.rack_count
 
     def fits(self, machine: int) -> bool:
@@ -320,32 +324,37 @@ class PlacedTasks:
         """The task to launch on a machine, and how far from its input that is; the nearest, then the oldest.
 
         Args:
-            allowed: the farthest that is allowed.
+            allowed: Farthest distance that is allowed.
         """
         waiting, offered = self.waiting, self._sites.constraints[machine]
-        here = self._machines.get(machine)
-        if here is not None:
-            while here and here[0].id not in waiting:
-                here.pop(0)
-            if here:
-                return here[0], NODE
+
+        local_line = self._machines.get(machine)
+        # Tasks that were taken by another line are skipped here.
+        if local_line is not None:
+            while local_line and local_line[0].id not in waiting:
+                local_line.pop(0)
+            if local_line:
+                return local_line[0], NODE
             del self._machines[machine]
+
         task = self._unplaced.first(offered, waiting)
         if task is not None:
             return task, UNPLACED
+
         lines = self._racks.get(self._sites.racks[machine]) if allowed >= RACK else None
         task = lines.first(offered, waiting) if lines is not None else None
         if task is not None:
             return task, RACK
+
         task = self._all.first(offered, waiting) if allowed >= ANY else None
         return (task, ANY) if task is not None else None
 
     def take(self, task: Task) -> None:
-        """It waits no longer."""
+        """Remove a task, which waits no longer."""
         del self.waiting[task.id]
-        left = self.masks[task.constraints] - 1
-        if left:
-            self.masks[task.constraints] = left
+        remaining = self.masks[task.constraints] - 1
+        if remaining:
+            self.masks[task.constraints] = remaining
         else:
             del self.masks[task.constraints]
 
