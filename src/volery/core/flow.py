@@ -179,7 +179,8 @@ def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, 
     for source, to in links:
         receivers_of.setdefault(source, set()).add(to)
 
-    ranks, frontier = {SUBMITTER: -1}, {SUBMITTER}
+    ranks = {SUBMITTER: -1}
+    frontier = {SUBMITTER}
     while frontier:
         depth = 1 + max(ranks.values())
         frontier = {to for source in frontier for to in receivers_of.get(source, ())} - ranks.keys()

@@ -317,7 +317,8 @@ class DevicePacking(Packing):
 
         What lies on other devices stays, the last of it first.
         """
-        places, freed = list(range(len(returnable))), free + sum(returnable)
+        places = list(range(len(returnable)))
+        freed = free + sum(returnable)
 
         # Only what the test below cannot do without is given back.
         for place in reversed(range(len(returnable))):

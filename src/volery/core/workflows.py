@@ -112,7 +112,8 @@ def children_of(trace: Trace) -> tuple[array[int], array[int]]:
     for task in range(trace.task_count):
         first[task + 1] += first[task]
 
-    next_place, children = first[:], longs(len(trace.parents))
+    next_place = first[:]
+    children = longs(len(trace.parents))
     for task in range(trace.task_count if trace.parents else 0):
         for place in range(trace.parent_first[task], trace.parent_first[task + 1]):
             parent = trace.parents[place]
@@ -190,7 +191,8 @@ def levels(trace: Trace) -> array[int]:
 
 def refused(trace: Trace, deployment: Deployment) -> list[bool]:
     """Per task, whether the design declares that it runs on no machine, though one suits; see `Refusals`."""
-    is_refused, refusals = [False] * trace.task_count, deployment.capability(Refusals)
+    is_refused = [False] * trace.task_count
+    refusals = deployment.capability(Refusals)
 
     if refusals is None:
         return is_refused

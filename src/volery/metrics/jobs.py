@@ -279,7 +279,8 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
 
 def allotment_summary(records: Records) -> AllotmentSummary | None:
     """The guarantees of a run; None where no design reported any for a job with a deadline."""
-    trace, steps = records.trace, dict[JobId, list[tuple[Time, int]]]()
+    trace = records.trace
+    steps = dict[JobId, list[tuple[Time, int]]]()
     for fact in records.allotments:
         due = trace.deadline_us[fact.job] if trace.deadline_us else NEVER
         if due > trace.arrival_us[fact.job]:

@@ -157,7 +157,8 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     if cluster.resources:
         mean = utilisation_by_resource(records, cluster)
         k = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-        offered, amount = sum(amounts[k] for amounts in cluster.capacities), asked(records.trace, k)[stays.task]
+        offered = sum(amounts[k] for amounts in cluster.capacities)
+        amount = asked(records.trace, k)[stays.task]
 
     busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
     return edges[:-1], busy / (np.diff(edges) * max(offered, 1))

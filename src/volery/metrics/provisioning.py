@@ -188,7 +188,8 @@ def _elasticity(
 
     demand_us = np.where(d > 0, interval_us, 0.0)
     # Intervals without demand have no weight: the 1 in their place only avoids a division by zero.
-    relative, demand_us_total = np.maximum(d, 1), demand_us.sum() or 1.0
+    relative = np.maximum(d, 1)
+    demand_us_total = demand_us.sum() or 1.0
 
     return {
         "supply": float((interval_us * s).sum() / total),

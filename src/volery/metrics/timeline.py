@@ -113,12 +113,16 @@ def _lanes(ran: Columns) -> Longs:
     lane = np.zeros(ran["task"].size, dtype=np.int64)
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    previous_machine, lane_count = -1, 0
+    previous_machine = -1
+    lane_count = 0
     rows = zip(ran["machine"].tolist(), ran["start_us"].tolist(), ran["finish_us"].tolist(), strict=True)
 
     for row, (machine, start, finish) in enumerate(rows):
         if machine != previous_machine:
-            free, busy, previous_machine, lane_count = [], [], machine, 0
+            free = []
+            busy = []
+            previous_machine = machine
+            lane_count = 0
 
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
@@ -154,7 +158,8 @@ def _lane_count(runs: Columns, cluster: Cluster) -> int:
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
     offered, amount = _offered(ran, records, cluster)
-    begin, machines = int(view(records.trace.arrival_us)[0]), offered.size
+    begin = int(view(records.trace.arrival_us)[0])
+    machines = offered.size
 
     starts = group_starts(machines, HEAT_ROWS_MAX)
     first, row_of = np.unique(starts, return_inverse=True)

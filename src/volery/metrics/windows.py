@@ -199,7 +199,8 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
     except InputError as error:
         raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
 
-    counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
+    counted = measured.holds(submit_us)
+    begin_s = measured.begin_us / SECOND
     delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
     if (wait_s < 0).any() or (jobs["jrt_s"][counted] < 0).any():
         raise InputError(place, "some jobs did not finish; nothing has settled")

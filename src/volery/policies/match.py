@@ -240,7 +240,8 @@ class Sampler:
             raise ValueError(f"no worker satisfies {need:#x}")
 
         if self._replacement:
-            candidates, random = self.suitable(need), self._random
+            candidates = self.suitable(need)
+            random = self._random
             return [candidates[int(random() * supply)] for _ in range(count)]
 
         # Sparrow spreads more probes than there are workers evenly: whole rounds first, then a draw without

@@ -125,7 +125,8 @@ class LabPort:
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
-        lab, began = self.lab, time.thread_time_ns()
+        lab = self.lab
+        began = time.thread_time_ns()
 
         answer = Computed(key, problem.solve(problem.argument))
         # True solver time is measured for the records only: it must not move simulated time.
@@ -248,7 +249,9 @@ def port_class(
     records, times, finishes = lab.records, lab.times, lab.finishes
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
-    known_routes, resolve, push = routes.known, routes.to, heapq.heappush
+    known_routes = routes.known
+    resolve = routes.to
+    push = heapq.heappush
 
     class RolePort(LabPort):
         __slots__ = ()

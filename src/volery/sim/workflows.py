@@ -188,7 +188,8 @@ class Workflows(LaunchRule):
             # A job may be answered before its last task is ready: a cancelled one has tasks that never run.
             if lab.records.answered_us[job] != NEVER:
                 continue
-            task_ids, numbers = self._sent_tasks[job], list(group)
+            task_ids = self._sent_tasks[job]
+            numbers = list(group)
             for at in range(0, len(numbers), CHUNK_TASKS):
                 chunk = numbers[at : at + CHUNK_TASKS]
                 ready, replicas = lab.trace.tasks_of(job, chunk), lab.trace.replicas_of(chunk)
