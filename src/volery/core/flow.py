@@ -97,7 +97,7 @@ def seen_through(component: Component) -> Component:
 
 
 def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Sends]]:
-    """Per role, the events that its components take, and the messages that they send to other roles."""
+    """The events that the components of each role take, and the messages that they send to other roles."""
     takes: dict[str, set[type]] = {}
     sends_of_role: dict[str, Sends] = {}
     for address, component in deployment.components.items():

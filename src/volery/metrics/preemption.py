@@ -83,7 +83,7 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
 
 
 def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
-    """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
+    """The largest of each user's shares of a resource, averaged over a time; 0 for those who had nothing."""
     trace = records.trace
     stays = stays_on_machines(records)
     names, user_of_job = np.unique(trace.user or [""] * trace.job_count, return_inverse=True)

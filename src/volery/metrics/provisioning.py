@@ -107,13 +107,13 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
 
 
 def _units(cluster: Cluster) -> list[int]:
-    """Per machine, its processors, or slots."""
+    """The processors, or slots, of each machine."""
     place = work_resource(cluster.resources)
     return [capacity[place] for capacity in cluster.capacities] or list(cluster.slots)
 
 
 def _requested(records: Records, cluster: Cluster) -> Longs:
-    """Per task, the processors that it asks for, or slots."""
+    """The processors, or slots, that each task asks for."""
     trace = records.trace
     if not cluster.resources:
         return np.ones(trace.task_count, dtype=np.int64)

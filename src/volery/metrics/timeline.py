@@ -109,7 +109,7 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
 
 
 def _lanes(ran: Columns) -> Longs:
-    """Per task run, the lowest lane of its machine that was free when it began; rows by machine and start."""
+    """The lowest lane of its machine that was free when each task run began; rows by machine and start."""
     lane = np.zeros(ran["task"].size, dtype=np.int64)
     free: list[int] = []
     busy: list[tuple[int, int]] = []
@@ -193,7 +193,7 @@ def group_starts(machines: int, groups_max: int) -> Longs:
 
 
 def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Longs, Longs | None]:
-    """Per machine, what it offers of the resource that is used most; per task run, what it took of that."""
+    """The offer of each machine of the resource that is used most, and the part that each task run took."""
     if not cluster.resources:
         return np.asarray(cluster.slots, dtype=np.int64), None
     mean = utilisation_by_resource(records, cluster)

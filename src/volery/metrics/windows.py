@@ -92,7 +92,7 @@ def _resolved(moment: Moment, span: float) -> float:
 
 
 def submissions_us(trace: Trace) -> Longs:
-    """Per job, when it was submitted, microseconds on the clock of the run."""
+    """The submission time of each job, microseconds on the clock of the run."""
     return view(trace.arrival_us)
 
 

@@ -42,7 +42,7 @@ class MessageFaults(MessageFaultRates, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a while, nothing passes between two sets of addresses.
+    """An interval in which nothing passes between two sets of addresses.
 
     Args:
         start_us, end_us: Begin and end of the partition.

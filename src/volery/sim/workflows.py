@@ -22,7 +22,7 @@ from volery.sim.submitter import Submitter
 
 
 def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
-    """Per task, whether no machine could hold it, even an empty one."""
+    """Flags of the tasks that no machine could hold, even an empty one."""
     offers: set[tuple[int, Amounts]] = set(
         zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.constraints), strict=True)
     )
@@ -138,7 +138,7 @@ class Workflows(LaunchRule):
     def _named_parents(
         self, tasks: Sequence[TaskId], is_named: Callable[[TaskId], bool]
     ) -> tuple[tuple[TaskId, ...], ...]:
-        """Per task, the parents that its message names, for designs that take workflows whole."""
+        """The parents that each task's message names, for designs that take workflows whole."""
         parents_of = self._lab.trace.parents_of
         parents = tuple([tuple(filter(is_named, parents_of(task))) for task in tasks]) if self._are_whole_graphs else ()
         return parents if any(parents) else ()

@@ -26,7 +26,7 @@ WHOLE: Final = Fraction(1)
 
 
 def entitlements(tree: Sharer, wanted_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Per user, the dominant share that it is due. Cost O(n log n).
+    """The dominant share that each user is due. Cost O(n log n).
 
     Args:
         tree: Tree of users and weights.
@@ -124,7 +124,7 @@ class ShareLedger:
         self._is_outdated = True
 
     def wants(self, user: str, total: Resources) -> None:
-        """All that the user has and waits for."""
+        """Set the total of what the user has and waits for."""
         number = self._numbers[user]
         wish = dominant_share(total, self._capacity)
         due = self._due[number]
