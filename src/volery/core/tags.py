@@ -139,25 +139,19 @@ def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Itera
 
 
 def check_heeded(trace: Trace, deployment: Deployment, place: str) -> None:
-    """Refuse tasks with tags for a design that does not heed them, or not all of their constraints.
+    """Refuse tasks with tags for a design that does not heed them.
 
     Raises:
         InputError: At a place that names the run's design, or its workload.
     """
     if not trace.tag_set:
         return
-    placement = deployment.capability(TagPlacement)
-    if placement is None:
+    if deployment.capability(TagPlacement) is None:
         problem = (
             "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
-            "pipeline:tags=true, megha:tags=true, omega:tags=true or monolithic:tags=true"
+            "pipeline:tags=true or omega:tags=true"
         )
         raise InputError(place, problem)
-    for tags in trace.tag_sets if placement.refuses is not None else ():
-        for constraint in tags.constraints:
-            reason = placement.refuses(constraint, tags) if placement.refuses is not None else ""
-            if reason:
-                raise InputError(place, f"tag constraint {worded(constraint)}: {reason}")
 
 
 def check_tags(trace: Trace) -> None:
