@@ -127,8 +127,11 @@ class Kernel:
         lab, submitter = self.lab, self.submitter
         extensions = list[Extension]()
         if lab.network.jitter_us or options.faults != MessageFaultRates():
-            copies = options.faults.copies
-            lab.disperse = Dispersal(lab, submitter.door.owner, lambda *_: copies(lab.network_stream))
+
+            def copies_of_message(_sender: Address, _receiver: object) -> Sequence[Time]:
+                return options.faults.copies(lab.network_stream)
+
+            lab.disperse = Dispersal(lab, submitter.door.owner, copies_of_message)
 
         if options.check:
             extensions.append(Checks())

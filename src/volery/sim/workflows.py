@@ -42,6 +42,10 @@ def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
     return lacking_tasks
 
 
+def _is_any(_: TaskId) -> bool:
+    return True
+
+
 class Workflows(LaunchRule):
     """The tasks of a run that wait for others: the submitter asks for those that it may send.
 
@@ -120,7 +124,7 @@ class Workflows(LaunchRule):
             task_ids = self._sent_tasks[job] = [task for task in range(low, high) if not self._held_back(task)]
 
         tasks, replicas = trace.tasks_of(job, task_ids), trace.replicas_of(task_ids)
-        parents = self._named_parents(task_ids, lambda _: True)
+        parents = self._named_parents(task_ids, _is_any)
         return trace.messages(job, tasks, high - low - self.barred(job), parents, replicas)
 
     def _has_one_submission(self, job: JobId) -> bool:
