@@ -85,7 +85,7 @@ class Component:
 
 
 def sent_to(role: str, *messages: type[Message]) -> Sends:
-    """These messages, to that role; for `Component.sends`."""
+    """Pairs of each message and the role that receives it, for `Component.sends`."""
     return frozenset([(message, role) for message in messages])
 
 

@@ -97,7 +97,7 @@ def seen_through(component: Component) -> Component:
 
 
 def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Sends]]:
-    """Per role, the events that its components take, and the messages that they send to other roles."""
+    """The events that the components of each role take, and the messages that they send to other roles."""
     takes: dict[str, set[type]] = {}
     sends_of_role: dict[str, Sends] = {}
     for address, component in deployment.components.items():
@@ -179,7 +179,8 @@ def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, 
     for source, to in links:
         receivers_of.setdefault(source, set()).add(to)
 
-    ranks, frontier = {SUBMITTER: -1}, {SUBMITTER}
+    ranks = {SUBMITTER: -1}
+    frontier = {SUBMITTER}
     while frontier:
         depth = 1 + max(ranks.values())
         frontier = {to for source in frontier for to in receivers_of.get(source, ())} - ranks.keys()

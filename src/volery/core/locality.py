@@ -22,7 +22,7 @@ PER_MILLE: Final = 1000
 
 
 def racks_of(cluster: Cluster) -> tuple[int, ...]:
-    """Per machine, its rack; one for all where the cluster names none."""
+    """The rack of each machine; one for all where the cluster names none."""
     return cluster.racks or (0,) * len(cluster.constraints)
 
 

@@ -69,7 +69,7 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """All that a run omits of a trace, and the size of the whole trace.
+    """The omissions of a run from a trace, and the size of the whole trace.
 
     Args:
         jobs, tasks: Counts of the trace, with those that are left out.
@@ -171,7 +171,7 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts, words: st
 
 
 def misses(trace: Trace, cluster: Cluster, tasks: Iterable[TaskId]) -> Iterator[tuple[TaskId, str]]:
-    """Of these tasks, the first of each kind that no machine can run, and why; the tasks of a run that never started.
+    """The first task of each kind that no machine can run, and the reason.
 
     Each kind is held against every machine: let the caller stop after a few.
     """

@@ -60,7 +60,7 @@ class Packing(dict[Amounts, int]):
         return packed
 
     def pack(self, amounts: Sequence[int]) -> int:
-        """These amounts as one integer, which is not remembered.
+        """Pack amounts into one integer, which is not remembered.
 
         Raises:
             ValueError: there are too few or too many, or one is out of bounds.
@@ -75,7 +75,7 @@ class Packing(dict[Amounts, int]):
         return sum(amount << (k * FIELD_BITS) for k, amount in enumerate(amounts))
 
     def free(self, amounts: Amounts) -> int:
-        """These amounts as what a machine has free."""
+        """Pack amounts that a machine has free."""
         return self.pack(amounts) | self.guards
 
     def fields(self, packed: int) -> Amounts:
@@ -237,13 +237,13 @@ class DevicePacking(Packing):
         self._largest: dict[int, int] = {}
 
     def pack(self, amounts: Sequence[int]) -> int:
-        """These amounts as one integer; the last devices may be left out."""
+        """Pack amounts into one integer; the last devices may be left out."""
         if len(amounts) >= self._resource_count:
             amounts = (*amounts, *(0,) * (self._resource_count + self.device_count - len(amounts)))
         return super().pack(amounts)
 
     def free(self, amounts: Amounts) -> int:
-        """These amounts, of an empty machine, as what it has free: what is beyond whole devices is a smaller device."""
+        """Pack the free amounts of an empty machine; what is beyond whole devices is a smaller device."""
         count, partial_device = divmod(amounts[self._place], WHOLE)
         devices = (*(WHOLE,) * count, partial_device, *(0,) * self.device_count)[: self.device_count]
         return self.pack((*amounts, *devices)) | self.guards
@@ -317,7 +317,8 @@ class DevicePacking(Packing):
 
         What lies on other devices stays, the last of it first.
         """
-        places, freed = list(range(len(returnable))), free + sum(returnable)
+        places = list(range(len(returnable)))
+        freed = free + sum(returnable)
 
         # Only what the test below cannot do without is given back.
         for place in reversed(range(len(returnable))):

@@ -124,7 +124,7 @@ class Trace(msgspec.Struct, frozen=True):
         return len(self.duration_us)
 
     def job_of_task(self) -> array[int]:
-        """Per task, the number of its job."""
+        """The number of each task's job."""
         jobs = array("q")
         for job in range(self.job_count):
             jobs.extend(longs(self.first[job + 1] - self.first[job], job))
@@ -137,7 +137,7 @@ class Trace(msgspec.Struct, frozen=True):
         return tuple(self.parents[self.parent_first[task] : self.parent_first[task + 1]])
 
     def replicas_of(self, numbers: Sequence[TaskId]) -> tuple[tuple[int, ...], ...]:
-        """Per task, the machines that hold its input; nothing where none of the tasks has a preference."""
+        """The machines that hold the input of each task; nothing where none of the tasks has a preference."""
         first = self.replica_first
         if not first:
             return ()

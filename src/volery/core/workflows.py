@@ -104,7 +104,7 @@ def _check_submissions(trace: Trace) -> None:
 
 
 def children_of(trace: Trace) -> tuple[array[int], array[int]]:
-    """Per task the place of its first child, with the count of all at the end; and the children, in order."""
+    """The place of each task's first child, with the count of all at the end; and the children, in order."""
     first = longs(trace.task_count + 1)
     for parent in trace.parents:
         first[parent + 1] += 1
@@ -112,7 +112,8 @@ def children_of(trace: Trace) -> tuple[array[int], array[int]]:
     for task in range(trace.task_count):
         first[task + 1] += first[task]
 
-    next_place, children = first[:], longs(len(trace.parents))
+    next_place = first[:]
+    children = longs(len(trace.parents))
     for task in range(trace.task_count if trace.parents else 0):
         for place in range(trace.parent_first[task], trace.parent_first[task + 1]):
             parent = trace.parents[place]
@@ -122,7 +123,7 @@ def children_of(trace: Trace) -> tuple[array[int], array[int]]:
 
 
 def delays_us(trace: Trace) -> array[int]:
-    """Per task, how long after its job it is submitted; nothing where all are with their jobs."""
+    """The delay of each task's submission after its job's; nothing where all are with their jobs."""
     if not trace.submit_us:
         return longs()
     bounds = enumerate(job_bounds(trace))
@@ -130,7 +131,7 @@ def delays_us(trace: Trace) -> array[int]:
 
 
 def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per task, how long after its job's submission it ends when nothing but its parents and its own ever holds it up.
+    """The ideal end of each task after its job's submission: only its parents and its own submission hold it up.
 
     Args:
         duration_us: Duration of each task, if not the trace's.
@@ -155,7 +156,7 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
 
 
 def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per job, the longest chain of tasks that wait for each other, submitted at once; 0 without tasks.
+    """The longest chain of tasks of each job that wait for each other, submitted at once; 0 without tasks.
 
     Args:
         duration_us: Duration of each task, if not the trace's.
@@ -164,7 +165,7 @@ def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -
 
 
 def spans_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per job, its ideal response time: the critical path, or longer where tasks are submitted late; 0 without tasks.
+    """The ideal response time of each job: its critical path, or longer where tasks come late; 0 without tasks.
 
     Args:
         duration_us: Duration of each task, if not the trace's.
@@ -178,19 +179,20 @@ def _at_once(trace: Trace) -> Trace:
 
 
 def job_bounds(trace: Trace) -> list[tuple[TaskId, TaskId]]:
-    """Per job, its first task and the one after its last."""
+    """The first task of each job and the one after its last."""
     return [(trace.first[job], trace.first[job + 1]) for job in range(trace.job_count)]
 
 
 def levels(trace: Trace) -> array[int]:
-    """Per task, how many tasks the longest chain above it has."""
+    """The count of tasks in the longest chain above each task."""
     unit_durations = longs(trace.task_count, 1)
     return array("q", [end - 1 for end in ends_us(_at_once(trace), unit_durations)])
 
 
 def refused(trace: Trace, deployment: Deployment) -> list[bool]:
-    """Per task, whether the design declares that it runs on no machine, though one suits; see `Refusals`."""
-    is_refused, refusals = [False] * trace.task_count, deployment.capability(Refusals)
+    """Flags of the tasks that the design runs on no machine, though one suits; see `Refusals`."""
+    is_refused = [False] * trace.task_count
+    refusals = deployment.capability(Refusals)
 
     if refusals is None:
         return is_refused
@@ -205,7 +207,7 @@ def refused(trace: Trace, deployment: Deployment) -> list[bool]:
 
 
 def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:
-    """Per task, whether it waits, directly or not, for one of the roots."""
+    """Flags of the tasks that wait, directly or not, for one of the roots."""
     is_below = [False] * trace.task_count
     first, parents = trace.parent_first, trace.parents
     # One pass: a parent is decided before its children.

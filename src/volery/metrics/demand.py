@@ -111,7 +111,7 @@ def _fits(trace: Trace, cluster: Cluster) -> Flags:
 
 
 def satisfiable(needs: Longs, cluster: Cluster) -> Flags:
-    """Per task, whether some machine has all that it needs."""
+    """Flags of the tasks for which some machine has all constraints."""
     machines = np.array(sorted(set(cluster.constraints)), dtype=np.int64)
     distinct, kind = np.unique(needs, return_inverse=True)
     fits = np.array([bool(((machines & need) == need).any()) for need in distinct], dtype=np.bool_)

@@ -107,7 +107,7 @@ def job_table(
 
 
 def longest_wait_us(records: Records) -> Longs:
-    """Per job, the longest time for which one of its tasks was ready and had not started; `NEVER` where none did."""
+    """The longest time for which a task of each job was ready and had not started; `NEVER` where none started."""
     start_us = view(records.start_us)
     waits_us = np.where(start_us == NEVER, NEVER, start_us - ready_us(records))
     return largest_per_job(waits_us, records.trace, NEVER)
@@ -138,7 +138,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
 
 
 def ideal_of_workflows_us(trace: Trace, has_finished: Flags, *, at_once: bool = False) -> Longs:
-    """Per job, its critical path among the tasks that ran, at the reference speed; `NEVER` where none did.
+    """The critical path of each job among its tasks that ran, at the reference speed; `NEVER` where none did.
 
     Where tasks are submitted later than their jobs, it is what they could not have been faster than.
 
@@ -279,7 +279,8 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
 
 def allotment_summary(records: Records) -> AllotmentSummary | None:
     """The guarantees of a run; None where no design reported any for a job with a deadline."""
-    trace, steps = records.trace, dict[JobId, list[tuple[Time, int]]]()
+    trace = records.trace
+    steps = dict[JobId, list[tuple[Time, int]]]()
     for fact in records.allotments:
         due = trace.deadline_us[fact.job] if trace.deadline_us else NEVER
         if due > trace.arrival_us[fact.job]:

@@ -38,7 +38,7 @@ def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs, amount: Longs 
 
 
 def _until_right_edge(moments_us: Longs, edges_us: Longs, amount: Longs | None) -> tuple[Floats, Floats]:
-    """Per interval: how much falls into it, and the sum of the times from those moments to its right edge."""
+    """The amount that falls into each interval, and the sum of the times from those moments to its right edge."""
     count = np.zeros(edges_us.size)
     remaining_us = np.zeros(edges_us.size)
     right = np.append(edges_us[1:], edges_us[-1])
@@ -91,7 +91,7 @@ def stays_on_machines(records: Records) -> Stays:
 
 
 def utilisation_by_resource(records: Records, cluster: Cluster, window: Window | None = None) -> dict[str, float]:
-    """Per resource, amount in use x time / amount offered x time; "slots" elsewhere.
+    """Amount in use x time / amount offered x time, by resource; "slots" where there are no others.
 
     Args:
         window: Time over which it is taken; None: from the first submit to the last finish.
@@ -157,7 +157,8 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     if cluster.resources:
         mean = utilisation_by_resource(records, cluster)
         k = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-        offered, amount = sum(amounts[k] for amounts in cluster.capacities), asked(records.trace, k)[stays.task]
+        offered = sum(amounts[k] for amounts in cluster.capacities)
+        amount = asked(records.trace, k)[stays.task]
 
     busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
     return edges[:-1], busy / (np.diff(edges) * max(offered, 1))

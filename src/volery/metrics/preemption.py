@@ -65,7 +65,8 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
     usage = _Usage(records, cluster)
 
     ends = [end for _, end, _ in usage.all]
-    begin, end = records.trace.arrival_us[0], max(ends)
+    begin = records.trace.arrival_us[0]
+    end = max(ends)
 
     losses = _losses(records, usage)
     wasted = [sum(loss.wasted[name] for loss in losses) for name in usage.names]
@@ -82,8 +83,9 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
 
 
 def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
-    """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
-    trace, stays = records.trace, stays_on_machines(records)
+    """The largest of each user's shares of a resource, averaged over a time; 0 for those who had nothing."""
+    trace = records.trace
+    stays = stays_on_machines(records)
     names, user_of_job = np.unique(trace.user or [""] * trace.job_count, return_inverse=True)
     users = np.repeat(user_of_job, np.diff(view(trace.first)))[stays.task]
 

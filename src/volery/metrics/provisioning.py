@@ -107,13 +107,13 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
 
 
 def _units(cluster: Cluster) -> list[int]:
-    """Per machine, its processors, or slots."""
+    """The processors, or slots, of each machine."""
     place = work_resource(cluster.resources)
     return [capacity[place] for capacity in cluster.capacities] or list(cluster.slots)
 
 
 def _requested(records: Records, cluster: Cluster) -> Longs:
-    """Per task, the processors that it asks for, or slots."""
+    """The processors, or slots, that each task asks for."""
     trace = records.trace
     if not cluster.resources:
         return np.ones(trace.task_count, dtype=np.int64)
@@ -188,7 +188,8 @@ def _elasticity(
 
     demand_us = np.where(d > 0, interval_us, 0.0)
     # Intervals without demand have no weight: the 1 in their place only avoids a division by zero.
-    relative, demand_us_total = np.maximum(d, 1), demand_us.sum() or 1.0
+    relative = np.maximum(d, 1)
+    demand_us_total = demand_us.sum() or 1.0
 
     return {
         "supply": float((interval_us * s).sum() / total),

@@ -239,7 +239,8 @@ def summarise(
     used = utilisation_by_resource(records, cluster, window)
 
     worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
-    tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
+    tasks = records.trace.task_count
+    message_count = records.counters.get(MESSAGES, 0)
 
     return RunSummary(
         label=label,

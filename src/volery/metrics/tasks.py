@@ -107,7 +107,9 @@ def locality_summary(records: Records, cluster: Cluster) -> LocalitySummary | No
     trace = records.trace
     if not trace.replicas:
         return None
-    pace, counts, shares = Pace(trace, cluster), [0] * len(LEVELS), []
+    pace = Pace(trace, cluster)
+    counts = [0] * len(LEVELS)
+    shares = []
 
     for job in range(trace.job_count):
         job_counts = [0] * len(LEVELS)

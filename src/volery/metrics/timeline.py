@@ -109,16 +109,20 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
 
 
 def _lanes(ran: Columns) -> Longs:
-    """Per task run, the lowest lane of its machine that was free when it began; rows by machine and start."""
+    """The lowest lane of its machine that was free when each task run began; rows by machine and start."""
     lane = np.zeros(ran["task"].size, dtype=np.int64)
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    previous_machine, lane_count = -1, 0
+    previous_machine = -1
+    lane_count = 0
     rows = zip(ran["machine"].tolist(), ran["start_us"].tolist(), ran["finish_us"].tolist(), strict=True)
 
     for row, (machine, start, finish) in enumerate(rows):
         if machine != previous_machine:
-            free, busy, previous_machine, lane_count = [], [], machine, 0
+            free = []
+            busy = []
+            previous_machine = machine
+            lane_count = 0
 
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
@@ -154,7 +158,8 @@ def _lane_count(runs: Columns, cluster: Cluster) -> int:
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
     offered, amount = _offered(ran, records, cluster)
-    begin, machines = int(view(records.trace.arrival_us)[0]), offered.size
+    begin = int(view(records.trace.arrival_us)[0])
+    machines = offered.size
 
     starts = group_starts(machines, HEAT_ROWS_MAX)
     first, row_of = np.unique(starts, return_inverse=True)
@@ -188,7 +193,7 @@ def group_starts(machines: int, groups_max: int) -> Longs:
 
 
 def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Longs, Longs | None]:
-    """Per machine, what it offers of the resource that is used most; per task run, what it took of that."""
+    """The offer of each machine of the resource that is used most, and the part that each task run took."""
     if not cluster.resources:
         return np.asarray(cluster.slots, dtype=np.int64), None
     mean = utilisation_by_resource(records, cluster)

@@ -172,7 +172,7 @@ def _taken(jobs: set[JobId], records: Records) -> tuple[float, int]:
 
 
 def _shares(transactions: Sequence[Transaction], edges: Floats) -> Floats:
-    """Per period, the share of time in which these were decided on."""
+    """The share of each period in which these transactions were decided on."""
     began_us = np.array([transaction.began_us for transaction in transactions], dtype=np.float64)
     decision_us = np.array([transaction.decision_us for transaction in transactions], dtype=np.float64)
     # Time spent before each edge; the difference of neighbours is the time spent between them.

@@ -33,7 +33,7 @@ class Staleness(msgspec.Struct, frozen=True):
 
 
 def explained(records: Records) -> dict[str, dict[str, Any]]:
-    """All that is kept of a run whose schedulers explain themselves, by parts: why, task, pair, age; else nothing."""
+    """The columns of a run whose schedulers explain themselves, by parts: why, task, pair, age; else nothing."""
     decisions = decision_columns(records)
     if not decisions:
         return {}
@@ -78,7 +78,7 @@ def decision_columns(records: Records) -> dict[str, Any]:
 
 
 def task_columns(records: Records) -> dict[str, Any]:
-    """Per task: its job, when it was submitted, started and ended (`NEVER` where it did not), and on which machine."""
+    """Job, submission, start, end (`NEVER` where it has none) and machine of each task."""
     trace = records.trace
     first = np.asarray(trace.first, dtype=np.int64)
     job = np.repeat(np.arange(trace.job_count), np.diff(first))
@@ -92,7 +92,7 @@ def task_columns(records: Records) -> dict[str, Any]:
 
 
 def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Over all decisions: by, asked, placed, refused per pair; and age_us, count of views at placements."""
+    """Columns over all decisions: by, asked, placed, refused per pair; and age_us, count of views at placements."""
     log = records.decisions
     pairs, ages = sorted(log.pairs), sorted(log.ages)
 

@@ -92,7 +92,7 @@ def _resolved(moment: Moment, span: float) -> float:
 
 
 def submissions_us(trace: Trace) -> Longs:
-    """Per job, when it was submitted, microseconds on the clock of the run."""
+    """The submission time of each job, microseconds on the clock of the run."""
     return view(trace.arrival_us)
 
 
@@ -199,7 +199,8 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
     except InputError as error:
         raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
 
-    counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
+    counted = measured.holds(submit_us)
+    begin_s = measured.begin_us / SECOND
     delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
     if (wait_s < 0).any() or (jobs["jrt_s"][counted] < 0).any():
         raise InputError(place, "some jobs did not finish; nothing has settled")

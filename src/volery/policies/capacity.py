@@ -186,7 +186,7 @@ class CapacityIndex:
         return candidates & ~vectors[low], rungs[low] - (rungs[low - 1] if low else 0) == 1
 
     def most(self, resource: int, candidates: int) -> tuple[int, bool]:
-        """As `least`, those that have most free."""
+        """The candidates that have most free of a resource, as in `least`."""
         _, rungs, vectors = self._columns[resource]
 
         low, high = -1, len(vectors) - 1

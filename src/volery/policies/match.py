@@ -140,7 +140,7 @@ class Matches(dict[int, int]):
 
 
 def having(constraints: Sequence[int]) -> list[int]:
-    """Per constraint, the vector of the units that have it; one numpy pass each: a build may have 100,000 units."""
+    """The vector of the units that have each constraint; one numpy pass each: a build may have 100,000 units."""
     masks = np.array(constraints, dtype=np.int64)
     width = max(constraints, default=0).bit_length()
     return [bytes_vector(np.packbits(masks >> k & 1 != 0, bitorder="little").tobytes()) for k in range(width)]
@@ -240,7 +240,8 @@ class Sampler:
             raise ValueError(f"no worker satisfies {need:#x}")
 
         if self._replacement:
-            candidates, random = self.suitable(need), self._random
+            candidates = self.suitable(need)
+            random = self._random
             return [candidates[int(random() * supply)] for _ in range(count)]
 
         # Sparrow spreads more probes than there are workers evenly: whole rounds first, then a draw without

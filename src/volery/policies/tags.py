@@ -108,7 +108,8 @@ class TagIndex:
 
     def _updated(self, tags: Tags, group: NodeGroup, vector: int, sets: Iterable[int]) -> int:
         """The vector with another look at some node sets."""
-        vectors, everywhere = self._vectors[group], self._cluster_counts
+        vectors = self._vectors[group]
+        everywhere = self._cluster_counts
         for number in sets:
             counts = self._counts[group].get(number, {})
             if lacking(tags, counts, everywhere, group) is None and exceeded(tags, counts, group) is None:

@@ -68,7 +68,7 @@ class Node(Component):
         self._launched = 0
 
     def emits(self) -> Sends:
-        """Its master alone receives the ends."""
+        """The messages to the node's own master, which alone receives the ends."""
         role = role_of(self._master)
         return frozenset(hop for hop in self.sends if hop[1] == role)
 

@@ -132,7 +132,10 @@ class ReservingScheduler(Component):
 
     def _withdraw(self, first: int, nodes: Iterable[Address | None], served_node: Address = "") -> None:
         """Take the reservations of a batch back, in the order of their numbers, except from a worker just served."""
-        number, step, send, withdrawn = first, self._numbers.step, self._port.send, 0
+        number = first
+        step = self._numbers.step
+        send = self._port.send
+        withdrawn = 0
 
         for node in nodes:
             if node is not None and node != served_node:

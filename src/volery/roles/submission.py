@@ -135,7 +135,8 @@ class JobLedger:
 
         Tasks that were announced and that the submitter does not send any more have ended elsewhere: they are counted.
         """
-        job, last_task = message.job, self._last_task[message.job]
+        job = message.job
+        last_task = self._last_task[message.job]
 
         if message.after > last_task:
             return ()  # a chunk between has not come; the submitter repeats it

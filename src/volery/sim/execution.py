@@ -125,7 +125,8 @@ class LabPort:
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
-        lab, began = self.lab, time.thread_time_ns()
+        lab = self.lab
+        began = time.thread_time_ns()
 
         answer = Computed(key, problem.solve(problem.argument))
         # True solver time is measured for the records only: it must not move simulated time.
@@ -248,7 +249,9 @@ def port_class(
     records, times, finishes = lab.records, lab.times, lab.finishes
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
-    known_routes, resolve, push = routes.known, routes.to, heapq.heappush
+    known_routes = routes.resolved
+    resolve = routes.to
+    push = heapq.heappush
 
     class RolePort(LabPort):
         __slots__ = ()
@@ -307,6 +310,11 @@ ProgressOf = Callable[[TaskId, Time, int], Time]
 """(task, run time, machine) -> how much of the task's duration is behind it after it has run so long there."""
 
 
+def _is_never_forgotten(_: LostAttempt) -> bool:
+    """False for every attempt: without faults no report is lost."""
+    return False
+
+
 class Attempts:
     """Attempts of tasks after the first: refusals, the records of those before, and kills.
 
@@ -327,7 +335,7 @@ class Attempts:
         self._resumption = resumption
         self._progress = progress
         self._died: set[tuple[TaskId, int]] = set()
-        self.is_forgotten: Callable[[LostAttempt], bool] = lambda _: False
+        self.is_forgotten: Callable[[LostAttempt], bool] = _is_never_forgotten
 
     def relaunched(self, port: LabPort, task: Task, attempt: int) -> None:
         """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.

@@ -42,7 +42,7 @@ class MessageFaults(MessageFaultRates, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a while, nothing passes between two sets of addresses.
+    """An interval in which nothing passes between two sets of addresses.
 
     Args:
         start_us, end_us: Begin and end of the partition.
@@ -442,7 +442,8 @@ class FaultInjector(Extension):
 
     def _is_forgotten(self, attempt: LostAttempt) -> bool:
         """True if an attempt has finished and its report may be lost: its machine has crashed or was cut off."""
-        address, now = self._address_of[attempt.worker], self._lab.now
+        address = self._address_of[attempt.worker]
+        now = self._lab.now
         is_cut_off = any(pair.cut for pair in self._pairs.get(address, ()))
         cut_off_at = now if is_cut_off else self._cut_off_at.get(address, NEVER)
         return attempt.finish_us != NEVER and attempt.finish_us <= min(now, cut_off_at)

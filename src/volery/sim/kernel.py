@@ -99,7 +99,8 @@ class Kernel:
             refused_tasks = refused(lab.trace, deployment)
             rules.append(Workflows(lab, self.submitter, refused_tasks, are_whole_graphs=are_whole_graphs))
 
-        resumption, replication = deployment.capability(Resumption) or Resumption(), deployment.capability(Replication)
+        resumption = deployment.capability(Resumption) or Resumption()
+        replication = deployment.capability(Replication)
         attempts = Attempts(lab, resumption, self._pace.done_us)
         if replication is not None:
             attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
@@ -126,8 +127,11 @@ class Kernel:
         lab, submitter = self.lab, self.submitter
         extensions = list[Extension]()
         if lab.network.jitter_us or options.faults != MessageFaultRates():
-            copies = options.faults.copies
-            lab.disperse = Dispersal(lab, submitter.door.owner, lambda *_: copies(lab.network_stream))
+
+            def copies_of_message(_sender: Address, _receiver: object) -> Sequence[Time]:
+                return options.faults.copies(lab.network_stream)
+
+            lab.disperse = Dispersal(lab, submitter.door.owner, copies_of_message)
 
         if options.check:
             extensions.append(Checks())
@@ -206,7 +210,9 @@ class Kernel:
         """
         lab, submitter = self.lab, self.submitter
         times, finishes, actions, free, deliver = lab.times, lab.finishes, lab.actions, lab.free, lab.deliver
-        shuffle, has_plain_lanes, pop = self._tie_stream, lab.disperse is None, heapq.heappop
+        shuffle = self._tie_stream
+        has_plain_lanes = lab.disperse is None
+        pop = heapq.heappop
 
         for _ in range(count):
             now = submitter.due_us

@@ -98,17 +98,17 @@ Route = tuple[Lane, object, Handlers]
 class Routes:
     """The routes of a role's messages: lane and receiver's door, resolved once per receiver."""
 
-    __slots__ = ("_resolve", "known")
+    __slots__ = ("_resolve", "resolved")
 
     def __init__(self, resolve: Callable[[Address], Route]) -> None:
-        self.known: dict[Address, Route] = {}
+        self.resolved: dict[Address, Route] = {}
         self._resolve = resolve
 
     def to(self, address: Address) -> Route:
         """The route to a receiver."""
-        route = self.known.get(address)
+        route = self.resolved.get(address)
         if route is None:
-            route = self.known[address] = self._resolve(address)
+            route = self.resolved[address] = self._resolve(address)
         return route
 
 

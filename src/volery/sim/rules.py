@@ -153,8 +153,11 @@ class CapacityRule(LaunchRule):
 
     def launched(self, port: LabPort, task: Task, attempt: int) -> None:
         """Take what the task asks for, and devices: whole ones, and one for a share."""
-        packing, free, counts_devices = self._packing, self._free[port], self._packing.device_count
-        amounts, guards = packing[task.request], packing.guards
+        packing = self._packing
+        free = self._free[port]
+        counts_devices = self._packing.device_count
+        amounts = packing[task.request]
+        guards = packing.guards
 
         if counts_devices and packing.splits(task.request):
             request_text = self._in_words(task.request)

@@ -99,7 +99,7 @@ class StageClock:
                 measured_component = getattr(measured_component, "inner", None)
 
     def times(self) -> list[StageTime]:
-        """Per declared method; never entered ones have no calls."""
+        """The time of each declared method; one that was never entered has no calls."""
         return [
             StageTime(
                 tuple(self._stages[method]),

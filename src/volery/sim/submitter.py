@@ -231,9 +231,12 @@ class Stalls:
         Raises:
             Stalled: too many without a result.
         """
-        lab, results = self._lab, self._result_counts()
+        lab = self._lab
+        results = self._result_counts()
         if results != self._results:
-            self._results, self._instants, self._pending_until = results, 0, None
+            self._results = results
+            self._instants = 0
+            self._pending_until = None
             return
 
         self._instants += instants

@@ -92,7 +92,7 @@ class TagRule(LaunchRule):
         self._end(port, (event.task.id, event.attempt), self._lab.now)
 
     def silenced(self, port: LabPort) -> None:
-        """Nothing runs on the machine of a component that is gone."""
+        """End the tasks on the machine of a component that is gone."""
         for key in list(self._running.get(port, ())):
             self._end(port, key, self._lab.now)
 

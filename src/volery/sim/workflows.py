@@ -22,7 +22,7 @@ from volery.sim.submitter import Submitter
 
 
 def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
-    """Per task, whether no machine could hold it, even an empty one."""
+    """Flags of the tasks that no machine could hold, even an empty one."""
     offers: set[tuple[int, Amounts]] = set(
         zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.constraints), strict=True)
     )
@@ -40,6 +40,10 @@ def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
             )
         lacking_tasks.append(is_lacking[needs, amounts_asked])
     return lacking_tasks
+
+
+def _is_any(_: TaskId) -> bool:
+    return True
 
 
 class Workflows(LaunchRule):
@@ -120,7 +124,7 @@ class Workflows(LaunchRule):
             task_ids = self._sent_tasks[job] = [task for task in range(low, high) if not self._held_back(task)]
 
         tasks, replicas = trace.tasks_of(job, task_ids), trace.replicas_of(task_ids)
-        parents = self._named_parents(task_ids, lambda _: True)
+        parents = self._named_parents(task_ids, _is_any)
         return trace.messages(job, tasks, high - low - self.barred(job), parents, replicas)
 
     def _has_one_submission(self, job: JobId) -> bool:
@@ -138,7 +142,7 @@ class Workflows(LaunchRule):
     def _named_parents(
         self, tasks: Sequence[TaskId], is_named: Callable[[TaskId], bool]
     ) -> tuple[tuple[TaskId, ...], ...]:
-        """Per task, the parents that its message names, for designs that take workflows whole."""
+        """The parents that each task's message names, for designs that take workflows whole."""
         parents_of = self._lab.trace.parents_of
         parents = tuple([tuple(filter(is_named, parents_of(task))) for task in tasks]) if self._are_whole_graphs else ()
         return parents if any(parents) else ()
@@ -188,7 +192,8 @@ class Workflows(LaunchRule):
             # A job may be answered before its last task is ready: a cancelled one has tasks that never run.
             if lab.records.answered_us[job] != NEVER:
                 continue
-            task_ids, numbers = self._sent_tasks[job], list(group)
+            task_ids = self._sent_tasks[job]
+            numbers = list(group)
             for at in range(0, len(numbers), CHUNK_TASKS):
                 chunk = numbers[at : at + CHUNK_TASKS]
                 ready, replicas = lab.trace.tasks_of(job, chunk), lab.trace.replicas_of(chunk)

@@ -361,7 +361,8 @@ class HostRegister:
 
     def absent_words(self, host: HostName, components: Collection[Address] = ()) -> str:
         """One sentence about a host that does not answer, and the jobs that are assigned to it."""
-        entry, assigned = self._entries[host], self._counts()
+        entry = self._entries[host]
+        assigned = self._counts()
         jobs = sum(assigned.get(address, 0) for address in entry.others)
         name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
         verb = "have" if len(components) > 1 else "has"

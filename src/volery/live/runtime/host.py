@@ -344,7 +344,9 @@ class Host:
                 return
 
         self._turn_us = now
-        next_event, journal, entries = inbox.popleft, self._journal, self._entries
+        next_event = inbox.popleft
+        journal = self._journal
+        entries = self._entries
 
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
@@ -389,7 +391,8 @@ class Host:
         waiting = list(self.inbox.events)
         self.inbox.events.clear()
         for to, event, at in news:
-            mailbox, at_us = self._mailboxes[to], max(self._turn_us, at)
+            mailbox = self._mailboxes[to]
+            at_us = max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
                 self._post_to_submitter(mailbox, event)
                 continue

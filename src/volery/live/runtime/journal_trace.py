@@ -105,7 +105,8 @@ class _Observed:
         Raises:
             InputError: it is none, or it does not replay.
         """
-        header, effects = reader.header, list[Effect]()
+        header = reader.header
+        effects = list[Effect]()
         plan = plan_of(header, lookup, str(reader.path))
         local_addresses = set(header.addresses)
         player = Player(*hosted(reader, plan, effects), effects)
@@ -234,7 +235,8 @@ def read_period(paths: Iterable[Path], name: str, lookup: Callable[[str], Archit
         InputError: a file is no journal, does not replay, is of another federation than the first, or no job has run.
     """
     observed = _Observed()
-    host_chains, headers = chains(paths), []
+    host_chains = chains(paths)
+    headers = []
 
     for chain in host_chains:
         if chain.header.configuration != host_chains[0].header.configuration:

@@ -107,7 +107,8 @@ class Inbox:
 
     def start(self, turn: Callable[[], None]) -> None:
         """Let `turn` handle what gathers; it is called once after each time that the inbox is woken."""
-        self._turn, self.has_turn = turn, False
+        self._turn = turn
+        self.has_turn = False
 
     def wake(self) -> None:
         """Schedule a turn unless one is due."""

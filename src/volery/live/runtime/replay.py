@@ -298,7 +298,9 @@ def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> 
     Raises:
         InputError: not one of the files is replayed or damaged; the first one's reason.
     """
-    readers, errors, is_judged = list[JournalReader](), list[InputError](), False
+    readers = list[JournalReader]()
+    errors = list[InputError]()
+    is_judged = False
     for path in paths:
         try:
             readers.append(JournalReader(path))

@@ -294,7 +294,8 @@ def failure_of(path: Path) -> str:
 
 def first_difference(expected: Any, actual: Any) -> str:
     """The first difference of two states, as a path of fields; empty where they are equal, in order."""
-    pairs, compared = [("", expected, actual)], dict[tuple[int, int], tuple[Any, Any]]()
+    pairs = [("", expected, actual)]
+    compared = dict[tuple[int, int], tuple[Any, Any]]()
     while pairs:
         place, first, second = pairs.pop()
         if first is second or (id(first), id(second)) in compared:
@@ -456,7 +457,8 @@ class SegmentedJournal(JournalWriter):
 
         snapshot = snapshot_path(self.path)
         if status or not snapshot.exists():
-            host, reason = self._header.host, failure_of(snapshot)
+            host = self._header.host
+            reason = failure_of(snapshot)
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", host, reason)
         else:
             prune(self._folder, self._header.host, self._keep, self.path)

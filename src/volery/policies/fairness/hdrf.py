@@ -261,7 +261,7 @@ class HierarchicalDrf:
         return tuple([free_units < units for free_units, units in zip(self._free, self._least, strict=True)])
 
     def _least_wanted(self) -> Resources:
-        """Per resource, the least waiting demand of those whose dominant resource it is, else of all on it, else 1."""
+        """The least waiting demand on each resource of those for whom it is dominant, else of all on it, else 1."""
         least = [0] * len(self._capacity)
         for demand, dominant_places in self._dominant.items():
             for j in dominant_places:

@@ -26,7 +26,7 @@ WHOLE: Final = Fraction(1)
 
 
 def entitlements(tree: Sharer, wanted_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Per user, the dominant share that it is due. Cost O(n log n).
+    """The dominant share that each user is due. Cost O(n log n).
 
     Args:
         tree: Tree of users and weights.
@@ -124,9 +124,10 @@ class ShareLedger:
         self._is_outdated = True
 
     def wants(self, user: str, total: Resources) -> None:
-        """All that the user has and waits for."""
+        """Set the total of what the user has and waits for."""
         number = self._numbers[user]
-        wish, due = dominant_share(total, self._capacity), self._due[number]
+        wish = dominant_share(total, self._capacity)
+        due = self._due[number]
         # A wish far above what is due, before and after, changes no entitlement.
         if wish != self._wanted[number] and (wish <= due or self._wanted[number] <= due):
             self._is_outdated = True
@@ -171,7 +172,8 @@ class ShareLedger:
         """The due share of a user, and its dominant share: millionths of the whole, rounded down."""
         self._settle()
         number = self._numbers[user]
-        due, share = self._due[number], dominant_share(self._used[number], self._capacity)
+        due = self._due[number]
+        share = dominant_share(self._used[number], self._capacity)
         return due.numerator * MILLIONTHS // due.denominator, share.numerator * MILLIONTHS // share.denominator
 
     def violation(self, user: str) -> Fraction:

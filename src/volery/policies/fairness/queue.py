@@ -171,7 +171,8 @@ class FairVectorQueue(FairLines[VectorQueue]):
             self._examples.push(task)
         self._kinds[kind] += 1
 
-        waiting, request = self._waiting.setdefault(user, {}), task.request or SLOT
+        waiting = self._waiting.setdefault(user, {})
+        request = task.request or SLOT
         count_before = waiting.get(request, 0)
         waiting[request] = count_before + 1
         if not count_before:
@@ -185,7 +186,8 @@ class FairVectorQueue(FairLines[VectorQueue]):
             del self._kinds[kind]
             self._examples.remove(lambda example: (example.constraints, example.request) == kind)
 
-        waiting, request = self._waiting[user], task.request or SLOT
+        waiting = self._waiting[user]
+        request = task.request or SLOT
         waiting[request] -= 1
         if not waiting[request]:
             del waiting[request]
