@@ -144,12 +144,13 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts, words: st
 
     if not offers:
         best = max(cluster.constraints, key=lambda bits: (constraints & bits).bit_count())
-        return f"no machine meets {_listed(constraints, words)}; the nearest lacks {_numbers(constraints & ~best)}"
+        lacking = _numbers(constraints & ~best)
+        return f"no machine meets {_constraints_text(constraints, words)}; the nearest lacks {lacking}"
 
     if not request or any(_holds(amounts, request) for amounts in offers):
         return ""
 
-    meets = f" that meets {_listed(constraints, words)}" if constraints or words else ""
+    meets = f" that meets {_constraints_text(constraints, words)}" if constraints or words else ""
     largest = f"the largest machine{meets}"
     # One resource alone may be too large for any machine; else it is their combination.
     shortages = [
@@ -201,7 +202,7 @@ def _holds(offered: Amounts, requested: Amounts) -> bool:
     return all(a >= b for a, b in zip(offered, requested, strict=True))
 
 
-def _listed(constraints: int, words: str) -> str:
+def _constraints_text(constraints: int, words: str) -> str:
     plural = "s" if constraints & (constraints - 1) else ""
     return words or f"constraint{plural} {_numbers(constraints)}"
 

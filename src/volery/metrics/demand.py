@@ -56,7 +56,7 @@ def constraint_load(trace: Trace, cluster: Cluster) -> list[ConstraintLoad]:
     """Load per constraint, for every constraint that a machine has (figures 2 to 4)."""
     begin, end, needs = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    amount, offered = _counted(trace, cluster)
+    amount, offered = _main_demand(trace, cluster)
     machine_bits = np.array(cluster.constraints, dtype=np.int64)
     loads = []
     for constraint in range(int(machine_bits.max()).bit_length()):
@@ -72,11 +72,11 @@ def total_load(trace: Trace, cluster: Cluster) -> TotalLoad:
     """Load of the cluster as a whole (table 1)."""
     begin, end, _ = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    amount, offered = _counted(trace, cluster)
+    amount, offered = _main_demand(trace, cluster)
     return TotalLoad(*_statistics(busy_time_us(begin, end, edges, amount) / (np.diff(edges) * offered.sum())))
 
 
-def _counted(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
+def _main_demand(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
     """Requests of runnable tasks, and offers of machines, of the resource of the largest load; None: one slot each."""
     if not cluster.resources:
         return None, np.array(cluster.slots, dtype=np.int64)

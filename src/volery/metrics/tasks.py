@@ -55,7 +55,7 @@ def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[t
         yield name, part
         del part
 
-    part = np.minimum(_waited(records, started), unexplained)
+    part = np.minimum(_worker_waits_us(records, started), unexplained)
     unexplained -= part
     yield "worker_queueing", part
     del part
@@ -74,7 +74,7 @@ def allocation(records: Records) -> AllocationParts:
     return AllocationParts(**{name: spread(part) for name, part in allocation_parts(records) if name != "total"})
 
 
-def _waited(records: Records, started: Flags) -> Longs:
+def _worker_waits_us(records: Records, started: Flags) -> Longs:
     waited = np.zeros(started.size, dtype=np.int64)
     if records.waited_us:
         count = len(records.waited_us)

@@ -152,11 +152,11 @@ def _load(transactions: Sequence[Transaction], edges: Floats, records: Records) 
         float(wasted.mean()),
         float(fruitless.mean()),
         len(transactions),
-        *_taken({transaction.job for transaction in transactions}, records),
+        *_machine_share({transaction.job for transaction in transactions}, records),
     )
 
 
-def _taken(jobs: set[JobId], records: Records) -> tuple[float, int]:
+def _machine_share(jobs: set[JobId], records: Records) -> tuple[float, int]:
     """The share of the machine time of all tasks that these jobs took, and their tasks at once, at most."""
     first, starts, finishes = view(records.trace.first), view(records.start_us), view(records.finish_us)
     ran = finishes != NEVER

@@ -114,32 +114,32 @@ class ByTime(DelayPolicy):
     The time from one opportunity to the next counts for the jobs that were passed over at the first.
     """
 
-    __slots__ = ("_passed", "_seen_us")
+    __slots__ = ("_passed_over_jobs", "_seen_us")
     each_counts = False
 
     def __init__(self, node_wait: Time, rack_wait: Time) -> None:
         super().__init__(node_wait, rack_wait)
-        self._passed: dict[JobId, None] = {}
+        self._passed_over_jobs: dict[JobId, None] = {}
         self._seen_us: Time = 0
 
     def opportunity(self, now: Time) -> None:
         """Charge the time since the one before to those that it passed over."""
         elapsed_us, self._seen_us = now - self._seen_us, now
         if elapsed_us:
-            for job in self._passed:
+            for job in self._passed_over_jobs:
                 self._waited[job] = self._waited.get(job, 0) + elapsed_us
-            self._passed.clear()
+            self._passed_over_jobs.clear()
 
     def passed_over(self, job: JobId) -> None:
         """Note that the job waits from now until the next opportunity."""
-        self._passed[job] = None
+        self._passed_over_jobs[job] = None
 
     def launched(self, job: JobId, level: int) -> None:
-        self._passed.pop(job, None)
+        self._passed_over_jobs.pop(job, None)
         super().launched(job, level)
 
     def forget(self, job: JobId) -> None:
-        self._passed.pop(job, None)
+        self._passed_over_jobs.pop(job, None)
         super().forget(job)
 
 
@@ -152,17 +152,17 @@ class ByRates(ByTime):
     no hope waiting.
     """
 
-    __slots__ = ("_gap_us", "_last_us", "_near")
+    __slots__ = ("_gap_us", "_last_us", "_reach")
     predicts = True
 
     def __init__(self, node_wait: Time, rack_wait: Time) -> None:
         super().__init__(node_wait, rack_wait)
         self._gap_us = 0.0
         self._last_us: Time = 0
-        self._near: dict[JobId, tuple[float, float]] = {}
+        self._reach: dict[JobId, tuple[float, float]] = {}
 
     def reaches(self, job: JobId, machines: float, racks: float) -> None:
-        self._near[job] = (machines, racks)
+        self._reach[job] = (machines, racks)
 
     def awaited(self, now: Time) -> None:
         self._last_us = now
@@ -175,14 +175,14 @@ class ByRates(ByTime):
 
     def _reached(self, job: JobId) -> tuple[int, int]:
         level, waited = super()._reached(job)
-        near = self._near.get(job, (1.0, 1.0))
+        near = self._reach.get(job, (1.0, 1.0))
         # No offer near the input is to be expected within the wait: the job goes on to the next level at once.
         while level < ANY and self._gap_us > self._needed[level] * near[level]:
             level, waited = level + 1, 0
         return level, waited
 
     def forget(self, job: JobId) -> None:
-        self._near.pop(job, None)
+        self._reach.pop(job, None)
         super().forget(job)
 
 
@@ -260,7 +260,7 @@ class PlacedTasks:
         masks: Constraint set -> count of waiting tasks that have it.
     """
 
-    __slots__ = ("_all", "_machines", "_racks", "_replicas", "_sites", "_unplaced", "masks", "waiting")
+    __slots__ = ("_all_lines", "_machines", "_racks", "_replicas", "_sites", "_unplaced", "masks", "waiting")
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
@@ -268,7 +268,7 @@ class PlacedTasks:
         self.masks: dict[int, int] = {}
         self._machines: dict[int, list[Task]] = {}
         self._racks: dict[int, _Lines] = {}
-        self._all = _Lines()
+        self._all_lines = _Lines()
         self._unplaced = _Lines()
         self._replicas: dict[TaskId, tuple[int, ...]] = {}
 
@@ -296,7 +296,7 @@ class PlacedTasks:
                 self._machines.setdefault(machine, []).append(task)
         for rack in sorted({sites.racks[machine] for machine in replicas}):
             self._racks.setdefault(rack, _Lines()).add(task)
-        self._all.add(task)
+        self._all_lines.add(task)
 
     def again(self, task: Task) -> None:
         """A task that was taken waits once more."""
@@ -346,7 +346,7 @@ class PlacedTasks:
         if task is not None:
             return task, RACK
 
-        task = self._all.first(offered, waiting) if allowed >= ANY else None
+        task = self._all_lines.first(offered, waiting) if allowed >= ANY else None
         return (task, ANY) if task is not None else None
 
     def take(self, task: Task) -> None:

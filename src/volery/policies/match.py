@@ -213,13 +213,13 @@ class Sampler:
         replacement: True if one draw may name a worker twice, as in the Eagle authors' simulator.
     """
 
-    __slots__ = ("_constraints", "_everyone", "_lists", "_matches", "_random", "_replacement")
+    __slots__ = ("_all_workers", "_constraints", "_lists", "_matches", "_random", "_replacement")
 
     def __init__(
         self, constraints: Sequence[int], matches: Matches, random: Callable[[], float], *, replacement: bool = False
     ) -> None:
         self._constraints = constraints
-        self._everyone = list(range(len(constraints)))
+        self._all_workers = list(range(len(constraints)))
         self._matches = matches
         self._random = random
         self._replacement = replacement
@@ -227,7 +227,7 @@ class Sampler:
 
     def supply(self, need: int) -> int:
         """The number of workers that satisfy a constraint set."""
-        return self._matches[need].bit_count() if need else len(self._everyone)
+        return self._matches[need].bit_count() if need else len(self._all_workers)
 
     def draw(self, need: int, count: int) -> list[int]:
         """Draw workers that satisfy `need`; where fewer do, each comes as often as another or once more.
@@ -248,7 +248,7 @@ class Sampler:
         rounds, remainder = divmod(count, supply)
         drawn = self.suitable(need) * rounds if rounds else []
         if remainder:
-            is_dense = supply * SPARSE >= len(self._everyone) and 2 * remainder <= supply
+            is_dense = supply * SPARSE >= len(self._all_workers) and 2 * remainder <= supply
             drawn += (
                 self._tried(need, remainder) if need and is_dense else self._shuffled(self.suitable(need), remainder)
             )
@@ -257,7 +257,7 @@ class Sampler:
     def suitable(self, need: int) -> list[int]:
         """All workers that satisfy a constraint set, in no particular order; not to be changed."""
         if not need:
-            return self._everyone
+            return self._all_workers
         workers = self._lists.get(need)
         if workers is None:
             if len(self._lists) >= LISTS_MAX:
@@ -276,7 +276,7 @@ class Sampler:
         return workers[:count]
 
     def _tried(self, need: int, count: int) -> list[int]:
-        constraints, random, workers = self._constraints, self._random, len(self._everyone)
+        constraints, random, workers = self._constraints, self._random, len(self._all_workers)
 
         drawn: dict[int, None] = {}
         while len(drawn) < count:

@@ -147,13 +147,13 @@ class NotQuiet(RuntimeError):  # noqa: N818 - it names a state, like Stalled
 class Gate:
     """The inbox of one address: it leads to the component that is there now, or nowhere."""
 
-    __slots__ = ("address", "component", "door", "incarnation", "is_cut", "port", "up")
+    __slots__ = ("address", "component", "door", "incarnation", "is_cut", "is_up", "port")
 
     def __init__(self, address: Address, is_cut: Callable[[Address, Address], bool]) -> None:
         self.address = address
         self.is_cut = is_cut
         self.incarnation = 0
-        self.up = True
+        self.is_up = True
 
     def lead_to(self, component: Component, door: Door, port: LabPort) -> None:
         """Take a component, which may replace another."""
@@ -161,7 +161,7 @@ class Gate:
 
     def __call__(self, event: Event, source: Address, now: Time) -> None:
         """Pass a message, unless its link is cut or the component is gone; the submitter is beside its entry."""
-        if self.up and (source == SUBMITTER or not self.is_cut(source, self.address)):
+        if self.is_up and (source == SUBMITTER or not self.is_cut(source, self.address)):
             self.door.deliver(event, source, now)
 
 
@@ -175,17 +175,17 @@ class _Pair:
         outage: Count of outages.
     """
 
-    __slots__ = ("both", "cut", "informed", "outage", "suspected")
+    __slots__ = ("cut", "informed", "outage", "sides", "suspected")
 
     def __init__(self, a: Address, b: Address) -> None:
-        self.both = (a, b)
+        self.sides = (a, b)
         self.cut = False
         self.suspected = False
         self.informed = {a: False, b: False}
         self.outage = 0
 
     def other(self, side: Address) -> Address:
-        return self.both[1] if side == self.both[0] else self.both[0]
+        return self.sides[1] if side == self.sides[0] else self.sides[0]
 
 
 class FaultInjector(Extension):
@@ -336,7 +336,7 @@ class FaultInjector(Extension):
 
     def _crash(self, address: Address, _: None, now: Time) -> None:
         gate = self._gates[address]
-        gate.up = False
+        gate.is_up = False
 
         self._cut_off_at[address] = now
         gate.port.silence()
@@ -353,7 +353,7 @@ class FaultInjector(Extension):
         gate.incarnation += 1
         self._install(address, recovery.rebuild(address, gate.incarnation))
 
-        gate.up = True
+        gate.is_up = True
         gate.component.start(now)
 
         self._schedule(now + self._detection_us(), self._detect_restart, address, gate.incarnation)
@@ -367,9 +367,9 @@ class FaultInjector(Extension):
 
     def _detect_restart(self, address: Address, incarnation: int, _now: Time) -> None:
         gate = self._gates[address]
-        if gate.up and gate.incarnation == incarnation:
+        if gate.is_up and gate.incarnation == incarnation:
             for pair in self._pairs.get(address, ()):
-                if pair.both[0] == SUBMITTER:  # the restart was detected: it is informed of the next outage
+                if pair.sides[0] == SUBMITTER:  # the restart was detected: it is informed of the next outage
                     pair.informed[SUBMITTER] = False
             for restarted in self._restarted:
                 restarted(address)
@@ -377,14 +377,14 @@ class FaultInjector(Extension):
     def _detection_us(self, pair: _Pair | None = None) -> Time:
         """A detection time; those of the submitter come from a stream of their own."""
         longest_us = (self._recovery is not None and self._recovery.detection_us) or SECOND
-        stream = self._entry_stream if pair is not None and pair.both[0] == SUBMITTER else self._stream
+        stream = self._entry_stream if pair is not None and pair.sides[0] == SUBMITTER else self._stream
         return longest_us // 8 + int(stream.random() * (longest_us - longest_us // 8))
 
     def _is_up(self, address: Address) -> bool:
-        return address == SUBMITTER or self._gates[address].up
+        return address == SUBMITTER or self._gates[address].is_up
 
     def _is_cut(self, pair: _Pair) -> bool:
-        a, b = pair.both
+        a, b = pair.sides
         return not (self._is_up(a) and self._is_up(b)) or self._cuts(a, b)
 
     def _update_reachability(self, pairs: Sequence[_Pair], now: Time) -> None:
@@ -394,13 +394,13 @@ class FaultInjector(Extension):
 
             if is_cut and not pair.cut:
                 pair.outage += 1
-                for side in pair.both:
+                for side in pair.sides:
                     self._schedule(now + self._detection_us(pair), self._report_lost, pair, (side, pair.outage))
             elif pair.cut and not is_cut and pair.suspected:
                 self._schedule(now + 2 * self._detection_us(pair), self._report_back, pair, pair.outage)
 
             if pair.cut or is_cut:
-                self._cut_off_at.update(dict.fromkeys(pair.both, now))
+                self._cut_off_at.update(dict.fromkeys(pair.sides, now))
             pair.cut = is_cut
 
     def _report_lost(self, pair: _Pair, side_outage: tuple[Address, int], now: Time) -> None:
@@ -416,7 +416,7 @@ class FaultInjector(Extension):
             return
 
         pair.suspected = False
-        for side in pair.both:
+        for side in pair.sides:
             if pair.informed[side]:
                 pair.informed[side] = False
                 self._report(side, PeerBack(pair.other(side)), now)

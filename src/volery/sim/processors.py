@@ -110,7 +110,7 @@ class TurnPort:
         self.is_reliable = port.is_reliable
         self.processor = processor
         self.port = port
-        self.due: set[Key] = set()
+        self.due_keys: set[Key] = set()
         self._routes = processor.lab.routes_of(role_of(port.address))
 
     def send(self, to: Address, message: Message) -> None:
@@ -146,12 +146,12 @@ class TurnPort:
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Replace the key's timer, also one that waits in the inbox."""
-        self.due.discard(key)
+        self.due_keys.discard(key)
         self.port.set_timer(key, at)
 
     def cancel_timer(self, key: Key) -> None:
         """Forget the key's timer, also one that waits in the inbox."""
-        self.due.discard(key)
+        self.due_keys.discard(key)
         self.port.cancel_timer(key)
 
     def observe(self, fact: Fact) -> None:
@@ -173,7 +173,7 @@ class Inlet:
         """Put an event into the inbox."""
         if type(event) is TimerFired:
             assert self.port is not None
-            self.port.due.add(event.key)
+            self.port.due_keys.add(event.key)
         self.processor.take_in(self, event, source, self.processor.lab.path)
 
 
@@ -364,9 +364,9 @@ class Processor:
             if type(event) is TimerFired:
                 assert entry.port is not None
                 # The timer was cancelled or replaced while it waited in the inbox.
-                if event.key not in entry.port.due:
+                if event.key not in entry.port.due_keys:
                     continue
-                entry.port.due.discard(event.key)
+                entry.port.due_keys.discard(event.key)
 
             event_name, task_count = type(event).__name__, tasks_in(event)
             cost = self.costs.of(entry.role, event_name)

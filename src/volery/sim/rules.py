@@ -35,13 +35,13 @@ class VaryingSpeed:
         self._period_us = variability.period_us
         self._spread = variability.spread_permille
         self._streams = Streams(variability.seed)
-        self._drawn: dict[int, tuple[Random, list[int]]] = {}
+        self._factors: dict[int, tuple[Random, list[int]]] = {}
 
     def permille(self, machine: int, period: int) -> int:
         """The factor of a machine in a period, which depends on seed and machine alone."""
-        if machine not in self._drawn:
-            self._drawn[machine] = self._streams.of(f"variability/{machine}"), []
-        stream, factors = self._drawn[machine]
+        if machine not in self._factors:
+            self._factors[machine] = self._streams.of(f"variability/{machine}"), []
+        stream, factors = self._factors[machine]
         # Factors are drawn in the order of periods, whatever is looked up first: the speed does not depend on the
         # design.
         while len(factors) <= period:
@@ -145,7 +145,7 @@ class CapacityRule(LaunchRule):
         self._packing = packing = packing_of(cluster)
         self._names = (*cluster.resources, *[f"of device {device}" for device in range(packing.device_count)])
         self._free: dict[LabPort, int] = {}
-        self._taken: dict[tuple[TaskId, int], int] = {}
+        self._amounts_taken: dict[tuple[TaskId, int], int] = {}
 
     def placed(self, port: LabPort) -> None:
         """Offer all that the machine has."""
@@ -172,11 +172,11 @@ class CapacityRule(LaunchRule):
         if counts_devices:
             amounts = packing.named(free, amounts)
 
-        self._taken[task.id, attempt] = amounts
+        self._amounts_taken[task.id, attempt] = amounts
         self._free[port] = packing.settled(free - amounts) if counts_devices else free - amounts
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
-        free = self._free[port] + self._taken.pop((event.task.id, event.attempt))
+        free = self._free[port] + self._amounts_taken.pop((event.task.id, event.attempt))
         self._free[port] = self._packing.settled(free) if self._packing.device_count else free
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:

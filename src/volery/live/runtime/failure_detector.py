@@ -267,12 +267,12 @@ def this_host() -> HostReport:
 
 
 class _Entry:
-    __slots__ = ("heard_us", "incarnation", "missed", "nodes", "others", "report")
+    __slots__ = ("components", "heard_us", "incarnation", "missed", "nodes", "report")
 
     def __init__(self, addresses: Iterable[Address], nodes: Collection[Address]) -> None:
         all_addresses = list(addresses)
         self.nodes = frozenset(address for address in all_addresses if address in nodes)
-        self.others = tuple(address for address in all_addresses if address not in nodes)
+        self.components = tuple(address for address in all_addresses if address not in nodes)
         self.report: HostReport | None = None
         self.heard_us: Time | None = None
         self.incarnation = self.missed = 0
@@ -320,7 +320,7 @@ class HostRegister:
         entry.missed = 0
 
         if was_lost:
-            log.warning("host %s (%s) answers again", host, _held(entry))
+            log.warning("host %s (%s) answers again", host, _components_text(entry))
             self._count_lost()
 
     def miss(self, hosts: Collection[HostName]) -> None:
@@ -329,7 +329,7 @@ class HostRegister:
             entry = self._entries.get(host)
             if entry is not None and entry.report is None and entry.missed < MISSED_MAX:
                 entry.missed = MISSED_MAX
-                log.error("%s", self.absent_words(host, entry.others))
+                log.error("%s", self.absent_words(host, entry.components))
         self._count_lost()
 
     def check(self, shortage: str = "") -> None:
@@ -348,7 +348,7 @@ class HostRegister:
 
             if entry.missed == MISSED_MAX:
                 self._count_lost()
-                log.error("%s", self.absent_words(host, entry.others))
+                log.error("%s", self.absent_words(host, entry.components))
 
     def _counts(self) -> Mapping[Address, int]:
         now_us = self._clock_us()
@@ -365,8 +365,8 @@ class HostRegister:
         """One sentence about a host that does not answer, and the jobs that are assigned to it."""
         entry = self._entries[host]
         assigned = self._counts()
-        jobs = sum(assigned.get(address, 0) for address in entry.others)
-        name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
+        jobs = sum(assigned.get(address, 0) for address in entry.components)
+        name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_components_text(entry)})"
         verb = "have" if len(components) > 1 else "has"
 
         if self._is_opening(entry):
@@ -385,12 +385,12 @@ class HostRegister:
             for host, entry in self._entries.items()
             if entry.missed >= MISSED_MAX or self._is_opening(entry) or self._shortage(entry)
         ]
-        return [self.absent_words(host, entry.others) for host, entry in absent_hosts]
+        return [self.absent_words(host, entry.components) for host, entry in absent_hosts]
 
     def unanswering(self, component: Address) -> str:
         """One sentence about the host of a component that does not answer; empty while it does."""
         for host, entry in self._entries.items():
-            if component in entry.others and (entry.missed >= MISSED_MAX or self._is_opening(entry)):
+            if component in entry.components and (entry.missed >= MISSED_MAX or self._is_opening(entry)):
                 return self.absent_words(host, [component])
         return ""
 
@@ -428,9 +428,9 @@ class HostRegister:
         return HostStatus(
             name=host,
             state=state,
-            components=entry.others,
+            components=entry.components,
             nodes=len(entry.nodes),
-            jobs=sum(assigned.get(address, 0) for address in entry.others),
+            jobs=sum(assigned.get(address, 0) for address in entry.components),
             heard_us=entry.heard_us,
             version=report.version if report is not None else "",
             incarnation=entry.incarnation,
@@ -441,9 +441,9 @@ class HostRegister:
         )
 
 
-def _held(entry: _Entry) -> str:
+def _components_text(entry: _Entry) -> str:
     """Words for a host, as `gm/0, gm/1, 20 nodes`."""
-    return held_by(entry.others, len(entry.nodes))
+    return held_by(entry.components, len(entry.nodes))
 
 
 class Presence:

@@ -110,7 +110,7 @@ class Host:
         self._executor = executor
         self._codec = codec
         self._transport = transport
-        self._where = inbox.where
+        self._host_of = inbox.host_of
         self._journal = journal
         self._incarnation = incarnation
         self._effects: list[Effect] = []
@@ -136,7 +136,7 @@ class Host:
             component.bind(LivePort(address, self._effects))
             is_journalled = role_of(address) not in (SUBMITTER, AGENT)
             self._mailboxes[address] = Mailbox(inbox, address, component, is_journalled)
-        self._ingress = IngressFilter(name, self._mailboxes, self._where)
+        self._ingress = IngressFilter(name, self._mailboxes, self._host_of)
 
     async def open(self, on_new_incarnation: Callable[[HostName, bool], None] | None = None) -> None:
         """Connect to the others and wait for them, within limits; nothing is handled before `start`.
@@ -155,7 +155,7 @@ class Host:
         deliver, take = self._transport.send, self._take
         self._delivery = Delivery(self._incarnation, self._codec, deliver, take, self._take_aside, self._meet)
         await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
-        self.waits_for = peers = frozenset(self._where.values()) - {self.name}
+        self.waits_for = peers = frozenset(self._host_of.values()) - {self.name}
         # The others repeat what this incarnation has missed, into its inbox, and do not give it up while it waits.
         for peer in sorted(peers):
             self._delivery.send(peer, [])
@@ -367,7 +367,7 @@ class Host:
                 if not isinstance(error, UnknownMessageError) or source in self._mailboxes:
                     self._fail(mailbox, event, source, now, error)
                     return
-                self._ingress.refuse(self._where[source], error)
+                self._ingress.refuse(self._host_of[source], error)
 
             if journal is not None and mailbox.journalled:
                 if type(event) is Computed:
@@ -431,7 +431,7 @@ class Host:
                 continue
             receiver_mailbox = mailboxes.get(receiver)
             if receiver_mailbox is None:
-                self._outbox.put(self._where[receiver], receiver, source, effect[1])
+                self._outbox.put(self._host_of[receiver], receiver, source, effect[1])
             elif receiver_mailbox.journalled:
                 self.inbox.events.append((receiver_mailbox, effect[1], source))
             else:

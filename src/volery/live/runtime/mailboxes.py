@@ -88,7 +88,7 @@ class Inbox:
         awake: True if a turn is due already.
     """
 
-    __slots__ = ("_turn", "events", "has_turn", "mailboxes", "now", "outbox", "recorder", "where")
+    __slots__ = ("_turn", "events", "has_turn", "host_of", "mailboxes", "now", "outbox", "recorder")
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Inbox:
         now: Clock | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self.where = host_of or {}
+        self.host_of = host_of or {}
         self.now: Clock = now or clock_from_now()
         self.recorder = recorder
         self.events: deque[tuple[Mailbox, Any, Address]] = deque()
@@ -127,12 +127,12 @@ class Inbox:
             self.events.append((mailbox, event, source))
         else:
             assert isinstance(event, Message), "only messages travel between hosts"
-            self.outbox.put(self.where[to], to, source, event)
+            self.outbox.put(self.host_of[to], to, source, event)
         self.wake()
 
     def report(self, report: Message, source: Address = "") -> None:
         """Send the submitter a report; a federation without a submitter ignores it."""
-        if SUBMITTER in self.mailboxes or SUBMITTER in self.where:
+        if SUBMITTER in self.mailboxes or SUBMITTER in self.host_of:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
 
 
@@ -223,11 +223,11 @@ class IngressFilter:
         self.refused = 0
         self._name = name
         self._mailboxes = mailboxes
-        self._where = host_of
+        self._host_of = host_of
         self._logged_hosts: set[HostName] = set()
 
     def admitted(self, sender: HostName, parcels: Collection[Parcel]) -> list[tuple[Mailbox, Message, Address]]:
-        mailboxes, host_of = self._mailboxes, self._where
+        mailboxes, host_of = self._mailboxes, self._host_of
 
         admitted = [
             (mailbox, message, source)

@@ -52,21 +52,21 @@ class WeightedDrf:
         "_capacity",
         "_demand",
         "_free",
+        "_free_when_idle",
         "_names",
-        "_nothing",
+        "_no_resources",
         "_numbers",
         "_stops",
         "_used",
         "_waiting",
         "_weights",
-        "_whole",
     )
 
     def __init__(
         self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops_at_poorest: bool = False
     ) -> None:
-        self._capacity = self._whole = self._free = checked_capacity(capacity)
-        self._nothing: Resources = (0,) * len(self._capacity)
+        self._capacity = self._free = self._free_when_idle = checked_capacity(capacity)
+        self._no_resources: Resources = (0,) * len(self._capacity)
         self._stops = stops_at_poorest
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
@@ -94,7 +94,7 @@ class WeightedDrf:
         number = self._numbers[user] = len(self._names)
         self._names.append(user)
         self._weights.append(weight)
-        self._used.append(self._nothing)
+        self._used.append(self._no_resources)
         self._demand.append(None)
         return number
 
@@ -169,4 +169,4 @@ class WeightedDrf:
 
         waiting = sum(demand is not None for demand in self._demand)
         assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
-        assert total == self._whole, f"{total} in all, of {self._whole}"
+        assert total == self._free_when_idle, f"{total} in all, of {self._free_when_idle}"

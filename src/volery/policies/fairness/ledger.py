@@ -100,7 +100,17 @@ class ShareLedger:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_due", "_is_outdated", "_names", "_numbers", "_ranking", "_tree", "_used", "_wanted")
+    __slots__ = (
+        "_capacity",
+        "_due",
+        "_is_outdated",
+        "_names",
+        "_numbers",
+        "_ranking",
+        "_tree",
+        "_used",
+        "_wanted_shares",
+    )
 
     def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
         self._capacity = checked_capacity(capacity)
@@ -110,7 +120,7 @@ class ShareLedger:
 
         no_resources: Resources = (0,) * len(self._capacity)
         self._used = [no_resources] * len(self._names)
-        self._wanted = [NOTHING] * len(self._names)
+        self._wanted_shares = [NOTHING] * len(self._names)
         self._due = [NOTHING] * len(self._names)
         self._ranking = Ranking()
         self._is_outdated = False
@@ -129,9 +139,9 @@ class ShareLedger:
         wish = dominant_share(total, self._capacity)
         due = self._due[number]
         # A wish above what is due, before and after, changes no entitlement.
-        if wish != self._wanted[number] and (wish <= due or self._wanted[number] <= due):
+        if wish != self._wanted_shares[number] and (wish <= due or self._wanted_shares[number] <= due):
             self._is_outdated = True
-        self._wanted[number] = wish
+        self._wanted_shares[number] = wish
 
     def launched(self, user: str, demand: Resources) -> None:
         """A task of the user takes this much from now on."""
@@ -155,7 +165,7 @@ class ShareLedger:
     def _settle(self) -> None:
         if self._is_outdated:
             self._is_outdated = False
-            wanted_shares = dict(zip(self._names, self._wanted, strict=True))
+            wanted_shares = dict(zip(self._names, self._wanted_shares, strict=True))
             due = entitlements(self._tree, wanted_shares)
 
             for number, user in enumerate(self._names):

@@ -60,7 +60,7 @@ class FairLines(Generic[Line]):
             line = self._lines[user] = self._make_line()
         line.push(task)
         self.length += 1
-        self._joined(user, task)
+        self._on_added(user, task)
 
     def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take every task of this sort out; the others keep their places."""
@@ -69,7 +69,7 @@ class FairLines(Generic[Line]):
             removed_from_line = line.remove(is_unwanted)
             self.length -= len(removed_from_line)
             for task in removed_from_line:
-                self._left(user, task)
+                self._on_removed(user, task)
             removed += removed_from_line
         return removed
 
@@ -89,15 +89,15 @@ class FairLines(Generic[Line]):
             return None
 
         self.length -= 1
-        self._left(user, taken_tasks[0])
+        self._on_removed(user, taken_tasks[0])
         return taken_tasks[0]
 
-    def _joined(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
+    def _on_added(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
         """Report the user's wish to the order: a task has joined its line."""
         if self._lines[user].length == 1:
             self._order.wants(user, SLOT)
 
-    def _left(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
+    def _on_removed(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
         """Report the user's wish to the order: a task has left its line."""
         if not self._lines[user].length:
             self._order.wants(user, None)
@@ -164,7 +164,7 @@ class FairVectorQueue(FairLines[VectorQueue]):
             return None
         return self._turn(lambda line: line.pop_fitting(offered, free))
 
-    def _joined(self, user: str, task: Task) -> None:
+    def _on_added(self, user: str, task: Task) -> None:
         kind = (task.constraints, task.request)
         if kind not in self._kinds:
             self._kinds[kind] = 0
@@ -178,7 +178,7 @@ class FairVectorQueue(FairLines[VectorQueue]):
         if not count_before:
             self._tell(user, waiting)
 
-    def _left(self, user: str, task: Task) -> None:
+    def _on_removed(self, user: str, task: Task) -> None:
         kind = (task.constraints, task.request)
 
         self._kinds[kind] -= 1
