@@ -174,7 +174,7 @@ class PatientVectorQueue(FairVectorQueue):
         taken = self._lines[user].pop_kind((task.constraints, task.request))
         assert taken.id == task.id, f"{taken.id} is before {task.id}"
         self.length -= 1
-        self._left(user, task)
+        self._on_removed(user, task)
 
     def check(self) -> None:
         """Check the turns, too."""
