@@ -56,6 +56,7 @@ class WeightedDrf:
         "_no_resources",
         "_numbers",
         "_stops",
+        "_total",
         "_used",
         "_waiting",
         "_weights",
@@ -64,7 +65,7 @@ class WeightedDrf:
     def __init__(
         self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops_at_poorest: bool = False
     ) -> None:
-        self._capacity = self._free = checked_capacity(capacity)
+        self._capacity = self._total = self._free = checked_capacity(capacity)
         self._no_resources: Resources = (0,) * len(self._capacity)
         self._stops = stops_at_poorest
         self._numbers: dict[str, int] = {}
@@ -168,4 +169,4 @@ class WeightedDrf:
 
         waiting = sum(demand is not None for demand in self._demand)
         assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
-        assert total == self._capacity, f"{total} in all, of {self._capacity}"
+        assert total == self._total, f"{total} in all, of {self._total}"
