@@ -69,7 +69,7 @@ class DrfTurns(WeightedDrf):
         self._last = 0
         self._served: list[int] = []
         super().__init__(capacity, weights)
-        self._free_when_idle = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _join(self, user: str, weight: int) -> int:
         self._served.append(0)
@@ -98,7 +98,7 @@ class HdrfTurns(HierarchicalDrf):
         self._last = 0
         self._served: dict[int, int] = {}
         super().__init__(capacity, tree)
-        self._free_when_idle = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _key(self, node: TreeNode) -> int:
         return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)

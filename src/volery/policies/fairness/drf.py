@@ -52,11 +52,11 @@ class WeightedDrf:
         "_capacity",
         "_demand",
         "_free",
-        "_free_when_idle",
         "_names",
         "_no_resources",
         "_numbers",
         "_stops",
+        "_total",
         "_used",
         "_waiting",
         "_weights",
@@ -65,7 +65,7 @@ class WeightedDrf:
     def __init__(
         self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops_at_poorest: bool = False
     ) -> None:
-        self._capacity = self._free = self._free_when_idle = checked_capacity(capacity)
+        self._capacity = self._total = self._free = checked_capacity(capacity)
         self._no_resources: Resources = (0,) * len(self._capacity)
         self._stops = stops_at_poorest
         self._numbers: dict[str, int] = {}
@@ -169,4 +169,4 @@ class WeightedDrf:
 
         waiting = sum(demand is not None for demand in self._demand)
         assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
-        assert total == self._free_when_idle, f"{total} in all, of {self._free_when_idle}"
+        assert total == self._total, f"{total} in all, of {self._total}"

@@ -106,7 +106,6 @@ class HierarchicalDrf:
         "_dominant",
         "_fitting",
         "_free",
-        "_free_when_idle",
         "_least",
         "_leaves",
         "_nodes",
@@ -114,6 +113,7 @@ class HierarchicalDrf:
         "_saturated",
         "_seen_free",
         "_stale",
+        "_total",
         "_waiting",
     )
     rescales: ClassVar[bool] = True
@@ -122,7 +122,7 @@ class HierarchicalDrf:
     """Blocked children are no minimum and are not rescaled; saturated resources do not count for shares."""
 
     def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
-        self._capacity = self._free = self._free_when_idle = checked_capacity(capacity)
+        self._capacity = self._total = self._free = checked_capacity(capacity)
         self._nodes: list[TreeNode] = []
         self._leaves: dict[str, TreeNode] = {}
         self._waiting: dict[Resources, dict[int, None]] = {}
@@ -375,7 +375,7 @@ class HierarchicalDrf:
         for leaf in self._leaves.values():
             assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
             total = plus(total, leaf.used)
-        assert total == self._free_when_idle, f"{total} in all, of {self._free_when_idle}"
+        assert total == self._total, f"{total} in all, of {self._total}"
 
         self._count(self._stale)
         self._stale.clear()
