@@ -241,7 +241,6 @@ def summarise(
     worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
     tasks = records.trace.task_count
     message_count = records.counters.get(MESSAGES, 0)
-
     return RunSummary(
         label=label,
         architecture=architecture,
