@@ -109,11 +109,8 @@ class AttemptTable:
         if self._by_node:
             self._by_node[self.node_of(attempt)][attempt.task] = attempt
 
-    def put_all(self, starts: Sequence[Start]) -> None:
-        """Add attempts that are about to start."""
-        by_task = self.by_task
-        for _, attempt, _ in starts:
-            by_task[attempt.task] = attempt
+    def list_by_node(self, starts: Sequence[Start]) -> None:
+        """List attempts by node that were added by task."""
         if self._by_node:
             for _, attempt, node in starts:
                 self._by_node[node][attempt.task] = attempt
@@ -162,7 +159,7 @@ class Allocations(Protocol):
     sends: ClassVar[Sends]
 
     def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
-        """Take room for each task of a request; return the attempts that have some, and the tasks that find none."""
+        """Take room for the tasks of a request and add attempts by task; return these, and the tasks without room."""
 
     def allot(self, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Take what an attempt asked for; where that makes a logical node, `is_lent` counts it as a repartition."""
@@ -228,7 +225,9 @@ class SlotAllocations:
         self, cluster: ClusterState, layout: Layout, partitions: range, *, snapshots: bool, twice: bool
     ) -> None:
         self._cluster = cluster
+        self._gms = cluster.gms
         self._layout = layout
+        self._bits = layout.bits
         self._partitions = partitions
         self._snapshots = snapshots
         self._twice = twice
@@ -247,7 +246,7 @@ class SlotAllocations:
     def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
         partition, owner, term = request.partition, gm.address, request.term
         bits, nodes, first_unit = self._layout.bits, self._layout.nodes[partition], partition << UNIT_SHIFT
-        busy, requested = self._busy[partition], 0
+        busy, requested, by_task = self._busy[partition], 0, self._cluster.attempts.by_task
         starts: list[Start] = []
         refused: list[TaskId] = []
 
@@ -260,8 +259,9 @@ class SlotAllocations:
                 refused.append(task.id)
                 continue
             busy |= bit
-            unit = first_unit | position
-            attempt = RunningAttempt(task.id, task.job, number, owner, unit, task.request, account, term)
+            by_task[task.id] = attempt = RunningAttempt(
+                task.id, task.job, number, owner, first_unit | position, task.request, account, term
+            )
             starts.append((task, attempt, nodes[position]))
 
         # The GM has taken off its view what it requests, valid or not: a slot that is free after all is news for it.
@@ -289,11 +289,11 @@ class SlotAllocations:
 
     def end(self, attempt: RunningAttempt) -> GmSyncState:
         # As `free` and `credit`, in one call: once per task.
-        unit, gm = attempt.unit, self._cluster.gms[attempt.owner]
-        partition, bit = unit >> UNIT_SHIFT, self._layout.bits[unit & UNIT_MASK]
+        unit, gm = attempt.unit, self._gms[attempt.owner]
+        partition, bit = unit >> UNIT_SHIFT, self._bits[unit & UNIT_MASK]
         if not self._closed[partition] & bit:
-            self._busy[partition] &= ~bit
-        gm.busy[partition] &= ~bit
+            self._busy[partition] ^= bit
+        gm.busy[partition] ^= bit
         if self._twice:
             gm.repeat[partition] |= bit
         return gm

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import ClusterState, GmSyncState, Start
 from volery.architectures.megha.messages import (
+    UNIT_MASK,
     UNIT_SHIFT,
     PartitionState,
     Refusal,
@@ -79,6 +80,7 @@ class AmountAllocations:
         self._guards = self.packing.guards
         self._whole_free = [capacities.whole[partition].free for partition in partitions]
         self.free_amounts = [list(free) for free in self._whole_free]
+        self._closed = [0] * len(partitions)
         self._states: dict[int, bytes] = {}
         self._seats: dict[Address, tuple[int, int]] = {}
         for here, partition in enumerate(partitions):
@@ -89,6 +91,7 @@ class AmountAllocations:
         partition, owner, term, guards = request.partition, gm.address, request.term, self._guards
         here, packing, drained = partition - self._first, self.packing, self._cluster.drained
         free, nodes, first_unit = self.free_amounts[here], self._layout.nodes[partition], partition << UNIT_SHIFT
+        closed, by_task = self._closed[here], self._cluster.attempts.by_task
         changed = lacks = 0
         starts: list[Start] = []
         refused: list[TaskId] = []
@@ -104,11 +107,12 @@ class AmountAllocations:
                 refused.append(task.id)
                 lacks |= 1 << position
                 continue
-            if not self._can_crash or self._cluster.is_usable(node):
+            if not closed >> position & 1:
                 free[position] = packing.settled(left)
             changed |= 1 << position
-            unit = first_unit | position
-            attempt = RunningAttempt(task.id, task.job, number, owner, unit, task.request, account, term)
+            by_task[task.id] = attempt = RunningAttempt(
+                task.id, task.job, number, owner, first_unit | position, task.request, account, term
+            )
             starts.append((task, attempt, node))
 
         gm.lacks[here] |= lacks
@@ -126,19 +130,26 @@ class AmountAllocations:
         owner = self._cluster.gms[attempt.owner]
         if is_lent and self._is_guest(partition, owner):
             self._cluster.observe(Counted("repartitions"))
-        self._add(partition - self._first, position, -self.packing[attempt.request])
-        self._note_changes(partition - self._first, 1 << position, owner)
+        here = partition - self._first
+        if not self._closed[here] >> position & 1:
+            free = self.free_amounts[here]
+            free[position] = self.packing.settled(free[position] - self.packing[attempt.request])
+        self._note_changes(here, 1 << position, owner)
 
     def free(self, attempt: RunningAttempt) -> None:
         """Free what the attempt had; an owner that is sent the end of it lacks no news."""
-        partition, position = place_of(attempt.unit)
-        here, owner = partition - self._first, self._cluster.gms[attempt.owner]
-        is_freed = self._add(here, position, self.packing[attempt.request])
+        unit, owner = attempt.unit, self._cluster.gms[attempt.owner]
+        here, position = (unit >> UNIT_SHIFT) - self._first, unit & UNIT_MASK
+        bit = 1 << position
+        is_closed = self._closed[here] & bit
+        if not is_closed:
+            free = self.free_amounts[here]
+            free[position] = self.packing.settled(free[position] + self.packing[attempt.request])
 
         # A leader that takes over does not know which ends its predecessor has sent: then the owner lacks it, too.
-        if self._twice or self._can_crash or not is_freed:
-            owner.lacks[here] |= 1 << position
-        self._note_changes(here, 1 << position, owner)
+        if self._twice or self._can_crash or is_closed:
+            owner.lacks[here] |= bit
+        self._note_changes(here, bit, owner)
 
     def credit(self, attempt: RunningAttempt) -> GmSyncState:
         return self._cluster.gms[attempt.owner]
@@ -146,14 +157,6 @@ class AmountAllocations:
     def end(self, attempt: RunningAttempt) -> GmSyncState:
         self.free(attempt)
         return self._cluster.gms[attempt.owner]
-
-    def _add(self, here: int, position: int, packed: int) -> bool:
-        """Add to what is free on a machine, or take off, if the machine is usable; find out whether it is."""
-        is_usable = self._cluster.is_usable(self._layout.nodes[self._partitions[here]][position])
-        if is_usable:
-            free = self.free_amounts[here]
-            free[position] = self.packing.settled(free[position] + packed)
-        return is_usable
 
     def _note_changes(self, here: int, machines: int, cause: GmSyncState) -> None:
         """Note machines with a change that all GMs lack but the one that has caused it."""
@@ -169,6 +172,7 @@ class AmountAllocations:
         self._states.clear()
         for here, free in enumerate(self.free_amounts):
             self.free_amounts[here] = [self._guards] * len(free)
+            self._closed[here] = (1 << len(free)) - 1
 
     def skip(self, gm: GmSyncState) -> None:
         gm.lacks = [0] * len(gm.lacks)
@@ -189,7 +193,9 @@ class AmountAllocations:
             return False
         here, position = self._seats[node]
         free = self._guards
+        self._closed[here] |= 1 << position
         if self._cluster.is_usable(node):
+            self._closed[here] ^= 1 << position
             free = self._whole_free[here][position]
             for attempt in self._cluster.attempts.at(node):
                 free -= self.packing[attempt.request]

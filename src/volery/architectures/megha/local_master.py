@@ -175,9 +175,6 @@ class NodeHost(Protocol):
 
     attempts: AttemptTable
 
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
-
     def recount(self, node: Address) -> bool:
         """Count anew what is free on a node; find out whether that may be news for GMs."""
 
@@ -204,7 +201,9 @@ class Alone:
         self._launches = 0
         self.drained: set[Address] = set()
 
-    def bind(self, port: Port) -> None: ...
+    def bind(self, port: Port) -> None:
+        self._port = port
+
     def start(self, now: Time) -> None: ...
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None: ...
 
@@ -224,21 +223,21 @@ class Alone:
         return 0
 
     def launch(self, starts: Sequence[Start]) -> None:
-        number, send = self._launches, self._host.send
+        number, send = self._launches, self._port.send
         for task, attempt, node in starts:
             number += 1
             send(node, Launch(number, task, attempt.attempt))
         self._launches = number
 
     def evict(self, node: Address, attempt: RunningAttempt) -> None:
-        self._host.send(node, Kill(attempt.task, attempt.attempt))
+        self._port.send(node, Kill(attempt.task, attempt.attempt))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         attempts = self._host.attempts
         for task in tasks:
             attempt = attempts.by_task.get(task)
             if attempt is not None:
-                self._host.send(attempts.node_of(attempt), Kill(task, attempt.attempt))
+                self._port.send(attempts.node_of(attempt), Kill(task, attempt.attempt))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         (self.drained.add if message.drained else self.drained.discard)(message.node)
@@ -347,7 +346,7 @@ class LocalMaster(Component):
         gm.request = message.number
 
         starts, refused = self.allocations.allot_requested(message, gm)
-        self.attempts.put_all(starts)
+        self.attempts.list_by_node(starts)
         if self.preemptions is not None:
             for _, attempt, _ in starts:
                 self.preemptions.started(attempt)
@@ -396,14 +395,20 @@ class LocalMaster(Component):
         """Free what the task had; its GM is sent all ends of this instant in one message."""
         if self.pair is not None:
             raise UnknownMessageError(unknown(self, message, source, now))  # a guarded node sends results
-        attempt = self.attempts.by_task.get(message.task)
-        if attempt is None or attempt.attempt != message.attempt:
+        preemptions = self.preemptions
+
+        # Nothing is lost or preempted: a task has one attempt, and its end comes once. This runs once per task.
+        if preemptions is None:
+            attempt = self.attempts.by_task.pop(message.task, None)
+            if attempt is not None:
+                gm = self.allocations.end(attempt)
+                gm.ended.append(message.task)
+                if len(gm.ended) == 1:
+                    self._schedule_notice(gm, now)
             return
 
-        preemptions = self.preemptions
-        if preemptions is None:
-            self.attempts.remove(attempt)
-            self.note_end(self.allocations.end(attempt), message.task, now)
+        attempt = self.attempts.by_task.get(message.task)
+        if attempt is None or attempt.attempt != message.attempt:
             return
         is_evicted = message.killed and preemptions.evicted(attempt, now)
         self.release(attempt)
@@ -414,8 +419,11 @@ class LocalMaster(Component):
     def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
         """Send a GM, in this instant, the end of a task of its own."""
         owner.ended.append(task)
-        if len(owner.ended) > 1:
-            return
+        if len(owner.ended) == 1:
+            self._schedule_notice(owner, now)
+
+    def _schedule_notice(self, owner: GmSyncState, now: Time) -> None:
+        """Send a GM the ends of its tasks when the instant is over."""
         self._gms_to_notify.append(owner)
         self._port.set_timer(NOTICES, now)
         if not self._is_heartbeat_set:

@@ -123,7 +123,9 @@ class Paired:
         printed: Whether it relaunches, and reports with heartbeats, as printed.
 
     Attributes:
+        allocations: What is free in its cluster.
         leadership: Election of the leader, and its account of the nodes.
+        listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
@@ -145,10 +147,10 @@ class Paired:
         printed: bool = False,
     ) -> None:
         self._host = host
-        self._allocations = allocations
+        self.allocations = allocations
         self._preemptions = preemptions
         self._printed = printed
-        self._listed_tasks: dict[TaskId, Task] = {}
+        self.listed_tasks: dict[TaskId, Task] = {}
         self._gms_to_report_to: dict[Address, None] = {}
         self._nodes = nodes
         self._results: dict[TaskId, tuple[RunningAttempt, Address]] = {}
@@ -184,7 +186,7 @@ class Paired:
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
         # What this master refuses is listed, too: one that follows does not know which is.
         if self._printed and not self._is_void(gm, term):
-            self._listed_tasks.update({task.id: task for task in tasks})
+            self.listed_tasks.update({task.id: task for task in tasks})
 
     def accepts(self, gm: Address, epoch: int, term: int) -> bool:
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
@@ -229,12 +231,12 @@ class Paired:
         """Stop what runs; what waits for a machine that is away is dropped."""
         wanted = frozenset(tasks)
         for number in tasks:
-            self._listed_tasks.pop(number, None)
+            self.listed_tasks.pop(number, None)
         for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
                 if task.id in wanted and self._is_there(active, node):
                     known = self._host.attempts.by_task[task.id]
-                    self._host.note_end(self._allocations.credit(known), task.id, now)
+                    self._host.note_end(self.allocations.credit(known), task.id, now)
                     self._host.release(known)
         for node in self._nodes:
             self._maybe_hand_back(node)
@@ -265,7 +267,7 @@ class Paired:
         return False
 
     def _skip(self, gm: GmSyncState) -> None:
-        self._allocations.skip(gm)
+        self.allocations.skip(gm)
         if self._preemptions is not None:
             self._preemptions.skip(gm)
         gm.ended = []
@@ -304,7 +306,7 @@ class Paired:
         if known is None or known.attempt != active.attempt:
             return False
         self._host.release(known)
-        self._host.note_end(self._allocations.credit(known), known.task, now)
+        self._host.note_end(self.allocations.credit(known), known.task, now)
         self._host.schedule_news(now)
         return True
 
@@ -317,7 +319,7 @@ class Paired:
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
-            self._listed_tasks.pop(task, None)
+            self.listed_tasks.pop(task, None)
             known = self._results.pop(task, None)
             if known is not None:
                 at.setdefault(known[1], []).append(task)
@@ -332,11 +334,11 @@ class Paired:
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         if self._preemptions is not None:
             running = [self._preemptions.named(active) for active in running]
-        return self._allocations.seats(node, running)
+        return self.allocations.seats(node, running)
 
     def node_away(self, node: Address) -> None:
         """It has nothing free."""
-        self._allocations.recount(node)
+        self.allocations.recount(node)
         self._host.send_news_soon()
 
     def node_back(self, node: Address) -> None:
@@ -344,7 +346,7 @@ class Paired:
         for task, active in self._runs_to_send.pop(node, ()):
             if self._is_there(active, node):
                 self._run(task, active, node)
-        if self._allocations.recount(node):
+        if self.allocations.recount(node):
             self._host.send_news_soon()
         if self._preemptions is not None:
             self._preemptions.resume(node, 0)
@@ -384,7 +386,7 @@ class Paired:
         is_victim = self._preemptions is not None and self._preemptions.is_victim(active.task)
         if node in self.drained or is_victim:
             return None
-        return self._listed_tasks.get(active.task)
+        return self.listed_tasks.get(active.task)
 
     def _relaunch(self, active: RunningAttempt, node: Address) -> RunningAttempt:
         """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""
@@ -483,7 +485,7 @@ class Paired:
     ) -> None:
         if self._is_void(address, self.term_of(address)):
             return
-        gm, allocations, leadership = self._host.gms[address], self._allocations, self.leadership
+        gm, allocations, leadership = self._host.gms[address], self.allocations, self.leadership
         update = allocations.whole(gm) if whole else allocations.delta(gm)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
         epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
@@ -493,6 +495,6 @@ class Paired:
         assert not self._host.attempts.by_task, "tasks are still active"
         if self.leadership.leading:
             assert self.leadership.settled, "nodes have not answered"
-            self._allocations.check_rest()
+            self.allocations.check_rest()
             if self._preemptions is not None:
                 self._preemptions.check_rest()
