@@ -20,7 +20,7 @@ pytestmark = pytest.mark.essential
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "volery"
-SOURCES = sorted(path for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
+SOURCES = sorted(path for room in ("src", "experiments", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
 OURS = [path for path in SOURCES if path.is_relative_to(PACKAGE)]
 PURE = [path for path in OURS if path.relative_to(PACKAGE).parts[0] in ("core", "roles", "policies", "architectures")]
 
@@ -59,7 +59,7 @@ FOR_AUTHORS = {
 """What docs/reference offers to authors of schedulers, whichever designs of ours use it."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
-LEDGER = {"experiments/first_forms.jsonl"}
+LAB_BOOK = {"experiments/first_forms.jsonl"}
 """The first form of every claim: larger than that, and no rows of a trace."""
 
 
@@ -377,7 +377,7 @@ def test_no_trace_is_committed() -> None:
     committed = [place(path) for path in tracked() if path.name.endswith(TRACE_ENDINGS)]
     assert not committed
     large = [place(path) for path in tracked() if path.is_file() and path.stat().st_size > COMMITTED_BYTES_MAX]
-    assert not {*large} - LEDGER
+    assert not {*large} - LAB_BOOK
 
 
 def test_every_exception_to_a_rule_states_its_reason() -> None:
