@@ -213,9 +213,10 @@ class FlowNetwork:
 def fair_floors(task_counts: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
     """Per job, with how many tasks it has its share: those that have least are given one more until all is given.
 
-    task_counts: Number of tasks of each job that could run, those that do included; what is left over when all have
-        as many goes to the first of these.
-    running: Number of these that keep what they have, whatever their share is.
+    Args:
+        task_counts: Number of tasks of each job that could run, those that do included; what is left over when all have
+            as many goes to the first of these.
+        running: Number of these that keep what they have, whatever their share is.
     """
     floors = {job: min(running.get(job, 0), count) for job, count in task_counts.items()}
     slots_left = slots - sum(floors.values())
