@@ -26,8 +26,8 @@ class Broker:
     """The tasks that are with the broker, and the policy that sends them there.
 
     Args:
-        inventory: the broker's machines.
-        management: the policy of stage M1.
+        inventory: Machines of the broker.
+        management: The policy of stage M1.
     """
 
     __slots__ = ("_machines", "_management", "_passes", "tasks")
@@ -45,8 +45,10 @@ class Broker:
 
     def takes(self, view: View, waiting: Waiting) -> bool:
         """True for a task that goes there: each that no other machine can run, none that the broker cannot."""
+        # A task that other machines cannot run goes to the broker, whatever the policy says.
         if not self.possible(waiting.task):
             return False
+
         return not waiting.kind.possible or self._management.brokered(view, waiting)
 
     def passed(self, waiting: Waiting) -> Pass:
@@ -57,7 +59,7 @@ class Broker:
 
 
 PASSED = 0
-"""Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
+"""The attempt of every passed task, to the upper level: attempts are counted by the lower one."""
 TO_SCHEDULER = sent_to("scheduler", Completed)
 
 
@@ -65,21 +67,21 @@ class LocalManager(Component):
     """Queues the tasks that it is passed, gives them machines, and reports their ends.
 
     Args:
-        cycle: that places tasks.
-        above: the component that passes tasks.
-        delay_us: how long a task is kept before it joins the queue.
+        cycle: The cycle that places tasks.
+        above: The component that passes tasks.
+        delay_us: Time that a task is held before it joins the queue.
     """
 
-    __slots__ = ("_above", "_cycle", "_delay_us", "_delayed", "_open", "_passed", "_state")
+    __slots__ = ("_cycle", "_delay_us", "_delayed", "_last_number", "_open", "_state", "_upper")
 
     def __init__(self, cycle: Cycle, above: Address, delay_us: Time = 0) -> None:
         self._cycle = cycle
         self._state = cycle.state
-        self._above = above
+        self._upper = above
         self._delay_us = delay_us
         self._delayed: dict[int, Pass] = {}
         self._open: dict[JobId, int] = {}
-        self._passed = 0
+        self._last_number = 0
 
     def start(self, now: Time) -> None:
         """Place tasks from now on."""
@@ -87,9 +89,10 @@ class LocalManager(Component):
 
     def on_pass(self, message: Pass, source: Address, now: Time) -> None:
         """Queue the task; a repeated or overtaken message is ignored."""
-        if message.number <= self._passed:
+        if message.number <= self._last_number:
             return
-        self._passed = message.number
+        self._last_number = message.number
+
         if self._delay_us:
             self._delayed[message.task.id] = message
             self._port.set_timer(message.task.id, now + self._delay_us)
@@ -124,7 +127,7 @@ class LocalManager(Component):
         if number in self._delayed:
             del self._delayed[number]
             self._port.cancel_timer(number)
-            self._port.send(self._above, Completed(number, PASSED))
+            self._port.send(self._upper, Completed(number, PASSED))
             return
         waiting, running = self._state.waiting.get(number), self._state.running.get(number)
         if waiting is not None:
@@ -151,7 +154,7 @@ class LocalManager(Component):
         if not self._open[job.id]:
             del self._open[job.id], self._state.jobs[job.id]
             self._cycle.job_done(job.id, now)
-        self._port.send(self._above, Completed(waiting.task.id, PASSED))
+        self._port.send(self._upper, Completed(waiting.task.id, PASSED))
 
     def admit(self, now: Time) -> None:
         """Do nothing: all jobs are eligible here."""

@@ -224,7 +224,7 @@ class Monitor:
 
 
 @contextmanager
-def held(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
+def reserving_room(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
     """Keep the room that is made on a machine for the task for which it is made."""
     if monitor is None:
         yield
