@@ -144,7 +144,6 @@ class Cycle:
         """The record of a task that is ready, the next in number."""
         self._task_count += 1
         self.state.now = now
-        # The delay narrows the class of the task, by which queues and blocks go.
         return Waiting(task, job, kind, self._task_count, now, self.state.work_us(task), rank_us, came_us)
 
     def enqueue(self, waiting: Waiting) -> None:
@@ -275,8 +274,7 @@ class Cycle:
         self.start(running)
 
         if self._speculation is not None:
-            # No machine may get an attempt before the end of the one whose room it was given has been reported.
-            self.start(running)
+            self._speculation.replicate(running, now)
 
         if self._migration is not None:
             self._migration.request(now)

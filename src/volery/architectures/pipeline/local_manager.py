@@ -102,15 +102,25 @@ class LocalManager(Component):
     def _take(self, message: Pass, now: Time) -> None:
         task = message.task
         job = self._state.jobs.get(task.job)
+        # A manager knows of a job only what comes with its tasks.
         if job is None:
             job = self._state.jobs[task.job] = JobRecord(
-                task.job, message.user, message.priority, message.deadline_us, message.submit_us, task.estimate_us,
-                message.task_count, eligible=True,
-            )  # fmt: skip
+                task.job,
+                message.user,
+                message.priority,
+                message.deadline_us,
+                message.submit_us,
+                task.estimate_us,
+                message.task_count,
+                eligible=True,
+            )
+
         self._open[task.job] = self._open.get(task.job, 0) + 1
+
         work = self._state.work_us(task)
         job.work_us += work
         job.left_us += work
+
         waiting = self._cycle.record(task, job, self._cycle.kind(task, job), message.rank_us, message.came_us, now)
         self._cycle.enqueue(waiting)
         self._cycle.changed(now)
@@ -129,15 +139,21 @@ class LocalManager(Component):
             self._port.cancel_timer(number)
             self._port.send(self._upper, Completed(number, PASSED))
             return
-        waiting, running = self._state.waiting.get(number), self._state.running.get(number)
+
+        waiting = self._state.waiting.get(number)
+        running = self._state.running.get(number)
+
         if waiting is not None:
             self._cycle.withdraw(waiting)
             self.finish(waiting, now)
         elif running is not None and self._cycle.call_off(running, now):
             self.finish(running.waiting, now)
+
+        # An attempt that is being evicted ends on its machine; its task is not to be queued then.
         for eviction in self._cycle.evictions.of_task(number):
             if eviction.then is AfterEviction.QUEUE:
                 eviction.then = AfterEviction.OVER
+
         self._cycle.changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
@@ -151,9 +167,12 @@ class LocalManager(Component):
         job = waiting.job
         job.left_us -= waiting.work_us
         self._open[job.id] -= 1
+
         if not self._open[job.id]:
-            del self._open[job.id], self._state.jobs[job.id]
+            del self._open[job.id]
+            del self._state.jobs[job.id]
             self._cycle.job_done(job.id, now)
+
         self._port.send(self._upper, Completed(waiting.task.id, PASSED))
 
     def admit(self, now: Time) -> None:
