@@ -1,7 +1,4 @@
-"""Everything that a called function can do to its worker process.
-
-`seen` is the state in which a call finds its process: after any harm, the next call must find the same.
-"""
+"""Everything that a called function can do to its worker process."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import decimal
 import faulthandler
 import gc
 import io
-import locale
 import logging
 import multiprocessing
 import os
@@ -29,39 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from volery.live.node.descendants import MARK_LIMIT
-
 ANY_SYS: Any = sys
 ANY_OS: Any = os
 """Modules of which a call may replace whatever it wants."""
-
-
-def seen() -> dict[str, Any]:
-    """The state of the process of this call, as far as it must not depend on earlier calls."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    status = dict(line.split(":\t", 1) for line in lines if line.startswith(("Sig", "Shd", "Umask", "NoNew", "Cpus")))
-    status.pop("SigQ")
-    sys.stdout.write("printed\n")
-    os.write(2, b"written\n")
-    return {
-        **status,
-        "environment": {name: value for name, value in os.environ.items() if not name.startswith("VOLERY_")},
-        "limits": [resource.getrlimit(number) for number in range(16) if number != MARK_LIMIT],
-        "timers": [signal.getitimer(timer)[0] for timer in range(3)],
-        "handlers": [str(signal.getsignal(number)) for number in range(1, 65)],
-        "threads": threading.active_count(),
-        "priority": os.getpriority(os.PRIO_PROCESS, 0),
-        "settings": (
-            sys.getrecursionlimit(), sys.getswitchinterval(), sys.gettrace(), sys.getprofile(), gc.isenabled(),
-            locale.setlocale(locale.LC_ALL), socket.getdefaulttimeout(), decimal.getcontext().prec,
-            multiprocessing.get_start_method(allow_none=True), logging.root.handlers, logging.root.level,
-            logging.root.manager.disable, [str(entry) for entry in warnings.filters], sys.argv,
-            sys.path, len(sys.meta_path), sys.get_int_max_str_digits(), time.tzname, str(sys.excepthook),
-            sys.stdin.read(), sys.stdout.encoding, sys.stderr.errors,
-        ),
-        "streams": [(it.fileno(), it in (sys.__stdout__, sys.__stderr__)) for it in (sys.stdout, sys.stderr)],
-        "folder": [Path.cwd().name, len([*Path().iterdir()])],
-    }  # fmt: skip
 
 
 # Forks, programs and threads.
@@ -110,6 +76,26 @@ def forks_as_it_is_pickled() -> Any:
             return (str, ("parent" if child else "child",))
 
     return Forks()
+
+
+def prints_once() -> None:
+    sys.stdout.write("once\n")
+
+
+def leaves_garbage_that_forks(allocations: int) -> str:
+    """Leave garbage that is collected after so many allocations more."""
+
+    class Forks:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            os.fork()
+
+    gc.collect()
+    Forks()
+    globals()["KEPT"] = [[] for _ in range(gc.get_threshold()[0] - allocations)]
+    return "left"
 
 
 class ForkingError(Exception):
@@ -363,6 +349,14 @@ def changes_variables() -> str:
     os.environ["PATH"] = "/nowhere"
     os.environ.pop("HOME", None)
     return "changed"
+
+
+def changes_variables_of_programs() -> str:
+    os.putenv("MINE", "yes")
+    os.putenv("PATH", "/nowhere")
+    os.unsetenv("HOME")
+    ctypes.CDLL(None).setenv(b"YOURS", b"yes", 1)
+    return "put"
 
 
 def clears_variables() -> str:

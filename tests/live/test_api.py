@@ -82,6 +82,7 @@ def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_hid
         assert answer.status_code == 500
         problem = answer.json()["error"]["problem"]
         assert f"the row of table jobs with id {number} is damaged; `volery check` lists what is damaged" in problem
+    assert http.get(f"/events?jobs={whole},{number}").json()["error"]["place"] == f"jobs/{number}"
     listed = {job["id"]: job["state"] for job in http.get("/jobs").json()}
     assert listed == {whole: "done", number: "damaged"}
     assert {job["id"] for _, kind, job in events(http, f"job={whole}&after=0") if kind == "job"} == {whole}

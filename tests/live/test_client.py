@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -420,6 +420,31 @@ def test_a_client_whose_stream_has_failed_follows_later_jobs_over_another(
             lost.result(LIMIT_S)
         assert client.run(halve, 4).result(LIMIT_S) == 2.0
         assert client.submit({"command": "true"}).result(LIMIT_S).state == "done"
+
+
+def test_open_futures_fail_in_a_process_that_was_forked_and_go_on_in_their_own(api: str) -> None:
+    with Client(api) as client:
+        blocked = client.submit({"command": "sleep 60"})
+        called = client.run(time.sleep, 60)
+        ended = client.run(pow, 2, 5)
+        assert ended.result(LIMIT_S) == 32
+        heard = list[int]()
+        for future in (blocked, called):
+            future.add_done_callback(lambda _: heard.append(os.getpid()))
+        if not (copy := os.fork()):
+            done, _ = wait((blocked, called, ended), LIMIT_S)
+            errors = [future.exception(0) for future in (blocked, called)]
+            is_well = len(done) == 3 and all(isinstance(error, InputError) for error in errors) and not heard
+            os._exit(0 if is_well and ended.result(0) == 32 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
+        assert not blocked.done()
+        assert not called.done()
+        for job in client.jobs():
+            client.cancel(job.id)
+        assert blocked.result(LIMIT_S).state == "cancelled"
+        with pytest.raises(CallFailedError):
+            called.result(LIMIT_S)
+    assert heard == [os.getpid()] * 2
 
 
 def test_a_client_works_on_in_a_process_that_was_forked(api: str) -> None:

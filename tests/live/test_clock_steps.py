@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.live.bench import LIMIT_S
+from tests.live.loopback import MACHINES
 from tests.live.serving import serving
 
 from volery.cli.jobs import _span
 from volery.core.events import JobDone
 from volery.core.model import SECOND
+from volery.live.api_load import _Load
 from volery.live.client import Client
-from volery.live.clock import AttemptTimes
+from volery.live.clock import AttemptTimes, monotonic_now_us, unix_now_us
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport
+from volery.live.service.reports import NodeTable
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
+from volery.workload import load_trace
 
 DAY_S = 86_400
 
@@ -45,6 +51,51 @@ def test_a_clock_that_is_set_while_a_job_runs_does_not_change_how_long_it_ran(
             assert status.started_us is not None
             assert 0 <= status.ended_us - status.started_us <= took_us
             assert status.ran_us == status.ended_us - status.started_us
+
+
+@pytest.mark.parametrize("step_s", [-2 * DAY_S, -1, 2 * DAY_S])
+def test_a_clock_that_is_set_does_not_change_for_how_long_a_task_has_run(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, real = NodeTable({"node/0": 0}, Fleet(MACHINES, [1, 1]), set()), time.time_ns
+    began_us, began = unix_now_us() - 5 * SECOND, time.monotonic()
+    first = TaskReport(1, 0, 0, "node/0", "running", began_us)
+    nodes.report(first)
+    monkeypatch.setattr(time, "time_ns", lambda: real() + step_s * 1_000_000_000)
+    nodes.report(first)  # repeated, as after a lost acknowledgement
+    nodes.report(TaskReport(2, 0, 0, "node/0", "running", unix_now_us()))
+    ran_us, late_us = nodes.elapsed_us(1), nodes.elapsed_us(2)
+    took_us = (time.monotonic() - began) * SECOND
+    assert ran_us is not None
+    assert late_us is not None
+    assert 5 * SECOND <= ran_us + 10 <= 5 * SECOND + took_us + 20
+    assert 0 <= late_us <= took_us
+    nodes.report(TaskReport(1, 0, 0, "node/0", "finished", 9))
+    assert nodes.elapsed_us(1) is None
+
+
+@pytest.mark.parametrize("step_s", [-2 * DAY_S, 2 * DAY_S])
+def test_a_clock_that_is_set_during_a_load_changes_no_measurement(step_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = None
+    load, real = _Load(client, load_trace("syn:1x2"), "sleep"), time.time_ns
+    load._origin_us, load._jobs = monotonic_now_us(), {3: 0}
+    load.records.trace.arrival_us[0] = 0
+    start_us = unix_now_us()
+    monkeypatch.setattr(time, "time_ns", lambda: real() + step_s * 1_000_000_000)
+    for place, started_us in enumerate((start_us, unix_now_us())):  # one before the step, one after it
+        load.take_in(
+            TaskStatus(job=3, index=place, state="finished", started_us=started_us, ended_us=started_us + 100)
+        )  # fmt: skip
+    load.take_in(JobStatus(
+        id=3, name="", user="", state="done", tasks=2, submitted_us=start_us, started_us=start_us,
+        ended_us=start_us + 100, revision=9,
+    ))  # fmt: skip
+    took_us = monotonic_now_us() - load._origin_us
+    records = load.records
+    for start, finish in zip(records.start_us, records.finish_us, strict=True):
+        assert 0 <= start <= finish <= took_us + 200
+    assert 0 <= records.answered_us[0] <= took_us + 200
+    assert max(records.path) <= took_us
 
 
 def _wait_for(path: str) -> str:

@@ -187,7 +187,7 @@ def test_the_command_line_tells_it(
     assert "durations of tasks are known: 1 from estimates" in told
     assert "not known" not in told
     assert json.loads(said(str(file), "--quick", "--json"))["forecast"] is None
-    assert "meant to hold 80%" in said("--record")
+    assert "meant to hold 80.0 %" in said("--record")
     said("--record", str(file), status=2)
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.live import harms, mixed_calls
 from tests.live.bench import Bench, bench, is_gone, lines_of
-from tests.live.harms import handles_signals, seen
+from tests.live.call_state import seen
+from tests.live.harms import handles_signals
 from tests.live.serving import serving
 from tests.live.test_call import call, value
 
@@ -91,6 +92,7 @@ HARMS = {
         Harm(harms.removes_its_folder, "removed"),
         Harm(harms.masks_its_files, 0o22),
         Harm(harms.changes_variables, "changed"),
+        Harm(harms.changes_variables_of_programs, "put"),
         Harm(harms.clears_variables, "cleared"),
         Harm(harms.replaces_variables, "replaced"),
         Harm(harms.changes_settings, "set"),
@@ -168,6 +170,16 @@ def test_a_worker_that_was_killed_between_calls_fails_none(tmp_path: Path) -> No
             while not is_gone(worker):  # in the same turn of the loop, which has not noted it
                 time.sleep(0.001)
             assert value(await it.run(call(os.getpid))) != worker
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_garbage_of_a_call_that_forks_between_calls_is_in_nobodys_way(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        for allocations in range(1, 120):
+            assert value(await it.run(call(harms.leaves_garbage_that_forks, allocations))) == "left"
+            end = await it.run(call(harms.prints_once))
+            assert (end.state, lines_of(Path(end.folder) / "stdout")) == ("finished", ["once"]), allocations
 
     bench(tmp_path, scenario, workers=1)
 

@@ -119,8 +119,13 @@ def test_why_names_the_task_that_waits_for_its_child_on_a_full_fleet(
         monkeypatch.setenv("VOLERY_INDEX", "0")
         child, keyed = client.send({"command": "true"}).id, client.send({"command": "true", "key": "once"}).id
         until(lambda: f"task {outer}/0, which submitted this job, runs on node/0" in client.why(child).reason)
+        until(lambda: f"job {child}, which it has submitted, finds no node with room" in client.why(outer).reason)
         assert "submitted" not in client.why(stranger).reason
         assert "submitted" not in client.why(keyed).reason
+        client.cancel(child)
+        until(lambda: client.job(child).ended)
+        assert "submitted" not in client.why(outer).reason
+        child = client.send({"command": "true"}).id
         client.cancel(outer)
         until(lambda: client.job(child).state == "done")
         assert "submitted" not in client.why(child).reason

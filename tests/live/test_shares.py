@@ -169,10 +169,10 @@ def test_the_command_shows_and_changes_shares(
             assert stopped.value.code == 0
             return capsys.readouterr().out
 
-        assert said("share", "ada", "3") == "ada has weight 3 from now on, and is due 75.0% of the federation\n"
+        assert said("share", "ada", "3") == "ada has weight 3 from now on, and is due 75.0 % of the federation\n"
         assert [line.split() for line in said("share").splitlines() if "%" in line] == [
-            ["\u2502", "ada", "\u2502", "3", "\u2502", "75.0%", "\u2502"],
-            ["\u2502", "bob", "\u2502", "1", "\u2502", "25.0%", "\u2502"],
+            ["\u2502", "ada", "\u2502", "3", "\u2502", "75.0", "%", "\u2502"],
+            ["\u2502", "bob", "\u2502", "1", "\u2502", "25.0", "%", "\u2502"],
         ]
         client.send(LONG | {"user": "bob"})
         client.send(LONG | {"user": "ada"})
@@ -180,5 +180,5 @@ def test_the_command_shows_and_changes_shares(
         while not client.preemptions() and time.monotonic() < deadline:
             time.sleep(0.02)
         (line,) = [line for line in said("preemptions", "bob").splitlines() if "share" in line]
-        assert "100.0% > 50.0% of 25.0%" in line
+        assert "100.0 % > 50.0 % of 25.0 %" in line
         assert "bob" in said()

@@ -21,6 +21,7 @@ from tests.live.bench import Bench, bench, lines_of
 from volery.live.command import Call, Command
 from volery.live.config.limits import Isolation, NodeRules
 from volery.live.node import shortage
+from volery.live.node.call import CallExecutor
 from volery.live.node.spawn import Accounts
 from volery.live.node.worker import CallAnswer
 
@@ -238,6 +239,34 @@ def test_calls_that_wait_for_what_is_short_get_no_further_workers(
         assert len(it.executor._calls._serving) == 1
         lack.left = 0
         await it.until(lambda: len(it.outcomes) == 5)
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_calls_that_wait_for_a_worker_that_is_slow_to_begin_get_no_further_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from volery.live.node import call
+
+    gate, looks = tmp_path / "gate", list[int]()
+    words = ("sh", "-c", f'while ! [ -e {gate} ]; do sleep 0.02; done; exec "$@"', "", *call._COMMAND)
+    grow = CallExecutor._grow
+
+    def looked(executor: CallExecutor) -> None:
+        grow(executor)
+        looks.append(len(executor._serving))
+
+    monkeypatch.setattr(call, "_COMMAND", words)
+    monkeypatch.setattr(call, "GROW_S", 0.01)
+    monkeypatch.setattr(CallExecutor, "_grow", looked)
+
+    async def scenario(it: Bench) -> None:
+        for _ in range(4):
+            it.start(Call(cloudpickle.dumps((pow, (2, 5), {}))))
+        await it.until_polled(lambda: len(looks) >= 5)
+        assert set(looks) == {1}
+        gate.touch()
+        await it.until(lambda: len(it.outcomes) == 4)
 
     bench(tmp_path, scenario, workers=1)
 

@@ -333,29 +333,38 @@ def export(
 ) -> None:
     """Write jobs and their tasks, one JSON object a line: each job, the newest first, then its tasks in order.
 
-    Jobs of an archive come in the order of their ends.
+    Jobs of an archive come in the order of their ends. What is damaged is named and left out, with status 1.
     """
     from volery.workload.files import atomic_output
 
     _check_state(state)
     since_us = hours_ago_us(since)
     jobs = tasks = 0
-    with _source(archive, api, as_json, state, user, since_us) as found, atomic_output(output, force=force) as file:
+    damages = list[str]()
+    with (
+        _source(archive, api, as_json, state, user, since_us, damages) as found,
+        atomic_output(output, force=force) as file,
+    ):
         for job, tasks_of_job in found:
+            if job.state == "damaged":
+                damages.append(job.reason)
             jobs += 1
             file.write(_line("job", job))
             for task in tasks_of_job:
                 tasks += 1
                 file.write(_line("task", task))
-    content = {"file": str(output), "jobs": jobs, "tasks": tasks}
-    print_answer(content, as_json, f"{output}: {jobs:,} jobs, {tasks:,} tasks")
+    content = {"file": str(output), "jobs": jobs, "tasks": tasks} | ({"damages": damages} if damages else {})
+    print_answer(content, as_json, "\n".join((*damages, f"{output}: {jobs:,} jobs, {tasks:,} tasks")))
+    if damages:
+        raise typer.Exit(1)
 
 
 @contextmanager
 def _source(
-    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None
+    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None,
+    damages: list[str],
 ) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:  # fmt: skip
-    """Jobs with their tasks, of the API or of an archive."""
+    """Jobs with their tasks, of the API or of an archive, whose damages are added to a list."""
     if archive is None:
         with connected(api, as_json) as client:
             yield (
@@ -365,11 +374,13 @@ def _source(
         return
     from volery.live.service.archive import archived
 
+    of_files = list[InputError]()
     yield (
         (job, tasks)
-        for job, tasks in archived(archive)
+        for job, tasks in archived(archive, of_files)
         if state in (None, job.state) and user in (None, job.user) and job.submitted_us >= (since_us or 0)
     )
+    damages += map(str, of_files)
 
 
 def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:

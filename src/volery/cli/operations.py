@@ -13,6 +13,7 @@ from volery.cli.options import AsJson, argument, option
 from volery.cli.output import moment, print_answer, print_json, print_rows, print_table, terminal
 from volery.core.errors import InputError, suggestion
 from volery.core.omissions import amount_text
+from volery.look.text import percent
 
 if TYPE_CHECKING:
     from volery.live.status import HostStatus, NodeStatus, SharePart
@@ -153,7 +154,8 @@ def share(
         print_json(found if name is None else found[0])
     elif weight is not None:
         one = found[0]
-        typer.echo(f"{one.name} has weight {one.weight:,} from now on, and is due {one.share:.1%} of the federation")
+        due = f"and is due {percent(one.share)} of the federation"
+        typer.echo(f"{one.name} has weight {one.weight:,} from now on, {due}")
     else:
         rows = (
             ("  " * len(one.within) + one.name + "/" * one.organisation, str(one.weight), _percent(one.share))
@@ -163,7 +165,7 @@ def share(
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
+    return "" if share is None else percent(share)
 
 
 @users_app.command("preemptions")
@@ -195,7 +197,7 @@ def _task_name(job: int, index: int) -> str:
 
 
 def _share_change(part: SharePart | None) -> str:
-    return "" if part is None else f"{part.before:.1%} > {part.after:.1%} of {part.due:.1%}"
+    return "" if part is None else f"{percent(part.before)} > {percent(part.after)} of {percent(part.due)}"
 
 
 token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def live_extra(otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        problem = f"{error.name} is not installed; install 'volery[live]'{otherwise}"
+        problem = f"{error.name} is not installed; {install_command('live')} installs it{otherwise}"
         raise InputError("volery", problem) from None
 
 
@@ -231,7 +231,7 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
     """Time per stage: per cycle, per call, and as a share of all declared methods; a table per run."""
     from rich.table import Column, Table
 
-    from volery.look.text import shortened
+    from volery.look.text import percent, shortened
 
     console = terminal()
     for profile in profiles:
@@ -247,7 +247,7 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
             at = dict(zip(profile.percentiles, found.call_s, strict=False))
             calls = (f"{1e6 * at[percentile]:.2f}" if percentile in at else "-" for percentile in (50, 99))
             counts = (f"{found.calls:,}", f"{found.cycles:,}")
-            share = f"{100 * found.cpu_s / whole:.1f} %" if whole else "-"
+            share = percent(found.cpu_s / whole) if whole else "-"
             table.add_row(" ".join(found.stages), found.method, *counts, *each, *calls, f"{found.cpu_s:.3f}", share)
         console.print(table)
         to_call, to_caller = (f"{1e6 * cost:.1f} us" for cost in profile.own_costs_s)

@@ -13,6 +13,7 @@ from volery.cli.options import AsJson, argument
 from volery.cli.output import print_json, print_table
 from volery.core.errors import InputError
 from volery.core.model import SECOND
+from volery.look.text import percent
 
 if TYPE_CHECKING:
     from volery.core.forecast import Quantiles
@@ -116,12 +117,13 @@ def _print_record(record: ForecastRecord, as_json: bool) -> None:
         return
     rows = (
         (MOMENTS[one.moment], str(one.settled),
-         f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-", _s(one.off_us))
+         f"{percent(one.covered / one.settled)} ({one.covered})" if one.settled else "-", _s(one.off_us))
         for one in record.moments
     )  # fmt: skip
     print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
-    meant = f"intervals are meant to hold {record.expected:.0%} of what comes"
-    typer.echo(f"{meant}; {record.open} forecasts are not decided yet")
+    meant = f"intervals are meant to hold {percent(record.expected)} of what comes"
+    damaged = f"; {record.damaged} are damaged, see `volery check`" if record.damaged else ""
+    typer.echo(f"{meant}; {record.open} forecasts are not decided yet{damaged}")
 
 
 def _s(us: int | None) -> str:

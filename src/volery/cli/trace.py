@@ -12,6 +12,7 @@ from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, che
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
+from volery.look.text import percent
 
 if TYPE_CHECKING:
     from volery.core.trace import Trace
@@ -258,8 +259,8 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
         for name, shown in rows:
             table.add_row(name, shown)
     terminal().print(table)
-    peak = float(curve.running.max())
-    typer.echo(f"running load, 0 to {curve.time_s[-1]:,.0f} s, if every task started on arrival; peak {peak:.1%}:")
+    peak = percent(float(curve.running.max()))
+    typer.echo(f"running load, 0 to {curve.time_s[-1]:,.0f} s, if every task started on arrival; peak {peak}:")
     typer.echo(f"|{sparkline(curve)}|")
 
 
@@ -316,7 +317,7 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
         return []
 
     def shown(part: JobClass) -> str:
-        return f"{part.jobs:,} ({part.job_share:.1%}) with {part.work_share:.1%} of the work"
+        return f"{part.jobs:,} ({percent(part.job_share)}) with {percent(part.work_share)} of the work"
 
     cutoff = f"{_exact(described.cutoff_s or 0)} s"
     return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
@@ -350,7 +351,7 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
     return [
         ("constraints per task, mean", f"{use.constraints_per_task:.3f}"),
         ("tasks without constraints", f"{use.unconstrained_tasks:,}"),
-        ("machines that can run a task, mean", f"{use.eligible_share:.1%}"),
+        ("machines that can run a task, mean", percent(use.eligible_share)),
         ("tasks that no machine can run", f"{use.unsatisfiable_tasks:,}"),
     ]
 

@@ -11,6 +11,7 @@ from volery.cli.output import print_json, print_table, terminal
 from volery.cli.plan import funnel_words
 from volery.core.errors import InputError
 from volery.core.model import SECOND
+from volery.look.text import percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,7 +146,7 @@ def _print_task(console: Console, task: TaskAnswer) -> None:
 def _print_staleness(console: Console, found: Staleness) -> None:
     share = found.refused / found.placed if found.placed else 0.0
     console.print(
-        f"{found.placed:,} placements, {found.refused:,} of them ({share:.1%}) were refused: the view was out of "
+        f"{found.placed:,} placements, {found.refused:,} of them ({percent(share)}) were refused: the view was out of "
         "date, and the request was wasted."
     )
     if found.view_age_s:
@@ -154,7 +155,7 @@ def _print_staleness(console: Console, found: Staleness) -> None:
         )
         console.print(f"Age of the view at a placement: {ages}.")
     rows = (
-        (by, asked, f"{placed:,}", f"{refused:,}", f"{refused / placed:.1%}" if placed else "")
+        (by, asked, f"{placed:,}", f"{refused:,}", percent(refused / placed) if placed else "")
         for by, asked, placed, refused in found.rates
     )
     figures = ("placed", "refused", "rate")

@@ -37,6 +37,11 @@ class DamagedError(InputError):
     """A file that this program has written is no longer as it was written; the message names where."""
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra of this package; no package index has the package."""
+    return f"`pip install -e '.[{extra}]'` in the checkout of volery"
+
+
 def shortened(text: str, length: int = WORD_MAX) -> str:
     """A text, cut after so many characters."""
     return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -17,7 +17,7 @@ from volery.core.model import NEVER, SECOND, JobId
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
-from volery.live.clock import unix_now_us
+from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress, refuse_tags
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
@@ -50,6 +50,7 @@ class _Load:
         self._trace = trace
         self._work = work
         self._origin_us = 0
+        self._steps = ClockSteps()
         self._jobs: dict[int, JobId] = {}
         self._early: list[JobStatus | TaskStatus] = []
         self._receipts: set[asyncio.Task[None]] = set()
@@ -59,11 +60,11 @@ class _Load:
         self.complete = asyncio.Event()
 
     def _now_us(self) -> int:
-        return unix_now_us() - self._origin_us
+        return monotonic_now_us() - self._origin_us
 
     async def submit_all(self) -> None:
         """Hand every job over when it is due."""
-        self._origin_us = unix_now_us()
+        self._origin_us = monotonic_now_us()
         for job, due in enumerate(self._trace.arrival_us):
             await asyncio.sleep((due - self._now_us()) / SECOND)
             now = self._now_us()
@@ -101,19 +102,22 @@ class _Load:
         if status.state not in ENDED_TASKS or status.started_us is None:
             return
         records, task = self.records, self._trace.first[job] + status.index
-        records.start_us[task] = max(status.started_us - self._origin_us, records.trace.arrival_us[job])
+        ended_us = status.ended_us if status.ended_us is not None else status.started_us
+        finish_us = self._steps.monotonic_us(ended_us) - self._origin_us
+        records.start_us[task] = max(finish_us - (ended_us - status.started_us), records.trace.arrival_us[job])
         records.attempt[task] = status.attempt
         if status.state == "finished" and status.ended_us is not None:
-            records.finish_us[task] = status.ended_us - self._origin_us
+            records.finish_us[task] = finish_us
             self.finished += 1
         self.failed += status.state == "failed"
 
     def _job(self, job: JobId, status: JobStatus) -> None:
         records, trace = self.records, self._trace
         assert status.ended_us is not None
-        records.answered_us[job] = status.ended_us - self._origin_us
+        records.answered_us[job] = answered_us = self._steps.monotonic_us(status.ended_us) - self._origin_us
         records.unsatisfiable[job] = status.unsatisfiable
-        sending_us = max(0, status.submitted_us - self._origin_us - records.trace.arrival_us[job])
+        taken_us = answered_us - (status.ended_us - status.submitted_us)
+        sending_us = max(0, taken_us - records.trace.arrival_us[job])
         for task in range(trace.first[job], trace.first[job + 1]):
             records.path[task] = sending_us
         self.done += 1

@@ -22,7 +22,7 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
-from volery.live.follower import RECONNECT_S, FutureFollower
+from volery.live.follower import RECONNECT_S, FutureFollower, opened
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     Forecast,
@@ -62,7 +62,7 @@ class JobFuture(Future[JobStatus]):
         self.id = receipt.id
         self.receipt = receipt
         self._client = client
-        self.set_running_or_notify_cancel()
+        opened(self)
 
     def cancel(self) -> bool:
         """Ask the federation to give the job up; the future ends when the job has."""
@@ -157,7 +157,7 @@ class Client:
         job = asking.calls(function, given, **words)
         futures: list[Future[Any]] = [Future() for _ in given]
         for future in futures:
-            future.set_running_or_notify_cancel()
+            opened(future)
         with self._held() as following:
             following.calls[following.send(job).id] = dict(enumerate(futures))
         return futures

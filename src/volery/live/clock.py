@@ -16,6 +16,8 @@ from volery.look.text import utc
 
 log = logging.getLogger(__name__)
 
+_STEP_US: Final = 100_000
+"""A clock that deviates less is not set, but adjusted."""
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
@@ -189,5 +191,26 @@ class AttemptTimes:
             wall_us = self._wall_us()
             self._starts[attempt] = wall_us, now_us
             return wall_us
-        wall_us, began_us = self._starts.pop(attempt, (self._wall_us(), now_us))
+        start = self._starts.pop(attempt, None)
+        if start is None:
+            return self._wall_us()
+        wall_us, began_us = start
         return wall_us + now_us - began_us
+
+
+class ClockSteps:
+    """The steps of the clock that people set, as far as this process has seen them.
+
+    A report names a moment by that clock, which may have been set since: an end is its start and the time between.
+    """
+
+    def __init__(self) -> None:
+        self._offsets_us = [unix_now_us() - monotonic_now_us()]
+
+    def monotonic_us(self, unix_us: Time) -> Time:
+        """The moment of a report that comes soon after it, by the clock that nobody sets."""
+        now_us = monotonic_now_us()
+        offset_us = unix_now_us() - now_us
+        if abs(offset_us - self._offsets_us[-1]) > _STEP_US:
+            self._offsets_us.append(offset_us)
+        return min((unix_us - known for known in self._offsets_us), key=lambda moment: abs(moment - now_us))

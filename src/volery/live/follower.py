@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 import httpx2
 
@@ -27,6 +29,31 @@ NAMED_MAX: Final = 16_000
 AnswerT = TypeVar("AnswerT")
 
 log = logging.getLogger(__name__)
+
+_open: Final[WeakSet[Future[Any]]] = WeakSet()
+"""Futures of this process that are to be resolved."""
+
+
+def opened(future: Future[Any]) -> None:
+    """Note a new future that a follower of this process will resolve."""
+    future.set_running_or_notify_cancel()
+    _open.add(future)
+
+
+def _end_in_copy() -> None:
+    """Fail the open futures in a process that was forked: their followers are in the other one, as are those who wait.
+
+    They are made anew: a thread that is not here may have held their locks, and their callbacks are for the other one.
+    """
+    for future in [*_open]:
+        Future.__init__(future)
+        future.set_exception(
+            InputError("future", "belongs to the process that this one was forked from; ask a client for the job here")
+        )
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_end_in_copy)
 
 
 class Request(Protocol):
@@ -254,3 +281,4 @@ def _settle(future: Future[Any], value: object = None, error: BaseException | No
             future.set_exception(error)
     except BaseException:
         log.exception("a future could not be resolved, or its callback has failed")
+    _open.discard(future)

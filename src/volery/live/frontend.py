@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 from volery.core.model import Address
 from volery.live.clock import in_background, unix_now_us
 from volery.live.config.federation import Federation
@@ -169,6 +169,6 @@ def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
     try:
         from volery.live.service import telemetry
     except ImportError as error:
-        raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
+        raise InputError("telemetry", f"{error.name} is not installed; {install_command('otel')} installs it") from None
     made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
     return telemetry.JobTracer(made, store)

@@ -31,7 +31,7 @@ from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
 from volery.live.assembly import running
 from volery.live.calibration import FrameNotes, FramingHost
-from volery.live.clock import run_loop, unix_now_us
+from volery.live.clock import ClockSteps, monotonic_now_us, run_loop
 from volery.live.config.federation import ALL, API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.messages import ConfinementReport, DecisionReport, HostName, PeerReport, PreemptionReport, TaskReport
 from volery.live.node.executor import Executor
@@ -313,13 +313,13 @@ class RecordingLoader(Loader):
     """A loader that records the starts and ends of tasks by their nodes' clocks."""
 
     def start(self, now: Time) -> None:
-        self._offset = unix_now_us() - now
+        self._origin_us, self._steps = monotonic_now_us() - now, ClockSteps()
         super().start(now + REST_US)
 
     def on_report(self, message: Message, source: Address, now: Time) -> None:
         if isinstance(message, TaskReport):
             column = self._records.start_us if message.state == "running" else self._records.finish_us
-            column[message.task] = message.at_unix_us - self._offset
+            column[message.task] = self._steps.monotonic_us(message.at_unix_us) - self._origin_us
 
 
 def load_apart(

@@ -384,6 +384,7 @@ class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     expected: Annotated[float, Meta(description="part of all moments that intervals are meant to cover")] = 0.8
     open: Annotated[int, Meta(description="forecasts whose job has not ended, or may still be submitted")]
+    damaged: Annotated[int, Meta(description="forecasts whose row is damaged; they count nowhere else")] = 0
     moments: tuple[MomentRecord, ...]
     last: tuple[ForecastOutcome, ...]
 

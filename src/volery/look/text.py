@@ -26,6 +26,8 @@ PLUS_MINUS: Final = "\u00b1"
 TIMES: Final = "\u00d7"
 LABEL_MAX, LINE_MAX = 200, 70
 """Letters of a label that are shown, and those of one that stands on a line of a picture."""
+ROUNDING: Final = 1e-12
+"""Error of a fraction that was computed."""
 _MICROSECONDS: Final = 1_000_000
 _TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Unicode's controls of direction (UAX 9; letters that are written from right to left are no harm and stay), codes that
@@ -71,8 +73,11 @@ def aligned_duration(seconds: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction of 0 to 1 in percent: 54.3 %."""
-    return f"{100 * fraction:.1f} %"
+    """A fraction of 0 to 1 in percent: 54.3 %; 0.0 % is nothing, and 100.0 % is all."""
+    shown = f"{100 * fraction:.1f} %"
+    if shown.lstrip("-") == "0.0 %":
+        return "0.0 %" if abs(fraction) < ROUNDING else "< 0.1 %"
+    return "> 99.9 %" if shown == "100.0 %" and fraction < 1 - ROUNDING else shown
 
 
 def share(part: float, of: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
@@ -116,6 +117,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         kept_by_driver: features that the driver enforces, because the design does not.
         declares: whether the design declares the features that it uses.
         left_out: what was omitted of the trace file, by effect and reason; None where there was no such file.
+        history_left_out: the same of the trace file of earlier runs.
         unheeded_resources: that tasks of the file ask for, and that did not count.
         never_ran: tasks that never started; None where all did.
         in_one_slot: tasks that took one slot though they ask for more; None where none did.
@@ -184,6 +186,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     allotments: AllotmentSummary | None = None
     provisioning: ProvisioningSummary | None = None
     left_out: Omissions | None = None
+    history_left_out: Omissions | None = None
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
     unheeded_resources: tuple[str, ...] = ()
@@ -192,6 +195,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     load_by: str = ""
     estimates: str = "mean"
     window: WindowSummary | None = None
+
+    @property
+    def abandoned_tasks(self) -> int:
+        """Tasks that schedulers gave up after too many attempts."""
+        return 0 if self.transactions is None else self.transactions.abandoned_tasks
+
+    @property
+    def unplaceable_tasks(self) -> int:
+        """Tasks that fit no machine: neither given up nor of an impossible gang."""
+        others = sum([self.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
+        return self.unsatisfiable_tasks - self.abandoned_tasks - int(others)
 
 
 def summarise(

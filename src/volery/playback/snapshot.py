@@ -151,6 +151,10 @@ class Snapshot:
             self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()
         ]  # fmt: skip
 
+    def elapsed_us(self, task: TaskStatus) -> Time:
+        """The time for which a task that runs has run."""
+        return max(0, self.now_us - (task.started_us or self.now_us))
+
     # Jobs.
 
     def job(self, number: JobId) -> JobStatus | None:

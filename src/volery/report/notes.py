@@ -21,6 +21,7 @@ TITLES: Final[dict[Effect, str]] = {
     REQUESTS: "Requests that the trace does not state",
     CHANGED: "Changed from the trace",
 }
+HISTORY_TITLES: Final = {effect: title.replace("trace", "trace of earlier runs") for effect, title in TITLES.items()}
 NEVER_RUN: Final = "Never run"
 IN_ONE_SLOT: Final = "Run in one slot each"
 LOAD_BY: Final = {
@@ -44,13 +45,13 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
     if how := methods(group.interval_s("all") for group in groups):
         found.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({how}).")
-    if abandoned := max(map(_abandoned, runs)):
+    if abandoned := max(run.abandoned_tasks for run in runs):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
         found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
     if tagged := max(run.counters.get(TAG_TASKS_GIVEN_UP, 0) for run in runs):
         found.append(f"Tasks given up because those near which they had to run had ended: up to {int(tagged):,}.")
-    if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:
+    if unsatisfiable := {run.unplaceable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
@@ -70,17 +71,6 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
-
-
-def _fit_nowhere(run: RunSummary) -> int:
-    """Tasks that fit no machine: neither given up nor of an impossible gang."""
-    others = sum([run.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
-    return run.unsatisfiable_tasks - _abandoned(run) - int(others)
-
-
-def _abandoned(run: RunSummary) -> int:
-    """Tasks that schedulers gave up."""
-    return 0 if run.transactions is None else run.transactions.abandoned_tasks
 
 
 def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
@@ -138,9 +128,10 @@ def omission_warnings(omissions: Omissions) -> list[str]:
 
 
 def _omissions_of(run: RunSummary) -> Iterator[tuple[str, Omissions | None]]:
-    """The omissions of a run by title: of its trace by effect, and those of its own."""
-    for effect in EFFECTS:
-        yield TITLES[effect], None if run.left_out is None else run.left_out.of(effect)
+    """The omissions of a run by title: of its trace and that of earlier runs by effect, and those of its own."""
+    for titles, omissions in ((TITLES, run.left_out), (HISTORY_TITLES, run.history_left_out)):
+        for effect in EFFECTS:
+            yield titles[effect], None if omissions is None else omissions.of(effect)
     yield NEVER_RUN, run.never_ran
     yield IN_ONE_SLOT, run.in_one_slot
 
@@ -155,7 +146,7 @@ def _kinds(groups: Sequence[RunGroup]) -> list[tuple[str, Omissions, bool]]:
                     by_title.setdefault(title, []).append(part)
 
     kinds = []
-    for title in (*TITLES.values(), NEVER_RUN, IN_ONE_SLOT):
+    for title in (*TITLES.values(), *HISTORY_TITLES.values(), NEVER_RUN, IN_ONE_SLOT):
         if parts := by_title.get(title):
             largest = max(parts, key=_size)
             kinds.append((title, largest, any(part != largest for part in parts)))
@@ -173,17 +164,23 @@ def _sentence(title: str, part: Omissions, several: bool) -> str:
 
 
 def share(part: Omissions) -> str:
-    """The number of waits, jobs or tasks that are omitted, and their share of the machine time."""
+    """The waits, jobs or tasks that are omitted, the jobs that have some, and the share of the machine time."""
+    jobs = min(sum(one.jobs for one in part.reasons), part.jobs)
+    is_exact = jobs <= max([one.jobs for one in part.reasons], default=0)  # a job may have tasks of several reasons
+    most = "" if is_exact else "at most "
+    where = f" in {most}{jobs:,} of {part.jobs:,} jobs ({percent(jobs / part.jobs)})" if jobs else ""
     if part.waits_omitted:
-        jobs = sum(one.jobs for one in part.reasons)
-        where = f", in {jobs:,} of {part.jobs:,} jobs" if part.jobs else ""
         return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
+
+    tasks = f"{part.tasks_omitted:,} of {part.tasks:,} tasks"
+    if jobs * part.tasks <= part.tasks_omitted * part.jobs:
+        where = ""  # the share of jobs adds nothing to that of tasks
     if part.jobs_left_out:
         counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"
-        in_part = part.tasks_omitted > part.jobs_left_out
-        counted += f", {part.tasks_omitted:,} of {part.tasks:,} tasks" if in_part else ""
+        counted += f", {tasks}" if part.tasks_omitted > part.jobs_left_out else ""
+        counted += where if jobs > part.jobs_left_out else ""
     else:
-        counted = f"{part.tasks_omitted:,} of {part.tasks:,} tasks ({percent(part.tasks_omitted / part.tasks)})"
+        counted = f"{tasks} ({percent(part.tasks_omitted / part.tasks)}){where}"
     if not part.machine_share:
         return f"{counted}, none of the machine time" + (" that is known" if part.unmeasured else "")
     least = "at least " if part.unmeasured else ""

@@ -14,7 +14,7 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.stages import Stage
-from volery.look.text import LINE_MAX, duration, shortened
+from volery.look.text import LINE_MAX, duration, percent, shortened
 from volery.metrics import AllocationSummary
 from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, axis_svg, numeric_axes, panels, slug
@@ -244,7 +244,7 @@ def _draw_shares(axes: Axes, profile: StageProfile) -> None:
     for place, time in enumerate(_entered(profile)):
         share = time.cpu_s / whole if whole else 0.0
         axes.barh(place + 0.2, share, height=BOX, color=PALETTE[0])
-        axes.text(0, place + 0.2 - BOX / 2 - 0.06, f"{100 * share:.1f} %", fontsize=10, va="bottom")
+        axes.text(0, place + 0.2 - BOX / 2 - 0.06, percent(share), fontsize=10, va="bottom")
     axes.set_title(f"of {duration(whole)}", loc="left", fontsize=10, pad=3)
     _rows(axes, profile)
 

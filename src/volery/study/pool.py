@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 from volery.study.plan import PlannedRun
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import RunSpec
@@ -73,7 +73,7 @@ def _elsewhere(runs: Sequence[PlannedRun], dask: str, watcher: Watcher | None, m
     except ModuleNotFoundError as error:
         if error.name not in ("dask", "distributed"):
             raise
-        raise InputError("--dask", "Dask is not installed; `pip install volery[dask]`") from None
+        raise InputError("--dask", f"Dask is not installed; {install_command('dask')} installs it") from None
     return DaskOutcomes(runs, dask, watcher, may_begin)
 
 

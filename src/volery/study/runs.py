@@ -160,7 +160,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
     architecture = architectures.lookup(run.architecture)
-    config = _config(run, cluster) if taught else architectures.configure(architecture, run.parameters)
+    config = _config(run, cluster)[0] if taught else architectures.configure(architecture, run.parameters)
     check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -170,12 +170,12 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         raise InputError(run.label or run.architecture, str(error)) from error
 
 
-def _config(run: RunSpec, cluster: Cluster) -> msgspec.Struct:
-    """The run's parameters, with what earlier runs have taught."""
+def _config(run: RunSpec, cluster: Cluster) -> tuple[msgspec.Struct, Omissions | None]:
+    """The run's parameters with what earlier runs have taught, and what is omitted of those."""
     architecture = architectures.lookup(run.architecture)
     config = architectures.configure(architecture, run.parameters)
     if not run.history or architecture.learning is None:
-        return config
+        return config, None
     return learned(architecture, architecture.learning, config, run, cluster)
 
 
@@ -248,7 +248,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     inputs = read_inputs(run)
     asked, run = run, with_cutoff(run, inputs.facts)
     window = window_in(run, inputs)
-    _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
+    _, history_left_out = _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
     driven = drive(run, inputs, None, watch)
@@ -272,9 +272,10 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         **_unheeded(run, inputs),
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
+        history_left_out=history_left_out,
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
-        never_ran=never_ran(records, inputs.trace),
+        never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
         cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
@@ -320,7 +321,7 @@ def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
     present = [*features_of(inputs.trace), *left]
     if not architecture.features:
         return {"declares": False}
-    known = used_features(architecture, _config(run, inputs.cluster))
+    known = used_features(architecture, _config(run, inputs.cluster)[0])
     known -= {AMOUNTS} if run.slot_request else set()
     ignored = [feature for feature in present if feature not in known]
     kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)
@@ -406,13 +407,19 @@ def peak_rss_mb() -> float:
 
 
 NEVER_RAN = "no machine can run them, or a scheduler gave them up"
+NO_MACHINE = "no machine can run them"
 LARGER = "ask for more than one slot"
 PLACE = "slot_request"
 
 
-def never_ran(records: Records, trace: Trace) -> Omissions | None:
-    """Tasks that never started; None where all did."""
-    return _of_tasks(trace, view(records.start_us) == NEVER, NEVER_RAN)
+def never_ran(records: Records, trace: Trace, unplaceable_tasks: int = 0) -> Omissions | None:
+    """Tasks that never started; None where all did.
+
+    Args:
+        unplaceable_tasks: that fit no machine.
+    """
+    members = view(records.start_us) == NEVER
+    return _of_tasks(trace, members, NO_MACHINE if members.sum() == unplaceable_tasks else NEVER_RAN)
 
 
 def larger_than_a_slot(trace: Trace, slot_request: str) -> Omissions | None:
@@ -448,14 +455,14 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
 
 HISTORY = "history"
 """The stream from which the seed of earlier runs is drawn."""
-_learned: dict[tuple[Any, ...], Any] = {}
-"""What was learned last, by all that it depends on: variants of a design under one seed share it."""
+_learned: dict[tuple[Any, ...], tuple[Any, Omissions | None]] = {}
+"""What was learned last, and what is omitted of the earlier runs; variants of a design under one seed share both."""
 
 
 def learned(
     architecture: Architecture, learning: Learning, config: msgspec.Struct, run: RunSpec, cluster: Cluster
-) -> msgspec.Struct:
-    """The configuration with the parameter that the design has learned from the earlier runs of a run.
+) -> tuple[msgspec.Struct, Omissions | None]:
+    """The configuration with the parameter that a design has learned from earlier runs, and what is omitted of these.
 
     They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
     have seen the same.
@@ -475,9 +482,12 @@ def learned(
 
         streams = Streams(run.seed)
         seed = streams.number(HISTORY)
-        earlier = workload.load_trace(
+        earlier, reading = workload.load_workload(
             run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
         )
+        if run.slot_request:  # each of its tasks takes a slot, as those of the run do
+            earlier = msgspec.structs.replace(earlier, resources=(), requests=(), request=earlier.request[:0])
         records = simulate(architecture.build(cluster, architecture.defaults, streams), earlier, cluster)
-        _learned[key] = learning.learn(config, records, simulate)
-    return msgspec.structs.replace(config, **{learning.parameter: _learned[key]})
+        _learned[key] = learning.learn(config, records, simulate), reading.left_out if reading else None
+    lesson, omissions = _learned[key]
+    return msgspec.structs.replace(config, **{learning.parameter: lesson}), omissions

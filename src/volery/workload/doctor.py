@@ -282,8 +282,10 @@ def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
     """Column -> rows: runtimes of ten years or 60, 1,000 or a million times end minus start, and shares above 1."""
     runtime = batch.column("runtime_us")
     odd = true_mask(pc.greater(runtime, RUNTIME_MAX_US))
-    lasted = pc.cast(pc.subtract(batch.column("end_us"), batch.column("start_us")), pa.float64())
-    ratio = np.asarray(pc.divide(pc.cast(runtime, pa.float64()), lasted).to_numpy(zero_copy_only=False), dtype=float)
+    lasted = pc.cast(pc.subtract(batch.column("end_us"), batch.column("start_us")), pa.float64(), safe=False)
+    ratio = np.asarray(
+        pc.divide(pc.cast(runtime, pa.float64(), safe=False), lasted).to_numpy(zero_copy_only=False), dtype=float
+    )
     for factor in FACTORS:
         odd |= np.abs(ratio / factor - 1) < FACTOR_TOLERANCE
         odd |= np.abs(ratio * factor - 1) < FACTOR_TOLERANCE

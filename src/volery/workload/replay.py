@@ -15,6 +15,7 @@ that was due before its submission is due at once.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -308,6 +309,7 @@ def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[
     """A job's rows, parents first, and per row the places of its parents."""
     links = source.links
     if job.name not in links.jobs:
+        source.tally.add_twins(job.name, _twins(job.rows))
         return job.rows, [[]] * len(job.rows)
     rows = sorted(job.rows, key=lambda row: row.number)
     try:
@@ -320,6 +322,18 @@ def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[
     twins = sum(row.instances for row, alike in zip(rows, arranged.alike, strict=True) if alike)
     source.tally.add_twins(job.name, twins)
     return [rows[place] for place in arranged.order], arranged.parents
+
+
+def _twins(rows: list[_Row]) -> int:
+    """Tasks of a job without waits whose id another task of it has that came with it; later ones are other attempts."""
+    if len(rows) == 1:
+        return 0
+    counts: Counter[tuple[str | None, int | None]] = Counter(
+        (row.task, row.came_us) for row in rows if row.task is not None
+    )
+    if len(counts) == len(rows):
+        return 0
+    return sum(row.instances for row in rows if counts[row.task, row.came_us] > 1)
 
 
 def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace:

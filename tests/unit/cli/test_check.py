@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,15 @@ from typer.testing import CliRunner
 
 from volery.cli.main import app
 from volery.core.errors import DamagedError, InputError
+from volery.core.events import Reassignment
+from volery.live.jobs import JobDescription
 from volery.live.node.descendants import ProcessLedger
 from volery.live.runtime.incarnations import persist_incarnation
 from volery.live.runtime.snapshots import write_snapshot
 from volery.live.service import checks
 from volery.live.service.authentication import TokenFile
 from volery.live.service.checks import check_state
+from volery.live.service.forecaster import ForecastLedger
 from volery.live.service.marks import MarkKeeper
 from volery.live.service.soundness import LogSoundness
 from volery.live.service.store import JobStore
@@ -64,11 +69,15 @@ KINDS = [
 
 
 def test_a_folder_in_which_nothing_is_damaged_has_status_0(folder: Path) -> None:
+    ForecastLedger(folder / "forecasts.sqlite", folder / "jobs.sqlite").close()
+    with marked(folder):
+        pass
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     found = checked(folder, 0)
     assert set(KINDS) <= found.keys()
     assert not any(found.values())
-    assert {path: path.read_bytes() for path in before} == before, "nothing is written"
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before, "nothing is written"
     result = CliRunner().invoke(app, ["check", str(folder)])
     assert f"Damaged files: 0 of {len(found)}; files with a note: 0." in result.output
 
@@ -124,10 +133,36 @@ def test_a_journal_that_its_host_deletes_meanwhile_is_no_damage(folder: Path) ->
     assert str(later) not in paths
 
 
-def test_a_missing_store_whose_mark_is_left_is_a_damage(folder: Path) -> None:
+@contextmanager
+def marked(folder: Path) -> Iterator[JobStore]:
+    """The store of a folder, whose mark is kept at the end."""
     store = JobStore(folder / "jobs.sqlite")
+    yield store
     MarkKeeper(folder / "jobs.sqlite", store.mark, lambda _: None).note(store.revision)
     store.close()
+
+
+@pytest.mark.parametrize("order", ["a job", "a weight", "a move"])
+def test_a_store_that_is_older_than_its_mark_is_a_damage(folder: Path, order: str) -> None:
+    shutil.copy(folder / "jobs.sqlite", folder / "old.sqlite")
+    with marked(folder) as store:
+        store.begin(durable=False)
+        match order:
+            case "a job":
+                store.insert(8, 99, JobDescription(command="true"), 1, [], 5)
+            case "a weight":
+                store.shares.reweigh("bob", 2, 1, "root", 8)
+            case _:
+                store.assigned.add(Reassignment(2, "gm/0", "gm/1"), [], "", 8)
+        store.commit()
+    (folder / "old.sqlite").replace(folder / "jobs.sqlite")
+    (damage,) = checked(folder, 1)["jobs.mark"]
+    assert "jobs.sqlite: is older than it was: it has 8 jobs" in damage
+
+
+def test_a_missing_store_whose_mark_is_left_is_a_damage(folder: Path) -> None:
+    with marked(folder):
+        pass
     assert checked(folder, 0)["jobs.mark"] == []
     (folder / "jobs.sqlite").unlink()
     assert checked(folder, 1)["jobs.mark"] == ["names 8 jobs, but jobs.sqlite is missing beside it"]
@@ -172,6 +207,17 @@ def test_a_results_folder_is_checked_and_its_damage_named(tmp_path: Path) -> Non
     (path,) = (tmp_path / "o/runs").glob("*.npz")
     path.write_bytes(path.read_bytes()[:-1])
     assert [name for name, damages in checked(tmp_path / "o", 1).items() if damages] == [f"runs/{path.name}"]
+
+
+@pytest.mark.parametrize("content", ["", "lines"])
+def test_a_table_that_the_digests_do_not_name_is_a_damage(tmp_path: Path, content: str) -> None:
+    compare("pigeon", trace="syn:4x2", workers=10, folder=tmp_path / "o")
+    sums = tmp_path / "o/SHA256SUMS"
+    lines = [line for line in sums.read_text().splitlines(keepends=True) if "jobs.parquet" not in line]
+    sums.write_text("".join(lines) if content else "")
+    damages = checked(tmp_path / "o", 1)["SHA256SUMS"]
+    assert "does not name jobs.parquet, which lies beside it" in damages
+    assert len(damages) == 1 or not content
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

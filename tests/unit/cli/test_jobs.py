@@ -191,14 +191,14 @@ def test_users_shares_and_preemptions_are_listed(command: Command, answers: dict
         "preemptions": lambda *_: [lost],
     }
     shown = command("users").out
-    assert "25.0%" in shown
+    assert "25.0 %" in shown
     assert "1,234" in shown
     assert "  ann" in command("users", "share").out
-    told = "ann has weight 3 from now on, and is due 25.0% of the federation\n"
+    told = "ann has weight 3 from now on, and is due 25.0 % of the federation\n"
     assert command("users", "share", "ann", 3).out == told
     shown = command("users", "preemptions").out
     assert "7/0" in shown
-    assert "75.0% > 70.0% of 50.0%" in shown
+    assert "75.0 % > 70.0 % of 50.0 %" in shown
 
 
 def test_tokens_are_made_listed_and_revoked(command: Command, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_plan_tells_what_never_runs_and_when_the_rest_would(
         last=(),
     )  # fmt: skip
     answers["forecasts"] = lambda: record
-    assert "70% (7)" in command("plan", "--record").out
+    assert "70.0 % (7)" in command("plan", "--record").out
     assert command("plan").status == 2
 
 

@@ -211,6 +211,17 @@ def test_waits_that_are_not_heeded_stand_in_the_first_line_of_every_command(comm
     )
     first = "Waits of the trace that are not heeded: 1 of 2 waits (50.0 %)"
     ended = command(*work(trace), "--strict")
-    assert (ended.status, ended.out.startswith(f"{first}, in 1 of 1 jobs")) == (3, True)
+    assert (ended.status, ended.out.startswith(f"{first} in 1 of 1 jobs")) == (3, True)
     for words in (("trace", "describe"), ("trace", "doctor")):
         assert command(*words, trace).out.startswith(first)
+
+
+def test_what_is_omitted_of_earlier_runs_is_told_as_of_the_trace(command: Command, tmp_path: Path) -> None:
+    history = tmp_path / "h.gwf"
+    history.write_text(
+        "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n0,1,0,10,1,1,-1\n0,2,0,10,1,1,1 7\n"
+    )
+    slots = ("--workers", "4", "--capacity", "cpu_milli=1000", "--slot-request", "cpu_milli=1000")
+    ended = command("compare", "jockey", "--trace", "syn:2x3", *slots, "--history", history, "--strict")
+    first = "Waits of the trace of earlier runs that are not heeded: 1 of 2 waits (50.0 %) in 1 of 1 jobs"
+    assert (ended.status, ended.out.startswith(first)) == (3, True)

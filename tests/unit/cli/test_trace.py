@@ -41,7 +41,7 @@ def test_describe_prints_the_figures_of_a_file(tmp_path: Path) -> None:
     }
     assert "small" in text.splitlines()[0]
     assert (lines["jobs"], lines["tasks"], lines["load at 2 workers"]) == ("3", "6", "2.0000")
-    assert lines["short jobs (up to 3.5 s)"] == "2 (66.7%) with 50.0% of the work"
+    assert lines["short jobs (up to 3.5 s)"] == "2 (66.7 %) with 50.0 % of the work"
     assert lines["jobs that arrive with the one before"] == "1"
     assert lines["first arrival in the file (s), here 0"] == "1,000"
     assert "rows not in order of arrival (sorted)" not in lines, "an oddity that is not there is not listed"
@@ -159,7 +159,7 @@ def test_where_a_file_states_no_machine_every_worker_has_a_processor(tmp_path: P
 
 
 def test_the_running_load_is_of_what_is_asked_for(tmp_path: Path) -> None:
-    assert "peak 210.0%:" in told("describe", rigid(tmp_path))
+    assert "peak 210.0 %:" in told("describe", rigid(tmp_path))
 
 
 def test_the_load_of_several_resources_is_that_of_the_largest_share(tmp_path: Path) -> None:

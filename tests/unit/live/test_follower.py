@@ -8,12 +8,14 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.live.api_calls import ApiCall
+from volery.live.api_calls import ApiCall, check
 from volery.live.follower import EndedCall, FutureFollower
+from volery.live.service.checksums import RowDamageError
 from volery.live.service.requests import unreadable_store
 from volery.live.status import TaskStatus
 
@@ -36,10 +38,30 @@ def test_a_result_that_is_damaged_fails_its_own_call_alone() -> None:
         calls[1].future.result(0)
 
 
+def test_a_job_whose_row_is_damaged_fails_its_own_futures_alone() -> None:
+    error = RowDamageError("the row of table jobs with id 7 is damaged", 7)
+    answer = unreadable_store(request_of("/events"), error)
+    follower = FutureFollower.__new__(FutureFollower)  # it has no connection
+    follower.pause, follower.jobs, follower.calls = threading.Lock(), {7: Future(), 8: Future()}, {7: {0: Future()}}
+    futures = [follower.jobs[7], follower.calls[7][0]]
+    with pytest.raises(InputError) as refused:
+        check(httpx2.Response(answer.status_code, content=bytes(answer.body)))
+    assert follower.has_lost(refused.value)
+    assert follower.reopens
+    for future in futures:
+        with pytest.raises(InputError, match=r"jobs/7: .*id 7 is damaged"):
+            future.result(0)
+    assert not follower.jobs[8].done()
+    assert not follower.has_lost(InputError("jobs", "the store of jobs cannot be read")), "that is of all jobs"
+
+
+def request_of(path: str) -> Request:
+    return Request({"type": "http", "method": "GET", "path": path, "headers": [], "server": ("a", 1)})
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(sqlite3.DatabaseError("is damaged"), 500), (sqlite3.OperationalError("disk I/O error"), 503)]
 )
 def test_what_is_damaged_is_not_asked_for_again(error: sqlite3.Error, status: int) -> None:
-    request = Request({"type": "http", "method": "GET", "path": "/jobs/7", "headers": [], "server": ("a", 1)})
-    answer = unreadable_store(request, error)
+    answer = unreadable_store(request_of("/jobs/7"), error)
     assert (answer.status_code, "retry-after" in answer.headers) == (status, status == 503)

@@ -66,6 +66,12 @@ def test_ratios_say_how_many_times_and_nothing_about_zero() -> None:
     assert percent(0.5432) == "54.3 %"
 
 
+def test_a_part_that_is_neither_nothing_nor_all_is_not_shown_as_such() -> None:
+    parts = (0, 1e-15, 0.0002, 0.0006, 0.9994, 0.9999, 1 - 1e-15, 1, 1.0001)
+    shown = ["0.0 %", "0.0 %", "< 0.1 %", "0.1 %", "99.9 %", "> 99.9 %", "100.0 %", "100.0 %", "100.0 %"]
+    assert list(map(percent, parts)) == shown
+
+
 def test_what_is_no_number_is_no_duration() -> None:
     with pytest.raises(ValueError, match="no duration"):
         duration(float("nan"))

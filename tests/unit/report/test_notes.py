@@ -76,6 +76,17 @@ def test_a_hundredth_of_jobs_tasks_waits_or_machine_time_is_enough(part: Omissio
     assert rest == []
 
 
+def test_the_first_line_names_the_jobs_that_make_few_tasks_important() -> None:
+    few = Omission("no machine can run them", 34, 34, machine_share=0.00045)
+    whole = Omissions(300, 75_000, 75_000.0, "task-seconds", 0, (few,))
+    ((sentence,), _) = told(whole, field="never_ran")
+    assert sentence.startswith(
+        "Never run: 34 of 75,000 tasks (< 0.1 %) in 34 of 300 jobs (11.3 %), < 0.1 % of the machine time: no machine"
+    )
+    ((sentence,), _) = told(msgspec.structs.replace(whole, jobs_left_out=1), field="never_ran")
+    assert "1 of 300 jobs (0.3 %), 34 of 75,000 tasks in 34 of 300 jobs (11.3 %), < 0.1 %" in sentence
+
+
 def test_effects_are_judged_apart_and_the_small_ones_are_below() -> None:
     parts = Omission("x", 0, 6), Omission("y", 0, 7, effect=CHANGED), Omission("z", 0, 11, effect=REQUESTS)
     first, rest = told(left_out(*parts))

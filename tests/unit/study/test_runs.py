@@ -13,7 +13,18 @@ from volery.core.events import TAG_TASKS_GIVEN_UP
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
-from volery.study.runs import build, check_roles, execute, larger_than_a_slot, learned, never_ran, read_inputs, rehearse
+from volery.study.runs import (
+    NEVER_RAN,
+    NO_MACHINE,
+    build,
+    check_roles,
+    execute,
+    larger_than_a_slot,
+    learned,
+    never_ran,
+    read_inputs,
+    rehearse,
+)
 from volery.study.spec import RunSpec
 
 RUN = RunSpec(trace="syn:5x4", workers=20, architecture="megha")
@@ -53,7 +64,10 @@ def test_tasks_that_never_started_are_counted() -> None:
         records.start_us[task] = 0
     found = never_ran(records, trace)
     assert found is not None
-    assert [one.tasks for one in found.reasons] == [1]
+    assert [(one.tasks, one.reason) for one in found.reasons] == [(1, NEVER_RAN)]
+    found = never_ran(records, trace, 1)
+    assert found is not None
+    assert found.reasons[0].reason == NO_MACHINE
     records.start_us[3] = 0
     assert never_ran(records, trace) is None
 
@@ -91,9 +105,10 @@ def test_a_design_learns_once_from_the_runs_before() -> None:
     jobs = "recurring:2x2,tasks=20,mean=10,workers=20,tokens=4"
     run = RunSpec(trace=jobs, workers=20, architecture="jockey", history=jobs)
     cluster, config = Cluster.uniform(20), architectures.configure(jockey, {"tokens_step": 10})
-    taught = learned(jockey, jockey.learning, config, run, cluster)
+    taught, omissions = learned(jockey, jockey.learning, config, run, cluster)
     assert taught != config
-    again = learned(jockey, jockey.learning, config, run, cluster)
+    assert omissions is None, "synthetic work is complete"
+    again, _ = learned(jockey, jockey.learning, config, run, cluster)
     assert getattr(again, jockey.learning.parameter) is getattr(taught, jockey.learning.parameter)
 
 

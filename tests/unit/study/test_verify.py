@@ -170,7 +170,7 @@ TOGETHER: tuple[Changes, ...] = (
         ),
         "the input of a run, and the number of runs": (
             inputs_of_the_manifest,
-            r"^manifest\.json: .* \(and 1 more\)",
+            r"^manifest\.json: .* \(and 2 more\)",
         ),
         "a start": (start_of_a_run, r"^task_runs\.parquet: start_us\[0\] is \d+, and comes out as \d+"),
         "nulls": (nulls_of_a_column, r"^utilisation\.parquet: refused_tasks\[\d+\] is nan, and comes out as null"),

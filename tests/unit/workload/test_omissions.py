@@ -16,6 +16,7 @@ from volery.workload.convert import convert
 from volery.workload.doctor import examine
 from volery.workload.formats.archives import OTHER_RESOURCE, UNLIKE_PARTS
 from volery.workload.formats.google import BEGUN_TWICE
+from volery.workload.formats.source import UNKNOWN_STATUS
 from volery.workload.omissions import (
     BEFORE_TRACE,
     BEGAN_BEFORE,
@@ -210,6 +211,28 @@ def test_parts_of_a_job_beside_its_own_row_are_counted_once(tmp_path: Path, plac
     assert (left.machine_time, left.reasons) == (600.0, ())
 
 
+def test_a_row_that_stands_twice_is_told_and_an_attempt_is_not(tmp_path: Path) -> None:
+    _, left = read(tmp_path, SWF + SWF.splitlines()[0])
+    assert counts(left)[TWINS] == 2
+    events = ("0,,1,0,,0", "1,,1,0,7,1", "2,,1,0,7,2", "2,,1,0,,0", "3,,1,0,7,1", "5,,1,0,7,4")
+    durations, left = read(tmp_path, "".join(f"{event},u,3,9,0.5,0.25,0,0\n" for event in events))
+    assert (len(durations), left.reasons) == (2, ())
+
+
+def test_an_unknown_runtime_of_gwf_is_no_runtime_below_zero(tmp_path: Path) -> None:
+    head = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n"
+    _, left = read(tmp_path, head + "0,1,0,10,1,1,\n0,2,0,-1,1,1,\n0,3,0,-2,1,1,\n")
+    assert counts(left) == {NO_RUNTIME: 1, NEGATIVE_RUNTIME: 1}
+
+
+def test_a_row_of_no_instances_is_left_out_and_counted(tmp_path: Path) -> None:
+    rows = ("0,10,1,1,2,Terminated,50,0.1", "0,10,1,2,0,Terminated,50,0.1", "0,10,2,1,0,Waiting,,")
+    durations, left = read(tmp_path, "".join(f"{row}\n" for row in rows))
+    assert durations == [10, 10]
+    assert counts(left) == {NO_INSTANCES: 1, NEVER_STARTED: 1}
+    assert (left.jobs, left.jobs_left_out) == (2, 1)
+
+
 def test_statuses_of_parts_in_a_log_that_means_other_things_by_them_lose_no_job(tmp_path: Path) -> None:
     rows = swf(
         "1 0 -1 100 4 -1 -1 4 200 -1 3", "1 10 -1 50 2 -1 -1 2 60 -1 4", "3.0 20 -1 70 8 -1 -1 8 90 -1 2.0",
@@ -218,6 +241,7 @@ def test_statuses_of_parts_in_a_log_that_means_other_things_by_them_lose_no_job(
     durations, left = read(tmp_path, rows)
     assert durations == [100, 50, 70, 9]
     assert left.reasons == ()
+    assert examine(tmp_path / "trace").noticed[UNKNOWN_STATUS] == 1
 
 
 def test_a_preceding_job_is_a_wait_that_is_counted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 
 GraphColumns = tuple[tuple[int, ...], ...]
 """Columns of a `Graph`: supplies of nodes; tails, heads, capacities and costs of arcs."""
@@ -27,7 +27,7 @@ def check_solver(place: str) -> None:
         InputError: it is not installed.
     """
     if importlib.util.find_spec("ortools") is None:
-        raise InputError(place, "needs OR-tools: pip install 'volery[flow]'. solver=augmenting needs nothing")
+        raise InputError(place, f"needs OR-tools: {install_command('flow')}; solver=augmenting needs nothing")
 
 
 def scaled(columns: GraphColumns) -> list[int] | None:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from volery.architectures.tetrisched.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
 from volery.architectures.tetrisched.parts import Chosen, Parts
-from volery.core.errors import InputError
+from volery.core.errors import InputError, install_command
 
 Linear = list[tuple[int, float]]
 """Linear terms: columns and their coefficients."""
@@ -331,7 +331,7 @@ def check_solver(place: str) -> None:
         InputError: it is not installed.
     """
     if importlib.util.find_spec("highspy") is None:
-        raise InputError(place, "needs the solver HiGHS: pip install 'volery[solve]'; solver=greedy goes without")
+        raise InputError(place, f"needs the solver HiGHS: {install_command('solve')}; solver=greedy goes without")
 
 
 def maximise(program: Program, limits: Limits, start: Reals | None = None) -> Solution:

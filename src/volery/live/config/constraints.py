@@ -276,7 +276,7 @@ def parse_conditions(texts: object, place: str) -> tuple[MachineCondition, ...]:
     """
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise InputError(place, f"is a list of conditions, as ['cores >= 8'], not {texts!r}")
-    return tuple(parse_condition(text, f"{place}[{i}]") for i, text in enumerate(texts))
+    return tuple([parse_condition(text, f"{place}[{i}]") for i, text in enumerate(texts)]) if texts else ()
 
 
 def holds(conditions: Iterable[MachineCondition], machine: Machine) -> bool:

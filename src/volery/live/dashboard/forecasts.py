@@ -220,4 +220,6 @@ def _record(record: ForecastRecord) -> Markup:
         f"Of jobs that were submitted within a minute of their forecast, word for word. Intervals are meant to hold "
         f"{share(record.expected, 1)} of what comes; {whole(record.open)} forecasts are not decided yet."
     )
+    if record.damaged:
+        told += f" {whole(record.damaged)} are damaged and count nowhere; `volery check` lists them."
     return joined((table(_RECORD, rows, label="record of forecasts"), tag("p", told, class_="soft")))

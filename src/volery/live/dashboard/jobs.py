@@ -173,7 +173,7 @@ async def job_view(
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
     listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
     await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
-    drawn = section("Over time", timeline(tasks, queries.now_us))
+    drawn = section("Over time", timeline(tasks, queries))
     parts = (
         cancel, known, counts, asking(job) if foretells and not job.ended else None,
         section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
@@ -257,20 +257,20 @@ def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
     return tag("div", *cells, class_="grid", role="group", aria_label="tasks; arrow keys go from one to the next")
 
 
-def _end_us(task: TaskStatus, now_us: int) -> int:
+def _end_us(task: TaskStatus, started_us: int, queries: FederationView) -> int:
     """The end of a task's last attempt; now, if it still runs."""
     if task.ended_us is not None:
-        return task.ended_us
-    return 0 if task.state in ENDED_TASKS else now_us
+        return max(started_us, task.ended_us)
+    return started_us + (0 if task.state in ENDED_TASKS else queries.elapsed_us(task))
 
 
-def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
+def timeline(tasks: Sequence[TaskStatus], queries: FederationView) -> Markup | None:
     """The timeline of tasks, one line each, of their last attempts; times in microseconds since 1970."""
     ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
     if not ran:
         return None
     begin = min(started for _, started in ran)
-    ends = [max(started, _end_us(task, now_us)) for task, started in ran]
+    ends = [_end_us(task, started, queries) for task, started in ran]
     span, tall, lines = max(1, max(ends) - begin), 4, []
     for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
         left = min(100 * (started - begin) / span, 99.85)

@@ -156,7 +156,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
         ("machine", name_of(_machine(node))),
         ("labels", name_of(labels_of(node), 12_000) if node.labels else NOTHING),
     )
-    now_us, cells = queries.now_us, []
+    cells = []
     for run in runs:
         job = jobs[run.job]
         if job is None or who.sees not in (None, job.user):
@@ -165,7 +165,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
             link(f"{frame.JOBS}/{run.job}/tasks/{run.index}", f"{run.job}/{run.index}"),
             link(f"{frame.JOBS}/{run.job}", name_of(job.name, 60) if job.name else f"job {job.id}"),
             user_of(job.user, 40), run.attempt, moment(run.started_us),
-            NOTHING if run.started_us is None else time_span(max(0, now_us - run.started_us)),
+            NOTHING if run.started_us is None else time_span(queries.elapsed_us(run)),
         ))  # fmt: skip
     if not cells:
         empty = "None of yours." if who.sees is not None else "None."

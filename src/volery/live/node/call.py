@@ -102,6 +102,7 @@ class CallExecutor:
         self._serving: set[asyncio.Task[None]] = set()
         self._growing: asyncio.TimerHandle | None = None
         self._has_moved = False
+        self._making = 0
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
@@ -127,7 +128,8 @@ class CallExecutor:
         """Add a worker where calls wait and none is begun: those that are made may wait for them."""
         self._growing = None
         if self._waiting.qsize() > self._idle and not self._closed:
-            if not (self._has_moved or self._means.pause.words):  # a worker more would take what is short
+            # One more would take what is short, or what one that is being made waits for.
+            if not (self._has_moved or self._making or self._means.pause.words):
                 self._add_worker()
             self._has_moved = False
             self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
@@ -213,6 +215,7 @@ class CallExecutor:
     async def _worker_for(self, attempt: _CallAttempt, user: str) -> WorkerProcess | None:
         """A new worker for an attempt; None where that has ended."""
         while not attempt.stopped:
+            self._making += 1
             try:
                 return await self._new_worker(user)
             except (OSError, ValueError, MemoryError, subprocess.SubprocessError, WorkerNotReadyError) as error:
@@ -220,6 +223,8 @@ class CallExecutor:
                     if not attempt.stopped:
                         self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
                     return None
+            finally:
+                self._making -= 1
         return None
 
     async def _is_delayed(self, attempt: _CallAttempt, error: BaseException) -> bool:

@@ -8,6 +8,7 @@ with all that they hold. What cannot be brought back is compared: the next call 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # it has no types
+import ctypes
 import gc
 import io
 import locale
@@ -38,6 +39,10 @@ _STATUS: Final = {
 _MEMORY: Final = b"VmData"
 _LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)
 _STATUS_BYTES: Final = 8192
+_SEED_BYTES: Final = 32
+_C: Final = ctypes.CDLL(None)
+_put: Final = os.putenv
+"""Kept, since a call may replace the function."""
 DESCRIPTORS_MORE_MAX: Final = 64
 """A process whose calls have left so many files open makes no further call."""
 
@@ -107,7 +112,7 @@ def _reset_loaded() -> None:
     """Bring modules of the standard library back that hold one value for the process, where they are loaded."""
     with suppress(AttributeError):  # a module of the user's own may have such a name
         if random := sys.modules.get("random"):
-            random.seed()
+            random.seed(os.urandom(_SEED_BYTES))  # it takes 2,500 by itself
         if network := sys.modules.get("socket"):
             network.setdefaulttimeout(None)
         if multiprocessing := sys.modules.get("multiprocessing"):
@@ -131,10 +136,11 @@ class ProcessState:
 
     def __init__(self) -> None:
         self._environ = os.environ
-        self._environment = {**os.environ}
+        self._variables: dict[bytes, bytes] = vars(os.environ)["_data"]
+        self._environment = {**self._variables}
         self._settings = [setting.read() for setting in _SETTINGS]
         self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-        self._limits = [resource.getrlimit(number) for number in _LIMITS]
+        self._limits = [*map(resource.getrlimit, _LIMITS)]
         self._streams: dict[str, Any] = {name: getattr(sys, name) for name, _, _ in _STREAMS}
         self._forms = {name: _form(stream) for name, stream in self._streams.items()}
         self._kernel, self._first_mb = _kernel_state()
@@ -160,16 +166,18 @@ class ProcessState:
         return self._changed(limits)
 
     def _changed_limits(self) -> list[int]:
-        return [number for number, limits in enumerate(self._limits) if resource.getrlimit(number) != limits]
+        now = [*map(resource.getrlimit, _LIMITS)]
+        return [number for number in _LIMITS if now[number] != self._limits[number]] if now != self._limits else []
 
     def _restore_environment(self) -> None:
         vars(os)["environ"] = self._environ  # a call may have put something else there
-        now = {**os.environ}
-        for name in now.keys() - self._environment.keys():
-            del os.environ[name]
-        for name, value in self._environment.items():
-            if now.get(name) != value:
-                os.environ[name] = value
+        vars(self._environ)["_data"] = self._variables
+        self._variables.clear()
+        self._variables.update(self._environment)
+        # What the programs of the next call are given may have been changed without `os.environ`.
+        _C.clearenv()
+        for variable in self._environment.items():
+            _put(*variable)
         time.tzset()  # of TZ; a call may have set it and taken it away
 
     def _restore_streams(self) -> None:

@@ -34,6 +34,7 @@ SPARE_PROCESSES: Final = 64
 SPARE_BYTES: Final = 16 << 20
 SPARE_INODES: Final = 256
 """Likewise to what tasks write at first."""
+_BLOCK_BYTES: Final = 4096
 BASE_DESCRIPTORS: Final = 64
 """What a host has open besides one descriptor for each task."""
 PROCESSES_PER_TASK: Final = 3
@@ -105,9 +106,14 @@ def demand_disk(folder: Path) -> None:
         OSError: it has not, or cannot be asked.
     """
     there = os.statvfs(folder)
-    spare_blocks = _spare(SPARE_BYTES // there.f_frsize, there.f_blocks)
+    spare_blocks = _spare(SPARE_BYTES // _block_bytes(there), there.f_blocks)
     if there.f_bavail < spare_blocks or (there.f_files and there.f_favail < _spare(SPARE_INODES, there.f_files)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def _block_bytes(there: os.statvfs_result) -> int:
+    """The unit of counts of blocks; file systems in user space may leave it out."""
+    return there.f_frsize or there.f_bsize or _BLOCK_BYTES
 
 
 def _spare(most: int, limit: int) -> int:
@@ -201,8 +207,9 @@ def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -
     if offered_mb > (memory_mb := usable_memory_mb()):
         yield f"its nodes offer {offered_mb:,} MB of memory, and it may have {memory_mb:,}; {_REMEDIES[MEMORY]}"
     there = os.statvfs(folder)
-    if there.f_bavail * there.f_frsize < SPARE_BYTES + slots * BYTES_PER_TASK:
-        free_mb = there.f_bavail * there.f_frsize >> 20
+    free_bytes = there.f_bavail * _block_bytes(there)
+    if there.f_blocks > 0 and free_bytes < SPARE_BYTES + slots * BYTES_PER_TASK:
+        free_mb = free_bytes >> 20
         yield f"{folder} has room for {free_mb:,} MB, which is little for {slots} slots; {_REMEDIES[DISK]}"
     if there.f_files > 0 and there.f_favail < SPARE_INODES + slots * INODES_PER_TASK:
         yield f"{folder} has room for {there.f_favail:,} files, which is little for {slots} slots; {_REMEDIES[DISK]}"

@@ -11,6 +11,7 @@ reason why no further call can be made here.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import pickle
 import resource
@@ -46,7 +47,10 @@ UNANSWERED: Final = 113
 _DESCRIPTOR_MAX: Final = 4_096
 _DESCRIPTORS_ABOVE: Final = 16
 _pid: Final = os.getpid
-"""Kept, since a call may replace the function."""
+_enable, _disable, _collect = gc.enable, gc.disable, gc.collect
+"""Kept, since a call may replace the functions."""
+_YOUNG: Final = 1
+"""Generations of objects up to this one are collected after each call: collecting all takes longer than a call."""
 
 
 class CallRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -97,9 +101,12 @@ def answer(request: CallRequest) -> CallAnswer:
     own_pid = _pid()
     try:
         function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
+        was_enabled = gc.isenabled()
+        _enable()
         try:
             returned = copy_context().run(function, *arguments, **named)
         finally:
+            (_enable if was_enabled else _disable)()
             stop_timers()
         result = dumps(returned)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
@@ -173,6 +180,7 @@ def _begin(request: CallRequest) -> None:
 
 def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
     """Make the call in its attempt's folder, and bring this process back to what it was."""
+    own_pid = _pid()
     try:
         _begin(request)
     except Exception as error:  # an earlier call may have put anything in the place of what it needs
@@ -180,8 +188,11 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
         return CallAnswer(b"", f"one could not begin a call: {_text(error)}", begun=False, lack=lack)
     with _held(request.memory_mb, request.cpus):
         answered = answer(request)
-    _flush()
     try:
+        _collect(_YOUNG)  # a finalizer may fork, or do anything else: now, and not in the next call
+        if _pid() != own_pid:
+            os._exit(0)
+        _flush()
         changed = state.restore()
     except BaseException as error:  # whatever the call has left, it has its result
         changed = f"it cannot be brought back: {_text(error)}"
@@ -242,6 +253,7 @@ class CallSocket:
 def serve(calls: CallSocket) -> None:
     """Answer calls until there are no more."""
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
+    _disable()  # between calls: a copy of this process that a finalizer forks there would read the next request
     state = ProcessState()
     calls.write(READY)
     while len(header := calls.read(HEADER.size)) == HEADER.size:

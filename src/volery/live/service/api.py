@@ -213,7 +213,7 @@ class _JobEndpoints:
         job = await described(request)
         receipt = await self._service.submit(job)
         answer = as_json(receipt, 200 if receipt.known else 201)
-        stream = request.query_params.get("stream", "")
+        stream = request.query_params.get("stream", "") if request.scope["query_string"] else ""
         if stream and self._queries.feed.add(stream, receipt.id, principal(request).sees):
             answer.headers[STREAM] = stream
         return answer

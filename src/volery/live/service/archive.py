@@ -285,12 +285,14 @@ def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Itera
         yield rows
 
 
-def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
+def archived(folder: Path, damages: list[InputError]) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
     """The jobs of an archive with their tasks, in order of their ends.
 
+    Args:
+        damages: gets an error for each file that has another digest than when it was written, or cannot be read.
+
     Raises:
-        DamagedError: a file has another digest than when it was written.
-        InputError: the folder has no archived jobs, or a file of it cannot be read.
+        InputError: the folder has no archived jobs.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -303,10 +305,10 @@ def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
         try:
             demand_digests(path)
             yield from _joined(pq.ParquetFile(path), pq.ParquetFile(tasks))
-        except DamagedError:
-            raise
+        except DamagedError as error:
+            damages.append(error)
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise InputError(str(path), f"cannot be read with {tasks.name}: {error}") from None
+            damages.append(InputError(str(path), f"cannot be read with {tasks.name}: {error}"))
 
 
 def _joined(jobs: Any, tasks: Any) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:

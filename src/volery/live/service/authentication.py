@@ -206,7 +206,7 @@ class TaskTokens:
     def __init__(self, folder: Path, user_of: Callable[[int], str | None]) -> None:
         self._path = folder / TASK_KEY
         self._user_of = user_of
-        self._key = b""
+        self._keyed: hmac.HMAC | None = None
 
     def make(self, job: int, user: str) -> str:
         """The token of the tasks of a job.
@@ -227,9 +227,11 @@ class TaskTokens:
         return user if user and hmac.compare_digest(last, self._hash(int(number), user)) else None
 
     def _hash(self, job: int, user: str) -> str:
-        if not self._key:
-            self._key = self._stored_key()
-        return hmac.new(self._key, f"{job} {user}".encode(), hashlib.sha256).hexdigest()
+        if self._keyed is None:
+            self._keyed = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
+        keyed = self._keyed.copy()
+        keyed.update(f"{job} {user}".encode())
+        return keyed.hexdigest()
 
     def _stored_key(self) -> bytes:
         with suppress(FileNotFoundError):
@@ -269,12 +271,7 @@ class Authenticator:
         return self._tokens is None
 
     def task_token(self, job: int, user: str) -> str:
-        """The token of the tasks of a job; empty where they get none, or their user has none.
-
-        Raises:
-            InputError: the file of tokens cannot be read any more.
-        """
-        self._look()
+        """The token of the tasks of a job; empty where they get none, or their user had none at the last request."""
         if self._tasks is None or not self._admits(user):
             return ""
         try:

@@ -384,15 +384,17 @@ class Acknowledgements:
         bringing, self._committed = self._committed, {}
         try:
             revision = await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
-        except OSError as error:
-            log.error("the log of the store could not be brought to the disk, and is tried again: %s", error)
+        except Exception as error:  # whatever it is, nodes would keep their ends for ever
+            told = "the log of the store could not be brought to the disk, and is tried again: %s"
+            log.error(told, error, exc_info=None if isinstance(error, OSError) else error)
             _add(bringing, self._committed)
             self._committed = bringing
         else:
             self._send(bringing, revision)
-        self._syncing = None
-        if self._committed and not self._closed:
-            self._soon()
+        finally:
+            self._syncing = None
+            if self._committed and not self._closed:
+                self._soon()
 
     def _acknowledge(self) -> None:
         committed, self._committed = self._committed, {}

@@ -20,9 +20,16 @@ from volery.live.runtime.snapshots import pickle_of
 from volery.live.service.archive import demand_digests, digests_path
 from volery.live.service.authentication import TokenFile
 from volery.live.service.checksums import FORECASTS, readable
-from volery.live.service.marks import read_mark
-from volery.live.service.rows import reading
-from volery.live.service.soundness import damage_of_pages, damage_of_table, log_soundness, store_damage
+from volery.live.service.ledgers import ShareHistory
+from volery.live.service.marks import demand_newest, mark_of, read_mark
+from volery.live.service.soundness import (
+    UNREADABLE,
+    damage_of_pages,
+    damage_of_table,
+    log_soundness,
+    opened_quietly,
+    store_damage,
+)
 
 STORE: Final = "jobs.sqlite"
 MARK: Final = "jobs.mark"
@@ -102,7 +109,7 @@ def _is_free(path: Path) -> bool:
 
 
 def _check_forecasts(path: Path) -> Iterable[str]:
-    with closing(reading(path)) as sql:
+    with closing(opened_quietly(path)) as sql:
         sql.text_factory = readable
         return [*damage_of_pages(sql), *damage_of_table(sql, FORECASTS)]
 
@@ -113,9 +120,18 @@ def _check_tokens(path: Path) -> str:
 
 
 def _check_mark(path: Path) -> str:
-    mark = read_mark(path)
-    if mark is not None and not path.with_name(STORE).exists():
+    mark, store = read_mark(path), path.with_name(STORE)
+    if mark is None:
+        return ""
+    if not store.exists():
         raise DamagedError(str(path), f"names {mark.first.job} jobs, but {STORE} is missing beside it")
+    with closing(opened_quietly(store)) as sql:
+        try:
+            (name,) = sql.execute("SELECT name FROM store").fetchone()
+            own = mark_of(sql, name, ShareHistory(sql, sql))
+        except (*UNREADABLE, TypeError):
+            return f"is not compared with {STORE}, which cannot be read"
+    demand_newest(store, own, {MARK: mark})
     return ""
 
 

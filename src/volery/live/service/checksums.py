@@ -65,6 +65,18 @@ CHECKED_SINCE: Final = 3
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
+class RowDamageError(sqlite3.DatabaseError):
+    """A row has another checksum than its content; other rows may be read and written.
+
+    Args:
+        job: the number of the job whose row it is, or that of a part of which; None: of none.
+    """
+
+    def __init__(self, problem: str, job: int | None = None) -> None:
+        super().__init__(problem)
+        self.job = job
+
+
 def row_checksum(row: Sequence[Any]) -> int:
     """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1.
 
@@ -81,10 +93,10 @@ def check_row(table: str, row: Sequence[Any]) -> None:
     """Compare the columns of `CHECKED` with the checksum after them.
 
     Raises:
-        sqlite3.DatabaseError: the row is damaged.
+        RowDamageError: the row is damaged.
     """
     if row_checksum(row[:-1]) != row[-1]:
-        raise sqlite3.DatabaseError(damage_of(table, row))
+        raise RowDamageError(damage_of(table, row), row[0] if _COLUMNS[table][0] == "job" or table == "jobs" else None)
 
 
 def damage_of(table: str, row: Sequence[Any]) -> str:
@@ -131,8 +143,8 @@ def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> N
         sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
 
 
-def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
-    """The places of the damaged rows of a table.
+def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[tuple[Any, str]]:
+    """The damaged rows of a table: the first column of each, and its place in words.
 
     Args:
         sql: returns texts as `readable` does.
@@ -141,15 +153,27 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
         sqlite3.DatabaseError: the table cannot be read to its end.
     """
     for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
-        try:
-            check_row(table, row)
-        except sqlite3.DatabaseError as error:
-            yield str(error)
+        if row_checksum(row[:-1]) != row[-1]:
+            yield row[0], damage_of(table, row)
 
 
 def readable(text: bytes) -> str:
     """A text of the database; bytes that are no UTF-8 become surrogates, for which there is no checksum."""
     return text.decode("utf-8", "surrogateescape")
+
+
+def fetched(sql: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a query; a text that is no UTF-8 damages its own row, and hides no other."""
+    try:
+        return sql.execute(query, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "UTF-8" not in str(error):
+            raise
+    sql.text_factory = readable  # not always: it would cost half a microsecond per row
+    try:
+        return sql.execute(query, values).fetchall()
+    finally:
+        sql.text_factory = str
 
 
 def schema_checksum(sql: sqlite3.Connection) -> int:

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from contextlib import contextmanager
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from volery.live.clock import in_background, is_set_within
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.batches import BatchWriter
 from volery.live.service.store import JobStore
+from volery.live.service.task_rows import WrittenRow
 from volery.live.status import JobStatus, TaskStatus
 
 CHANGES_MAX: Final = 500
@@ -157,8 +159,10 @@ class Follower:
             self._forget_ended(changes)
 
     def _forget_ended(self, changes: list[StatusChange]) -> None:
+        if self.jobs is None:
+            return
         for status in (change.status for change in changes):
-            if self.jobs is not None and isinstance(status, JobStatus) and status.ended:
+            if isinstance(status, JobStatus) and status.ended:
                 self._feed.forget(self, status.id)
 
     async def _wait(self, patience_s: float) -> bool:
@@ -187,7 +191,9 @@ class EventFeed:
         self._of_all: dict[Follower, None] = {}
         self._of_job: dict[JobId, dict[Follower, None]] = {}
         self._users: dict[JobId, str] = {}
-        self._changed_jobs: set[JobId] = set()
+        self._committed: int = store.revision
+        self._changed: dict[JobId, str] = {}
+        self._written: list[WrittenRow] = []
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -202,8 +208,11 @@ class EventFeed:
         self._end_all()
 
     def on_commit(self) -> None:
-        """Note the jobs of a batch; called before the next batch begins, of which nobody sees anything yet."""
-        self._changed_jobs |= self._store.take_changed_jobs()
+        """Note the rows of a batch; called before the next batch begins, of which nobody sees anything yet."""
+        users, written = self._store.take_written()
+        self._changed |= users
+        self._written += written
+        self._committed = self._store.revision
 
     def follow(self, after: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
         """A follower; it joins when its first batch is asked for. A revision that is yet to come is the last one."""
@@ -271,32 +280,37 @@ class EventFeed:
             except Exception as error:  # whatever it is: without this task all followers would wait for ever
                 told = "events could not be read, and their followers are sent away: %s"
                 log.error(told, error, exc_info=None if isinstance(error, sqlite3.Error) else error)
-                self.published = self._store.revision
+                self._written.clear()
+                self.published = self._committed
                 self._end_all()
             await committed.wait()
         self._end_all()
 
     async def _publish_changes(self) -> None:
-        """Hand over what was committed since the last time; where nobody follows any of it, it is not even read."""
-        end = self._store.revision
-        jobs, self._changed_jobs = self._changed_jobs, set()
-        is_followed = bool(self._of_all) or not jobs.isdisjoint(self._of_job)
-        while is_followed and self.published < end and not self._writer.closed:
-            statuses = self._store.changes(self.published, CHANGES_MAX, end)
-            for status in statuses:
-                self._hand_over(status)
-            if not statuses:
-                break
-            self.published = statuses[-1].revision
+        """Hand over the rows that were committed since the last time; nothing is made of those that nobody follows."""
+        end = self._committed
+        users, self._changed = self._changed, {}
+        written, self._written = self._written, []
+        if not self._of_all and self._of_job.keys().isdisjoint(users):
+            self.published = end
+            return
+        written.sort(key=itemgetter(0))
+        for first in range(0, len(written), CHANGES_MAX):
+            if self._writer.closed:
+                return
+            for revision, status_of, row in written[first : first + CHANGES_MAX]:
+                status = status_of(row)
+                job = job_of(status)
+                self._hand_over(StatusChange(status), job, users[job])
+                self.published = revision
             await asyncio.sleep(0)
-        self.published = max(self.published, end)
+        self.published = end
 
-    def _hand_over(self, status: JobStatus | TaskStatus) -> None:
-        change = StatusChange(status)
-        for follower in self._of_job.get(job_of(status), ()):
+    def _hand_over(self, change: StatusChange, job: JobId, user: str) -> None:
+        for follower in self._of_job.get(job, ()):
             follower.offer(change)
         for follower in self._of_all:
-            if follower.user is None or follower.user == self._user(status):
+            if follower.user is None or follower.user == user:
                 follower.offer(change)
 
     def _user(self, status: JobStatus | TaskStatus) -> str:

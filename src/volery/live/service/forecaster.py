@@ -35,7 +35,7 @@ from volery.live.clock import ended_within, in_slices, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, merged, task_count
 from volery.live.service.authentication import Principal
-from volery.live.service.checksums import FORECASTS, add_checksums, add_triggers, check_row
+from volery.live.service.checksums import FORECASTS, add_checksums, add_triggers, fetched, row_checksum
 from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
@@ -92,15 +92,11 @@ class Forecaster:
         return self._book
 
     async def record(self, user: str | None) -> ForecastRecord:
-        """The accuracy of forecasts of one user's jobs or of all.
-
-        Raises:
-            sqlite3.DatabaseError: a row is damaged.
-        """
+        """The accuracy of forecasts of one user's jobs or of all."""
         return await asyncio.to_thread(self.book.record, user)
 
     async def meters(self) -> list[Meter]:
-        """The record for Prometheus; nothing while nobody has asked for a forecast here, or a row is damaged."""
+        """The record for Prometheus; nothing while nobody has asked for a forecast here, or it cannot be read."""
         if self._book is None and not self._path.exists():
             return []
         try:
@@ -282,6 +278,7 @@ _JOB: Final = (
     "SELECT id, submitted_us, ended_us FROM jobs WHERE user = ? AND id >= ? AND submitted_us < ? "
     "AND description = (SELECT id FROM descriptions WHERE digest = ?) ORDER BY id LIMIT 1"
 )
+_ROWS: Final = "SELECT id, made_us, next_job, user, description, moments, job, delay_us, came, checksum FROM forecasts"
 _CAME: Final = "SELECT min(started_us), min(ended_us), max(started_us), max(ended_us) FROM tasks WHERE job = ?"
 
 
@@ -328,29 +325,28 @@ class ForecastLedger:
         """The accuracy of forecasts of one user's jobs or of all."""
         with self._lock:
             self._settle()
-            rows = self._sql.execute(
-                "SELECT id, made_us, next_job, user, description, moments, job, delay_us, came, checksum "
-                "FROM forecasts WHERE came IS NOT NULL AND (?1 IS NULL OR user = ?1) ORDER BY id DESC",
-                (user,),
-            ).fetchall()
-            query = "SELECT count(*) FROM forecasts WHERE came IS NULL AND (?1 IS NULL OR user = ?1)"
-            (still_open,) = self._sql.execute(query, (user,)).fetchone()
+            rows = fetched(self._sql, f"{_ROWS} WHERE ?1 IS NULL OR user = ?1 ORDER BY id DESC", (user,))
+        sound = [row for row in rows if row_checksum(row[:-1]) == row[-1]]
         told = []
-        for row in rows:
-            check_row(FORECASTS, row)
-            _, made_us, _, _, _, foretold, job, delay_us, came, _ = row
+        for _, made_us, _, _, _, foretold, job, delay_us, came, _ in sound:
+            if came is None:
+                continue
             told.append(ForecastOutcome(
                 job=job, made_us=made_us, moments=msgspec.json.decode(foretold, type=MomentQuantiles),
                 came=msgspec.json.decode(came, type=ActualMoments), delay_us=delay_us,
             ))  # fmt: skip
         moments = tuple(_moment(name, told) for name in NAMES)
-        return ForecastRecord(open=still_open, moments=moments, last=tuple(told[:SHOWN]))
+        return ForecastRecord(
+            open=len(sound) - len(told), damaged=len(rows) - len(sound), moments=moments, last=tuple(told[:SHOWN])
+        )
 
     def _settle(self) -> None:
         """Find the jobs of forecasts, and what became of those that have ended."""
         now_us = unix_now_us()
-        query = "SELECT id, made_us, next_job, user, description FROM forecasts WHERE came IS NULL ORDER BY id DESC"
-        for number, made_us, next_job, user, content in self._sql.execute(query).fetchall():
+        for row in fetched(self._sql, f"{_ROWS} WHERE came IS NULL ORDER BY id DESC"):
+            if row_checksum(row[:-1]) != row[-1]:
+                continue
+            number, made_us, next_job, user, content, *_ = row
             found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, digest_of(content))).fetchone()
             if found is None:
                 if now_us > made_us + COUNTS_US:

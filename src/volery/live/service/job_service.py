@@ -310,6 +310,7 @@ def job_service(
     def on_commit() -> None:
         counts.note()
         feed.on_commit()
+        submissions.withdraw_given_up()
 
     writer = BatchWriter(store, order, on_commit, reports_late_s, on_durable)
     feed = EventFeed(store, writer)

@@ -1,6 +1,7 @@
 """Ledgers beside the jobs of the store: weights and preemptions, moves between schedulers, and archived jobs.
 
-Weights and preemptions are histories: nothing in them is ever changed or deleted. A job that has left for the archive
+Weights and preemptions are histories: nothing in them is ever changed or deleted. A damaged row of them is named where
+it is listed, and counts nowhere. A job that has left for the archive
 is a number, a user and the number of the file that has its record; its number and revisions are never given again.
 """
 
@@ -14,6 +15,7 @@ from volery.core.assignment import Owner
 from volery.core.events import Reassignment, ShareChange
 from volery.core.model import JobId, TaskId, Time
 from volery.live.messages import PreemptionReport
+from volery.live.service.checksums import CHECKED, RowDamageError, check_row, damaged_rows, fetched, row_checksum
 from volery.live.service.rows import JobListings
 from volery.live.status import PreemptionStatus, SharePart, WeightChange
 
@@ -41,10 +43,9 @@ _NOTE: Final = (
     "SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 "
     "WHERE NOT EXISTS (SELECT 1 FROM preemptions WHERE task = ?4 AND at_us = ?1)"
 )
-_LISTED: Final = (
-    "number, at_us, by, reason, job, place, attempt, user, for_job, for_place, for_user, loss_due, loss_before, "
-    "loss_after, gain_due, gain_before, gain_after"
-)
+_LISTED: Final = f"SELECT {', '.join(CHECKED['preemptions'])}, checksum FROM preemptions"  # noqa: S608 - ours
+_CHANGES: Final = f"SELECT {', '.join(CHECKED['reweighs'])}, checksum FROM reweighs"  # noqa: S608 - ours
+_ARCHIVED: Final = f"SELECT {', '.join(CHECKED['archived'])}, checksum FROM archived"  # noqa: S608 - ours
 NOBODY: Final = -1
 CONTINUED: Final = "a newer store, which is lost"
 """Stands for who has made changes of which only the outcome is known."""
@@ -61,6 +62,8 @@ class ShareHistory:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
+        damaged = (number for number, _ in damaged_rows(read, "reweighs"))
+        self._sound = f"number NOT IN ({', '.join(map(str, damaged))})"
 
     def weights(self, sql: sqlite3.Connection | None = None) -> tuple[int, dict[str, int]]:
         """The number of changes, and the present weights by name, in the rows that a connection sees.
@@ -70,7 +73,8 @@ class ShareHistory:
         """
         sql = sql or self._write
         number = sql.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
-        rows = sql.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
+        where = f"WHERE {self._sound} GROUP BY name ORDER BY name"
+        rows = sql.execute(f"SELECT name, weight, max(number) FROM reweighs {where}")  # noqa: S608 - our numbers
         return number, {name: weight for name, weight, _ in rows}
 
     def reweigh(self, name: str, weight: int, was: int, by: str, at_us: Time) -> int:
@@ -92,12 +96,8 @@ class ShareHistory:
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, or of one, the last one first."""
-        rows = self._read.execute(
-            "SELECT name, weight, was, by, at_us FROM reweighs WHERE ?1 IS NULL OR name = ?1 "
-            "ORDER BY number DESC LIMIT ?2",
-            (name, limit),
-        )
-        return [WeightChange(*row) for row in rows]
+        where = "WHERE ?1 IS NULL OR name = ?1 ORDER BY number DESC LIMIT ?2"
+        return [_weight_change(row) for row in fetched(self._read, f"{_CHANGES} {where}", (name, limit))]
 
     def note(self, told: PreemptionReport) -> None:
         """Note a preemption; one that was reported before is noted once."""
@@ -139,27 +139,39 @@ class ShareHistory:
         asked = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in wanted if value is not None]
         where = " AND ".join(["number < ?", *(words for words, _ in asked)])
         values = [value for _, value in asked for _ in range(2)]
-        rows = self._read.execute(
-            f"SELECT {_LISTED} FROM preemptions WHERE {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 - ours
-            (1 << 62 if before is None else before, *values, limit),
-        )
-        return [_status(*row) for row in rows]
+        query = f"{_LISTED} WHERE {where} ORDER BY number DESC LIMIT ?"
+        return [
+            _status(row) for row in fetched(self._read, query, (1 << 62 if before is None else before, *values, limit))
+        ]
 
     def last_lost(self, job: JobId, place: int) -> PreemptionStatus | None:
         """The last preemption of a task; None: there was none."""
-        asked = f"SELECT {_LISTED} FROM preemptions WHERE job = ? AND place = ? ORDER BY number DESC LIMIT 1"  # noqa: S608 - ours
-        row = self._read.execute(asked, (job, place)).fetchone()
-        return None if row is None else _status(*row)
+        query = f"{_LISTED} WHERE job = ? AND place = ? ORDER BY number DESC LIMIT 1"
+        return next((_status(row) for row in fetched(self._read, query, (job, place))), None)
 
 
 def _parts(change: ShareChange | None) -> tuple[int | None, int | None, int | None]:
     return (None, None, None) if change is None else (change.due, change.before, change.after)
 
 
-def _status(
-    number: int, at_us: Time, by: str, reason: str, job: JobId, place: int, attempt: int, user: str,
-    for_job: JobId, for_place: int, for_user: str, *parts: Any,
-) -> PreemptionStatus:  # fmt: skip
+def _weight_change(row: Sequence[Any]) -> WeightChange:
+    try:
+        check_row("reweighs", row)
+    except RowDamageError as error:
+        return WeightChange(name=str(error), weight=0, was=0, by="", at_us=0)
+    _, name, weight, was, by, at_us, _ = row
+    return WeightChange(name, weight, was, by, at_us)
+
+
+def _status(row: Sequence[Any]) -> PreemptionStatus:
+    try:
+        check_row("preemptions", row)
+    except RowDamageError as error:
+        return PreemptionStatus(
+            number=row[0], at_us=0, by="", reason=str(error), job=NOBODY, index=NOBODY, attempt=0, user="",
+            for_job=NOBODY, for_index=NOBODY, for_user="",
+        )  # fmt: skip
+    number, at_us, by, reason, _, job, place, attempt, user, for_job, for_place, for_user, *parts, _ = row
     return PreemptionStatus(
         number=number, at_us=at_us, by=by, reason=reason, job=job, index=place, attempt=attempt, user=user,
         for_job=for_job, for_index=for_place, for_user=for_user,
@@ -189,6 +201,13 @@ class AssignmentLedger:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
+        self._has_notes = read.execute("SELECT 1 FROM assignments LIMIT 1").fetchone() is not None
+
+    def note_of(self, job: JobId) -> str:
+        """Why another scheduler than usual has a job; empty where the usual one does."""
+        query = "SELECT note FROM assignments WHERE job = ?"
+        row = self._read.execute(query, (job,)).fetchone() if self._has_notes else None
+        return row[0] if row else ""
 
     def moves(self) -> list[Reassignment]:
         """All moves, in order."""
@@ -204,10 +223,12 @@ class AssignmentLedger:
     def owners(self) -> list[tuple[JobId, Owner]]:
         """Open jobs that are not at their usual scheduler."""
         query = (
-            "SELECT job, entry, epoch FROM assignments WHERE job IN (SELECT id FROM jobs INDEXED BY jobs_open "
-            "WHERE ended_us IS NULL)"
+            "SELECT job, entry, epoch, note, checksum FROM assignments WHERE job IN (SELECT id FROM jobs "
+            "INDEXED BY jobs_open WHERE ended_us IS NULL)"
         )
-        return [(job, Owner(entry, epoch)) for job, entry, epoch in self._read.execute(query)]
+        # A start has named damaged rows; their jobs are given up.
+        rows = (row for row in fetched(self._read, query) if row_checksum(row[:-1]) == row[-1])
+        return [(job, Owner(entry, epoch)) for job, entry, epoch, *_ in rows]
 
     def open_jobs(self) -> list[tuple[JobId, str]]:
         """Jobs that have not ended, those of the batch under way included, with their users."""
@@ -220,6 +241,7 @@ class AssignmentLedger:
             "INSERT OR REPLACE INTO assignments (job, entry, epoch, note) "
             "SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
+        self._has_notes = True
         self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Reassignment, jobs: Iterable[JobId], note: str, at_us: int) -> None:
@@ -285,18 +307,37 @@ class ArchiveLedger:
         row = (sql or self._sql).execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 
+    def free(self, sql: sqlite3.Connection | None = None) -> ArchivedKey:
+        """The first numbers that no job has or had, and the last revision, in the rows that a connection sees."""
+        sql, used = sql or self._sql, self.used(sql)
+        query = "SELECT id + 1, CAST(first_task + tasks AS INTEGER) FROM jobs ORDER BY id DESC LIMIT 1"
+        job, task = sql.execute(query).fetchone() or (0, 0)  # numbers grow together
+        revision = used.revision
+        for table in ("jobs", "tasks"):  # a damaged revision may be none
+            query = f"SELECT revision FROM {table} WHERE typeof(revision) = 'integer' ORDER BY revision DESC LIMIT 1"  # noqa: S608 - ours
+            revision = max((revision, *(number for (number,) in sql.execute(query))))
+        return ArchivedKey(max(job, used.job), max(task, used.task), revision)
+
     def forbid(self, first: ArchivedKey) -> None:
         """Give no number and no revision below these."""
         self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", first)
 
     def of(self, job: JobId) -> ArchivedJob | None:
-        """The user of an archived job, and the number of its file."""
-        row = self._read.execute("SELECT user, file FROM archived WHERE job = ?", (job,)).fetchone()
-        return ArchivedJob(*row) if row else None
+        """The user of an archived job, and the number of its file.
+
+        Raises:
+            RowDamageError: its row is damaged.
+        """
+        for row in fetched(self._read, f"{_ARCHIVED} WHERE job = ?", (job,)):
+            check_row("archived", row)
+            return ArchivedJob(row[1], row[2])
+        return None
 
     def last_file(self) -> int:
         """The number of the newest file that is complete; 0: none."""
-        return int(self._read.execute("SELECT ifnull(max(file), 0) FROM archived").fetchone()[0])
+        # One after the other: what a damaged row names may be no number of a file.
+        files = (file for (file,) in self._read.execute("SELECT DISTINCT file FROM archived ORDER BY file DESC"))
+        return next((file for file in files if self.left(file)), 0)
 
     def due(self, before_us: Time | None, keep: int, recent_us: Time) -> list[JobId]:
         """Jobs for the next file, those that ended first before others.
@@ -339,8 +380,9 @@ class ArchiveLedger:
             )
 
     def left(self, file: int) -> list[tuple[JobId, int]]:
-        """The jobs of a file, each with the number of its tasks."""
-        return self._read.execute("SELECT job, tasks FROM archived WHERE file = ?", (file,)).fetchall()
+        """The jobs of a file, each with the number of its tasks; damaged rows are left out."""
+        rows = fetched(self._read, f"{_ARCHIVED} WHERE file = ?", (file,))
+        return [(row[0], row[3]) for row in rows if row_checksum(row[:-1]) == row[-1]]
 
     def clear(self, job: JobId, first: int, end: int) -> None:
         """Take the rows of tasks of a job that has left out, from one place up to another."""

@@ -25,7 +25,7 @@ from volery.core.events import Reassignment
 from volery.core.model import SECOND, Address, TaskId
 from volery.live.clock import unix_now_us
 from volery.live.messages import NUMBER_BITS, HostName, number_of
-from volery.live.service.ledgers import ArchivedKey
+from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 
 SUFFIX: Final = ".mark"
 FLAG: Final = "--give-up-jobs"
@@ -77,6 +77,21 @@ class StoreMark(msgspec.Struct, frozen=True, array_like=True):
             or len(self.moves) > len(other.moves)
             or self.reweighs > other.reweighs
         )
+
+
+def mark_of(sql: sqlite3.Connection, store: str, history: ShareHistory, revision: int | None = None) -> StoreMark:
+    """The mark of a store in the rows that a connection sees.
+
+    Args:
+        store: its name.
+        history: of its weights.
+        revision: up to which they are on the disk; None: all are.
+    """
+    free = ArchiveLedger(sql, sql).free()
+    reweighs, weights = history.weights(sql)
+    drained = sorted(node for (node,) in sql.execute("SELECT node FROM drained"))
+    first = free if revision is None else free._replace(revision=revision)
+    return StoreMark(store, first, tuple(AssignmentLedger(sql, sql).moves()), reweighs, weights, tuple(drained))
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
 from volery.live.service.batches import BatchWriter
+from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import PartialDescription
 from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
@@ -114,8 +116,16 @@ class JobQueries:
         return found
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
-        here = self._table.running_on(node, limit)
-        return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+        here, found = self._table.running_on(node, limit), list[TaskStatus]()
+        for job, place in self._store.places(here):
+            with suppress(RowDamageError):  # its job is listed as damaged
+                found += self._store.tasks(job, place, 1)
+        return found
+
+    def elapsed_us(self, task: TaskStatus) -> Time:
+        first = self._store.first_task(task.job)
+        noted = None if first is None else self._table.elapsed_us(first + task.index)
+        return max(0, self.now_us - (task.started_us or self.now_us)) if noted is None else noted
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
         """As `why`; of a task that waits also what its scheduler sees just now."""
@@ -173,7 +183,9 @@ class JobQueries:
         part = await self._part(number, place)
         funnel = counted(self._candidates(self._wanted(part, place)))
         again = held = ""
-        if task.state == "pending":
+        if task.state == "running":
+            held = await self._held_by_child(job, place)
+        elif task.state == "pending":
             again = self.sharing.why_again(number, place, task.attempt)
             held = "" if funnel[-1].machines else self._held_by_parent(job, part.description.parent)
         return Why(
@@ -196,6 +208,18 @@ class JobQueries:
             return ""
         problem = f"no node has room, and task {parent}, which submitted this job, runs on {task.node}"
         return f"{problem}; if it waits for this job, neither ends without more slots, or a cancelled job"
+
+    async def _held_by_child(self, job: JobStatus, place: int) -> str:
+        """The reason why a task may wait for ever: a job that it has submitted finds no room while it runs."""
+        for number in self._store.pending_after(job.id, job.user, CHILDREN_MAX):
+            with suppress(RowDamageError):
+                part = await self._part(number, 0)
+                if part.description.parent == f"{job.id}/{place}":
+                    if counted(self._candidates(self._wanted(part, 0)))[-1].machines:
+                        return ""
+                    problem = f"it runs, and job {number}, which it has submitted, finds no node with room"
+                    return f"{problem}; if it waits for that job, neither ends without more slots, or a cancelled job"
+        return ""
 
     def _unreported(self, job: JobStatus) -> str:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
@@ -265,6 +289,8 @@ def _reported(job: JobStatus) -> int:
     return started_tasks(job) + job.unsatisfiable
 
 
+CHILDREN_MAX: Final = 100
+"""Jobs that are looked at for one that a task has submitted."""
 WAIT_S: Final = 0.25
 """A scheduler that is away, or busier than this, is not waited for."""
 
@@ -367,6 +393,9 @@ class FederationView(Protocol):
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
+
+    def elapsed_us(self, task: TaskStatus) -> Time:
+        """The time for which a task that runs has run."""
 
     def job(self, number: JobId) -> JobStatus | None: ...
 

@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from volery.core.model import Address, Amounts, Cluster, TaskId, Time
+from volery.core.model import NEVER, Address, Amounts, Cluster, TaskId, Time
 from volery.core.why import LoggedDecision
+from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, TaskReport
 from volery.live.runtime.failure_detector import HostRegister
@@ -153,7 +154,9 @@ class NodeTable:
         self._confined: dict[Address, str] = {}
         self._shortages: dict[Address, str] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
-        self._latest: dict[TaskId, int] = {}
+        self._steps = ClockSteps()
+        self._latest: dict[TaskId, tuple[int, Time]] = {}
+        """The last attempt of each task, and when it has begun by a clock that nobody sets."""
         self._lost: set[tuple[Address, Address]] = set()
         self._statuses: list[NodeStatus] = []
 
@@ -164,15 +167,22 @@ class NodeTable:
             return state != "running"
         if state == "running":
             self._running[key] = event.node
-            before = self._latest.get(event.task)
-            if before is not None and before < event.attempt:  # it ended with its host, which may never report it
+            before, _ = self._latest.get(event.task, (event.attempt, 0))
+            if before < event.attempt:  # it ended with its host, which may never report it
                 self._running.pop((event.task, before), None)
-            self._latest[event.task] = event.attempt
+            if before != event.attempt or event.task not in self._latest:
+                began_us = min(self._steps.monotonic_us(event.at_unix_us), monotonic_now_us())
+                self._latest[event.task] = event.attempt, began_us
             return False
-        if self._latest.get(event.task) == event.attempt:
+        if self._latest.get(event.task, (NEVER, 0))[0] == event.attempt:
             del self._latest[event.task]
         self._running.pop(key, None)
         return True
+
+    def elapsed_us(self, task: TaskId) -> Time | None:
+        """The time for which a task has run, however the clock was set meanwhile; None: no start was reported here."""
+        noted = self._latest.get(task)
+        return None if noted is None else monotonic_now_us() - noted[1]
 
     def confined(self, event: ConfinementReport) -> list[Address]:
         """Take in the state of a host's nodes; returns those that are open to tasks now, or not any more."""

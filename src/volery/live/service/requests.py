@@ -24,6 +24,7 @@ from volery.core.model import JobId
 from volery.live.jobs import JobDescription
 from volery.live.service.authentication import Principal, Role, Sessions, is_foreign
 from volery.live.service.batches import ClosedError, UnwrittenError
+from volery.live.service.checksums import RowDamageError
 from volery.live.service.intake import Intake
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.outputs import AwayError
@@ -183,7 +184,9 @@ def unreadable_store(request: Request, error: sqlite3.Error) -> Response:
     """Answer that the store of jobs cannot be read, and log it; only an error that may pass is worth another try."""
     log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
     status = 503 if isinstance(error, sqlite3.OperationalError) else 500
-    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", status)
+    job = error.job if isinstance(error, RowDamageError) else None
+    problem = f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged"
+    return refusal("jobs" if job is None else f"jobs/{job}", problem, status)
 
 
 def status_of(error: InputError | NotThereError) -> int:

@@ -13,14 +13,13 @@ import msgspec
 
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport, identity_of
-from volery.live.service.checksums import CHECKED, check_row, damage_of, row_checksum
+from volery.live.messages import AttemptState, AttemptUsage, identity_of
+from volery.live.service.checksums import CHECKED, RowDamageError, check_row, damage_of, fetched, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
-JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
-SELECT_JOB: Final = f"SELECT {JOB_COLUMNS}, {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}"
+SELECT_JOB: Final = f"SELECT {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}, {NOTE_COLUMN}"
 RESULT_BYTES: Final = 1_000
 """The row of a task with a longer result is compared with its checksum where the result is read, not in lists."""
 _SHORT_RESULT: Final = f"CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
@@ -29,7 +28,6 @@ SELECT_TASK: Final = "SELECT " + ", ".join(
 )
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
-_JOB_WIDTH: Final = len(JobStatus.__struct_fields__)
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
 
 Counts = tuple[int, int, int, int]
@@ -77,11 +75,16 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     Raises:
         sqlite3.DatabaseError: the row is damaged.
     """
-    check_row("jobs", row[_JOB_WIDTH:])
+    check_row("jobs", row[:-1])
+    return sound_job(row)
+
+
+def sound_job(row: Sequence[Any]) -> JobStatus:
+    """A job from a row of `SELECT_JOB` that is known to be sound."""
     (
-        number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
-        started_us, ended_us, moved, revision,
-    ) = row[:_JOB_WIDTH]  # fmt: skip
+        number, _, _, _, _, _, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable,
+        submitted_us, started_us, ended_us, revision, _, moved,
+    ) = row  # fmt: skip
     return JobStatus(
         id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
         failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
@@ -94,7 +97,7 @@ def listed_job(row: Sequence[Any]) -> JobStatus:
     try:
         return job_status(row)
     except sqlite3.DatabaseError as error:
-        number, revision = row[0], row[_JOB_WIDTH - 1]
+        number, revision = row[0], row[CHECKED["jobs"].index("revision")]
         return JobStatus(
             id=number, name="", user="", state="damaged", reason=str(error), tasks=0, submitted_us=0,
             revision=revision if isinstance(revision, int) else 0,
@@ -118,11 +121,11 @@ class JobListings:
         assert order.by in ORDERS
         asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
         where = " AND ".join(words for words, _ in asked) or "1"
-        rows = self._sql.execute(
-            f"{SELECT_JOB} FROM jobs WHERE {where} "
+        rows = fetched(
+            self._sql, f"{SELECT_JOB} FROM jobs WHERE {where} "
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
             (*(value for _, value in asked), limit, order.skip),
-        )
+        )  # fmt: skip
         return [listed_job(row) for row in rows]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
@@ -143,7 +146,7 @@ class JobListings:
         last = last if query.before is None else min(last, query.before - 1)
         oldest_first = order.by == "id" and not order.falling
         for end in range(SLICE - 1, last + SLICE, SLICE) if oldest_first else range(last, -1, -SLICE):
-            best += self._sql.execute(words, (end - SLICE, end, *(value for _, value in asked), wanted)).fetchall()
+            best += fetched(self._sql, words, (end - SLICE, end, *(value for _, value in asked), wanted))
             if order.by == "id" and len(best) >= wanted:
                 break
             if len(best) > 2 * wanted:
@@ -179,8 +182,7 @@ class JobListings:
         return job_status(row) if row else None
 
     def _row(self, number: JobId) -> Sequence[Any] | None:
-        row: Sequence[Any] | None = self._sql.execute(f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()
-        return row
+        return next(iter(fetched(self._sql, f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,))), None)
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
@@ -303,15 +305,15 @@ class JobRow(msgspec.Struct):
         return (*row, row_checksum(row))
 
 
-def state_after(report: TaskReport, job: JobRow) -> TaskState:
+def state_after(state: AttemptState, job: JobRow) -> TaskState:
     """The state that a report puts its task in.
 
     One that was killed, or could not begin, runs again, unless its job is given up.
     """
-    match report.state:
+    match state:
         case "killed" | "unstarted":
             return "killed" if job.cancelling else "pending"
-        case state:
+        case _:
             return state
 
 
@@ -344,7 +346,7 @@ def sound_content(digest: bytes, content: bytes) -> bytes:
         sqlite3.DatabaseError: it has another.
     """
     if not isinstance(content, bytes) or digest_of(content) != digest:
-        raise sqlite3.DatabaseError(f"the description with digest {digest.hex()[:16]} is damaged")
+        raise RowDamageError(f"the description with digest {digest.hex()[:16]} is damaged")
     return content
 
 
@@ -358,13 +360,16 @@ def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatu
 
     Of one that is damaged, nothing but its place and the reason is known.
     """
-    (
-        job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, result, _,
-        checksum,
-    ) = row  # fmt: skip
+    job, index, *_, revision, result, _, checksum = row
     if result is not None and row_checksum(row[:-1]) != checksum:
         known = revision if isinstance(revision, int) else 0
         return TaskStatus(job=job, index=index, state="unknown", reason=damage_of("tasks", row), revision=known)
+    return sound_task(row, usage)
+
+
+def sound_task(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
+    """A task from a row of `SELECT_TASK` that is known to be sound."""
+    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision, _, _, _ = row
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
         started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
@@ -395,13 +400,18 @@ class UserCounters:
     """
 
     def __init__(self, sql: sqlite3.Connection) -> None:
-        rows = sql.execute(
-            "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
-            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
-            "FROM jobs WHERE ended_us IS NULL GROUP BY user"
-        )
-        self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
+        self._sql = sql
         self._changed: dict[str, Counts] = {}
+        self.recount()
+
+    def recount(self) -> None:
+        """Count again what is committed."""
+        rows = fetched(
+            self._sql, "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
+            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
+            "FROM jobs WHERE ended_us IS NULL GROUP BY user",
+        )  # fmt: skip
+        self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
 
     def change(self, user: str, before: Counts, after: Counts) -> None:
         """A job of a user counts otherwise from the next commit on."""
@@ -455,11 +465,9 @@ class UsageTable:
         self._read = read
         self._rows: list[tuple[Any, ...]] = []
 
-    def note(self, job: JobId, place: int, report: TaskReport) -> None:
-        if (used := report.usage) is not None:
-            peak = used.memory_peak_bytes
-            row = (job, place, report.number, used.cpu_us, peak, int(used.out_of_memory), used.held)
-            self._rows.append((*row, row_checksum(row)))
+    def note(self, job: JobId, place: int, number: int, used: AttemptUsage) -> None:
+        row = (job, place, number, used.cpu_us, used.memory_peak_bytes, int(used.out_of_memory), used.held)
+        self._rows.append((*row, row_checksum(row)))
 
     def write(self) -> None:
         if self._rows:
@@ -475,7 +483,7 @@ class UsageTable:
         In place of the usage in a damaged row stands its damage, whatever the attempt was.
         """
         usages = dict[int, tuple[int | None, TaskUsage]]()
-        for row in self._read.execute(_READ, (job, first, end)):
+        for row in fetched(self._read, _READ, (job, first, end)):
             _, place, attempt, cpu_us, peak, short, held, _ = row
             try:
                 check_row("usages", row)

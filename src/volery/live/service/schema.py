@@ -89,6 +89,7 @@ class Database:
         store: the name of the store, which a copy has as well; no other store has it.
         write: the connection that writes; its commits never checkpoint.
         read: one that sees what is committed.
+        damage: open jobs of which something is damaged.
 
     Raises:
         InputError: it cannot be opened, is in use, is damaged, or was written by another version.
@@ -111,7 +112,7 @@ class Database:
                 log.warning("the log of %s ends within a change, at byte %d, as a crash leaves it", path, torn_at)
             self.write = _connected(path, "synchronous = FULL")
             _prepare(self.write, path)
-            demand_sound(self.write)
+            self.damage = demand_sound(self.write)
             self.write.execute("PRAGMA wal_autocheckpoint = 0")
             self.write.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
             self.read = _connected(path, "query_only = 1")

@@ -6,20 +6,24 @@ log's frames are followed here before SQLite opens the file, and rows are compar
 
 from __future__ import annotations
 
+import logging
+import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import cache
-from itertools import islice
+from functools import cache, partial
+from itertools import islice, takewhile
+from operator import eq
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
+from volery.live.clock import unix_now_us
 from volery.live.runtime.recordfile import OtherVersionError
 from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
 from volery.live.service.rows import digest_of, reading
@@ -34,6 +38,8 @@ _LOG_HEADER: Final = struct.Struct(">8I")
 _FRAME_HEADER: Final = struct.Struct(">6I")
 _LOG_MAGIC: Final = 0x377F0682
 """The last bit is set where the sums are over big-endian words; see https://sqlite.org/fileformat2.html#walformat."""
+
+log = logging.getLogger(__name__)
 
 
 class LogSoundness(NamedTuple):
@@ -57,17 +63,17 @@ def log_soundness(path: Path) -> LogSoundness:
         DamagedError: frames of this use follow a damaged one: SQLite would end there without an error.
         InputError: the log cannot be read.
     """
-    log = path.with_name(path.name + "-wal")
+    written = path.with_name(path.name + "-wal")
     try:
-        with log.open("rb") as file:
-            return _followed(file, log)
+        with written.open("rb") as file:
+            return _followed(file, written)
     except FileNotFoundError:
         return LogSoundness()
     except OSError as error:
-        raise InputError(str(log), f"cannot be read: {error.strerror}") from None
+        raise InputError(str(written), f"cannot be read: {error.strerror}") from None
 
 
-def _followed(file: BinaryIO, log: Path) -> LogSoundness:
+def _followed(file: BinaryIO, written: Path) -> LogSoundness:
     header = file.read(_LOG_HEADER.size)
     if len(header) < _LOG_HEADER.size:
         return LogSoundness()
@@ -77,26 +83,69 @@ def _followed(file: BinaryIO, log: Path) -> LogSoundness:
     if magic | 1 != _LOG_MAGIC | 1 or sums != (first, second):
         if not any(file.read(_FRAME_HEADER.size)):
             return LogSoundness()
-        raise DamagedError(str(log), "is damaged at byte 0: its header has another checksum; its changes are lost")
+        raise DamagedError(str(written), "is damaged at byte 0: its header has another checksum; its changes are lost")
 
-    frames, broken = 0, -1
+    frames, rest = 0, _frames(file, order, page_bytes)
+    for frame in rest:
+        found = frame.summed(sums)
+        if frame.salts == salts and frame.sums == found:
+            frames, sums = frames + 1, found
+            continue
+        later = list(takewhile(lambda other: other.salts == salts, rest))
+        if _is_damage(frame, found, later):
+            problem = f"is damaged at byte {frame.at}: later changes follow, and `truncate -s {frame.at}` gives them up"
+            raise DamagedError(str(written), problem)
+        is_torn = bool(later) or any(map(eq, frame.salts, salts))
+        return LogSoundness(frames, frame.at if is_torn else None)
+    return LogSoundness(frames)
+
+
+class _Frame(NamedTuple):
+    """A frame of a write-ahead log.
+
+    Args:
+        at: its place.
+        is_last: of its change.
+        salts, sums: as it names them.
+        summed: (the sums before it) -> its own.
+    """
+
+    at: int
+    is_last: bool
+    salts: list[int]
+    sums: tuple[int, int]
+    summed: Callable[[tuple[int, int]], tuple[int, int]]
+
+
+def _frames(file: BinaryIO, order: str, page_bytes: int) -> Iterator[_Frame]:
+    """The frames of a log from the present place on, as far as they have their full length."""
     while len(frame := file.read(_FRAME_HEADER.size + page_bytes)) == _FRAME_HEADER.size + page_bytes:
-        at = file.tell() - len(frame)
-        *_, salt, other_salt, first, second = _FRAME_HEADER.unpack_from(frame)
-        is_own = [salt, other_salt] == salts
-        if broken < 0:
-            sums = _summed(frame[24:], order, _summed(frame[:8], order, sums))
-            if is_own and sums == (first, second):
-                frames += 1
-                continue
-            # one salt alone is that of the header: a frame of an earlier use has two others
-            if not is_own and salt != salts[0] and other_salt != salts[1]:
-                break
-            broken = at
-        elif is_own:
-            problem = f"is damaged at byte {broken}: later changes follow, and `truncate -s {broken}` gives them up"
-            raise DamagedError(str(log), problem)
-    return LogSoundness(frames, None if broken < 0 else broken)
+        _, pages, *salts, first, second = _FRAME_HEADER.unpack_from(frame)
+        summed = partial(_summed_frame, frame, order)
+        yield _Frame(file.tell() - len(frame), pages > 0, salts, (first, second), summed)
+
+
+def _is_damage(frame: _Frame, found: tuple[int, int], later: Iterable[_Frame]) -> bool:
+    """True if the frame at which SQLite ends the log had its place in front of a complete change.
+
+    Args:
+        found: its sums as they are.
+        later: the frames behind it of the same use.
+    """
+    # SQLite ends the log at the first frame that has other salts or does not continue the sums, which is right after a
+    # crash. A change that was cut short or rolled back leaves frames of the present use behind later, shorter ones;
+    # none of them is the last of its change. A machine without power keeps later frames without an earlier one that it
+    # had not brought to the disk; they do not continue what is in its place. So it is a damage only if the next frame
+    # continues the sums that this one names or has, and the end of a change is among those that go on from there. What
+    # the disk had for sure is not lost so: a store that lacks it is behind its marks.
+    before = {frame.sums, found}
+    for following in later:
+        if following.sums not in map(following.summed, before):
+            return False
+        if frame.is_last or following.is_last:
+            return True
+        before = {following.sums}
+    return False
 
 
 @cache
@@ -115,6 +164,10 @@ def _weights(pairs: int) -> NDArray[np.uint32]:
     return weights
 
 
+def _summed_frame(frame: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    return _summed(frame[24:], order, _summed(frame[:8], order, sums))
+
+
 def _summed(content: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
     words = np.frombuffer(content, f"{order}u4").astype(np.uint32)
     first, second = (_weights(len(words) // 2) * np.concatenate((np.array(sums, np.uint32), words))).sum(1, np.uint32)
@@ -130,7 +183,7 @@ def store_damage(path: Path) -> Iterator[str]:
         InputError: it cannot be read.
     """
     try:
-        sql = _opened(path)
+        sql = opened_quietly(path)
         sql.text_factory = readable
     except sqlite3.Error as error:
         raise InputError(str(path), f"cannot be read: {error}") from None
@@ -152,19 +205,11 @@ def store_damage(path: Path) -> Iterator[str]:
             yield from islice(damage_of_table(sql, table), DAMAGES_MAX)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """A store to be read, also one without a log in a folder where SQLite can make no file beside it: a backup."""
-    sql = reading(path)
-    try:
-        sql.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError:
-        log = path.with_name(path.name + "-wal")
-        if not log.exists() or not log.stat().st_size:
-            sql.close()
-            return reading(path, "&immutable=1")
-    except sqlite3.DatabaseError:
-        pass  # listed as a damage
-    return sql
+def opened_quietly(path: Path) -> sqlite3.Connection:
+    """A database to be read, beside which nothing is made: where it has no log, nobody writes it, or it is a backup."""
+    written, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    has_log = written.exists() and (written.stat().st_size > 0 or shared.exists())
+    return reading(path, "" if has_log else "&immutable=1")
 
 
 def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
@@ -180,38 +225,107 @@ def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
 def damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
     """The damages of a table's rows, with their keys."""
     try:
-        yield from damaged_rows(sql, table, where)
-        if table == "descriptions":
-            for number, digest, content in sql.execute(f"SELECT id, digest, content FROM descriptions WHERE {where}"):  # noqa: S608 - ours
-                if not isinstance(content, bytes) or digest_of(content) != digest:
-                    yield f"the content of the row of table descriptions with id {number} is damaged"
+        yield from (words for _, words in _damages(sql, table, where))
     except (*UNREADABLE, OverflowError) as error:
         yield f"table {table} cannot be read to its end: {error}"
 
 
+def _damages(sql: sqlite3.Connection, table: str, where: str) -> Iterator[tuple[Any, str]]:
+    yield from damaged_rows(sql, table, where)
+    if table == "descriptions":
+        for number, digest, content in sql.execute(f"SELECT id, digest, content FROM descriptions WHERE {where}"):  # noqa: S608 - ours
+            if not isinstance(content, bytes) or digest_of(content) != digest:
+                yield number, f"the content of the row of table descriptions with id {number} is damaged"
+
+
 OPEN: Final = "SELECT id FROM jobs WHERE ended_us IS NULL"
+_OF_JOBS: Final = {
+    "jobs": "ended_us IS NULL", "tasks": f"job IN ({OPEN})", "usages": f"job IN ({OPEN})",
+    "assignments": f"job IN ({OPEN})",
+    "descriptions": "id IN (SELECT description FROM jobs WHERE ended_us IS NULL)",
+}  # fmt: skip
+"""Tables in which a damaged row concerns one job, or those of one description."""
+_HISTORIES: Final = frozenset({"reweighs", "preemptions", "archived", "usages"})
+"""Tables of what has been: a damaged row is left out, and named in lists."""
+_INDEX_PROBLEM: Final = re.compile(
+    r"(row \d+ missing from|wrong # of entries in|non-unique entry in) index (?P<index>\w+)"
+    r"|(NULL|NUMERIC|TEXT|non-\w+) value in (?P<table>\w+)\.\w+"
+)
+"""What SQLite finds where a value in a row or an index has changed, and the trees of both are whole."""
 
 
-def demand_sound(sql: sqlite3.Connection) -> None:
-    """Refuse a store in which something is damaged that a start builds on: jobs that have not ended, and ledgers.
+class StartDamage(NamedTuple):
+    """Open jobs of which a start has found something damaged, each with the place.
+
+    Args:
+        rows: their own row is.
+        parts: something else of them is.
+    """
+
+    rows: dict[JobId, str]
+    parts: dict[JobId, str]
+
+
+def demand_sound(sql: sqlite3.Connection) -> StartDamage:
+    """Refuse a store in which something is damaged that a start builds on for all jobs: its pages, numbers and orders.
 
     The pages of a large store are left out, which would take too long; a damage there shows when they are read. Rows of
-    jobs that have ended are compared with their checksums when they are read.
+    jobs that have ended are compared with their checksums when they are read. All other damages are logged.
 
     Raises:
         sqlite3.DatabaseError: so it is.
     """
-    of_jobs = {
-        "jobs": "ended_us IS NULL", "tasks": f"job IN ({OPEN})", "usages": f"job IN ({OPEN})",
-        "descriptions": "id IN (SELECT description FROM jobs WHERE ended_us IS NULL)",
-    }  # fmt: skip
-    (pages,), (page_bytes,) = (sql.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    if pages * page_bytes <= START_BYTES:
-        for problem in damage_of_pages(sql):
-            raise sqlite3.DatabaseError(problem)
+    sql.text_factory = readable
+    _mend_indices(sql)
+    damage = StartDamage({}, {})
     for table in CHECKED:
-        for problem in damage_of_table(sql, table, of_jobs.get(table, "1")):
+        for key, problem in _damages(sql, table, _OF_JOBS.get(table, "1")):
+            if table not in _HISTORIES and table not in _OF_JOBS:
+                raise sqlite3.DatabaseError(problem)
+            log.error("%s; `volery check` lists what is damaged", problem)
+            if table == "descriptions":
+                of_jobs = sql.execute("SELECT id FROM jobs WHERE description = ? AND ended_us IS NULL", (key,))
+                damage.parts.update((number, problem) for (number,) in of_jobs)
+            elif table not in _HISTORIES:
+                (damage.rows if table == "jobs" else damage.parts).setdefault(key, problem)
+    sql.text_factory = str
+    return damage
+
+
+def _mend_indices(sql: sqlite3.Connection) -> None:
+    """Make indices again that do not fit their rows, where the pages are checked and nothing else is wrong with them.
+
+    Raises:
+        sqlite3.DatabaseError: something else is.
+    """
+    (pages,), (page_bytes,) = (sql.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    problems = [*damage_of_pages(sql)] if pages * page_bytes <= START_BYTES else []
+    tables = dict[str, None]()
+    for problem in problems:
+        match = _INDEX_PROBLEM.search(problem)
+        if match is None:
             raise sqlite3.DatabaseError(problem)
+        log.error("%s; indices are made again, and `volery check` lists damaged rows", problem)
+        index = sql.execute("SELECT tbl_name FROM sqlite_schema WHERE name = ?", (match["index"],)).fetchone()
+        tables[index[0] if index is not None else match["table"]] = None
+    for table in tables:
+        sql.execute(f"REINDEX {table}")
+
+
+def set_aside(sql: sqlite3.Connection, job: JobId, revision: int) -> None:
+    """End a job whose row is damaged, and leave its checksum wrong: every list shows it as damaged.
+
+    Raises:
+        sqlite3.DatabaseError: the pages of the store are damaged as well.
+    """
+    words, values = "UPDATE jobs SET ended_us = ?, revision = ? WHERE id = ?", (unix_now_us(), revision, job)
+    try:
+        sql.execute(words, values)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:  # an index does not have the row as it is now
+        sql.execute("REINDEX jobs")
+        sql.execute(words, values)
 
 
 def demand_sound_jobs(sql: sqlite3.Connection, jobs: Sequence[JobId]) -> None:

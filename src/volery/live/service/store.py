@@ -11,8 +11,7 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
-import sqlite3
-from array import array
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +20,10 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, number_of
-from volery.live.service.checksums import CHECKED, check_row, row_checksum
+from volery.live.service.checksums import CHECKED, RowDamageError, check_row, fetched, row_checksum
 from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
-from volery.live.service.marks import StoreMark, first_of_start
+from volery.live.service.marks import StoreMark, first_of_start, mark_of
 from volery.live.service.rows import (
     NOTHING,
     SELECT_TASK,
@@ -34,12 +33,14 @@ from volery.live.service.rows import (
     UserCounters,
     counts_of,
     key_of,
+    sound_job,
+    sound_task,
     state_after,
-    task_status,
 )
 from volery.live.service.schema import Database, described
-from volery.live.service.task_rows import TaskRows
-from volery.live.status import TaskState, TaskStatus
+from volery.live.service.soundness import set_aside
+from volery.live.service.task_rows import TaskRows, WrittenRow, written_anyhow
+from volery.live.status import JobStatus, TaskState
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -55,17 +56,21 @@ _WRITE_TASK: Final = (
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
-_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
+INSERTED_MAX: Final = 1_000
+"""New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
-
-_RESULT: Final = CHECKED["tasks"].index("result")
+_REVISION: Final = CHECKED["tasks"].index("revision")
+_LOSE_TASK: Final = "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?"
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
+_READ_TASK: Final = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
+
+log = logging.getLogger(__name__)
 
 
 class JobStore:
@@ -76,6 +81,9 @@ class JobStore:
     Args:
         path: of the database; made where it is missing.
 
+    Attributes:
+        damage: open jobs of which something but their own row is damaged, as the start has found, and its place.
+
     Raises:
         InputError: it cannot be opened, is in use, or was written by another version.
     """
@@ -85,29 +93,39 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
-        self.demand_files = self._database.demand_files
+        self.demand_files, self.close = self._database.demand_files, self._database.close
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
-        changed = TaskRows(self._read)
-        self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
-        self.begun, self.ended_places = changed.begun, changed.ended_places
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
-        self._changed_jobs: set[JobId] = set()
+        self._inserted: dict[JobId, JobRow] = {}
+        self._changed_users: dict[JobId, str] = {}
+        self._written: list[WrittenRow] = []
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
-        self._tally = UserCounters(self._read)
-        self.loads = self._tally.loads
-        self._refused = self._refused_jobs()
+        tasks = TaskRows(self._read, listed.job, self._usages)
+        self.tasks, self.result, self.tasks_at = tasks.tasks, tasks.result, tasks.tasks_at
+        self.changes, self.revisions = tasks.changes, tasks.revisions
+        self.begun, self.ended_places = tasks.begun, tasks.ended_places
+        self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
+        self.first_task, self.cancelling, self.is_answered = tasks.first_task, tasks.cancelling, tasks.is_answered
+        self.pending_after, self.drained = tasks.pending_after, tasks.drained
         self.retired = ArchiveLedger(self._sql, self._read)
-        newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
-        self._revision: int = max(self._one(newest), self.retired.used().revision)
+        self._revision: int = self.retired.free().revision
+        for number in self._database.damage.rows:
+            set_aside(self._sql, number, self._next_revision())
+        self.damage = self._database.damage.parts
+        self._given_up: dict[JobId, str] = {}
         self.revision: int = self._revision
         """Of the last change that is committed."""
+        self._tally = UserCounters(self._read)
+        self._is_miscounted = False
+        self.loads = self._tally.loads
+        self._refused = self._refused_jobs()
 
     def _refused_jobs(self) -> set[JobId]:
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
@@ -117,25 +135,6 @@ class JobStore:
         row = self._sql.execute(query, arguments).fetchone()
         return row[0] if row else None
 
-    def close(self) -> None:
-        self._database.close()
-
-    def first_task(self, number: JobId) -> TaskId | None:
-        row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
-        return row[0] if row else None
-
-    def cancelling(self, number: JobId) -> bool:
-        row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
-
-    def is_answered(self, number: JobId) -> bool:
-        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
-        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
-        return bool(row and row[0])
-
-    def drained(self) -> set[Address]:
-        return {node for (node,) in self._read.execute("SELECT node FROM drained")}
-
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
         note = "INSERT OR IGNORE INTO drained (node) VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
@@ -143,13 +142,8 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        return self._next_numbers(self._sql)
-
-    def _next_numbers(self, sql: sqlite3.Connection) -> tuple[JobId, TaskId]:
-        query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
-        row = sql.execute(query).fetchone() or (0, 0)
-        gone = self.retired.used(sql)
-        return max(row[0], gone.job), max(row[1], gone.task)
+        job, task, _ = self.retired.free()
+        return job, task
 
     def first_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
@@ -161,11 +155,7 @@ class JobStore:
 
         A batch that is under way may never be: a mark that names something of it would forbid the next start.
         """
-        reweighs, weights = self.shares.weights(self._read)
-        return StoreMark(
-            self._database.store, ArchivedKey(*self._next_numbers(self._read), revision),
-            tuple(self.assigned.moves()), reweighs, weights, tuple(sorted(self.drained())),
-        )  # fmt: skip
+        return mark_of(self._read, self._database.store, self.shares, revision)
 
     def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
         """Take the place of a newer store of which these marks are left: its numbers are not given again.
@@ -204,6 +194,9 @@ class JobStore:
         if self._sql.in_transaction:
             self._sql.execute("COMMIT")
         self._tally.commit()
+        if self._is_miscounted:
+            self._tally.recount()
+            self._is_miscounted = False
         self.revision = revision
 
     def roll_back(self) -> None:
@@ -211,16 +204,26 @@ class JobStore:
         if self._sql.in_transaction:
             self._sql.execute("ROLLBACK")
         self._under_way.clear()
+        self._inserted.clear()
         self._changed.clear()
         self._rows.clear()
+        self._changed_users.clear()
+        self._written.clear()
         self._usages.forget()
+        self._given_up.clear()
         self._tally.roll_back()
         self._refused = self._refused_jobs()
         self._revision = self.revision
 
-    def take_changed_jobs(self) -> set[JobId]:
-        """The jobs of which something was written since the last call."""
-        jobs, self._changed_jobs = self._changed_jobs, set()
+    def take_written(self) -> tuple[dict[JobId, str], list[WrittenRow]]:
+        """The jobs of which something was written since the last call, with their users, and the rows."""
+        users, self._changed_users = self._changed_users, {}
+        written, self._written = self._written, []
+        return users, written
+
+    def take_given_up(self) -> dict[JobId, str]:
+        """The jobs that were ended before all their tasks had since the last call, and whose they are."""
+        jobs, self._given_up = self._given_up, {}
         return jobs
 
     def _next_revision(self) -> int:
@@ -268,8 +271,9 @@ class JobStore:
             number, key_of(description.user, description.key), content, first_task, description.name, description.user,
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
-        self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
-        self._changed_jobs.add(number)
+        self._write_jobs(_WRITE_JOB, (job,))
+        if len(self._inserted) < INSERTED_MAX:
+            self._inserted[number] = job
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -286,8 +290,13 @@ class JobStore:
         """End a job that cannot be submitted again."""
         job = self._job_under_way(number)
         if job is not None:
-            job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
+            self._fail(job, reason, now_us)
             self._write_changes()
+
+    def _fail(self, job: JobRow, reason: str, now_us: int) -> None:
+        job.state, job.reason, job.ended_us = "failed", reason, job.end_us(now_us)
+        self._given_up[job.id] = job.user
+        log.error("job %d is given up: %s", job.id, reason)
 
     def take_in(self, news: Iterable[News], now_us: int, monotonic_us: Time | None = None) -> list[JobId]:
         """Take in reports of jobs and attempts.
@@ -298,16 +307,22 @@ class JobStore:
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
+        jobs: dict[JobId, JobRow | None] = {}
         for item in news:
-            number = number_of(item.job)
-            if type(item) is JobAccepted and number not in self._refused:
+            identity = item.job
+            if type(item) is JobAccepted and number_of(identity) not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(number, item.job)
-            if job is None:
+            if identity not in jobs:
+                jobs[identity] = self._job_under_way(number_of(identity), identity)
+            job = jobs[identity]
+            if job is None or job.ended_us is not None:
                 continue
             match item:
                 case TaskReport():
-                    self._report(job, item, monotonic_us)
+                    try:
+                        self._report(job, item, monotonic_us)
+                    except RowDamageError as error:
+                        self._fail(job, str(error), now_us)
                 case JobDone():
                     job.answered = True
                 case JobRejected():
@@ -316,7 +331,7 @@ class JobStore:
                 case JobAccepted():
                     job.reason = ""
                     self._refused.discard(job.id)
-        answered = [job for job in self._changed.values() if job.answered]
+        answered = [job for job in self._changed.values() if job.answered and job.ended_us is None]
         late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
         return late
@@ -327,11 +342,10 @@ class JobStore:
         if job is None or not job.answered:
             return
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
-        places = self._sql.execute(query, (number,)).fetchall()
-        self._sql.executemany(
-            "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
-            ((self._next_revision(), number, place) for (place,) in places),
-        )
+        for (place,) in self._sql.execute(query, (number,)).fetchall():
+            revision = self._next_revision()
+            self._sql.execute(_LOSE_TASK, (revision, number, place))
+            self._written.append(written_anyhow(self._sql, revision, number, place))
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
@@ -339,11 +353,10 @@ class JobStore:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            row = self._sql.execute(_READ_JOB, (number,)).fetchone()
-            if row is None:
+            job = self._inserted.pop(number, None) or self._stored_job(number)
+            if job is None:
                 return None
-            check_row("jobs", row)  # its next checksum would hide the damage
-            job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+            self._under_way[number] = job
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
@@ -352,16 +365,45 @@ class JobStore:
         self._changed[number] = job
         return job
 
+    def _stored_job(self, number: JobId) -> JobRow | None:
+        rows = fetched(self._sql, _READ_JOB, (number,))
+        if not rows:
+            return None
+        try:
+            check_row("jobs", row := rows[0])  # its next checksum would hide the damage
+        except RowDamageError as error:
+            log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
+            revision = self._next_revision()
+            set_aside(self._sql, number, revision)
+            self._written.append(written_anyhow(self._sql, revision, number))
+            self._changed_users[number] = ""
+            self._is_miscounted = True
+            return None
+        return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
+
+    def _written_job(self, row: Sequence[Any]) -> JobStatus:
+        return sound_job((*row, self.assigned.note_of(row[0])))
+
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
+        checked = [(*row, row_checksum(row)) for row in rows]
+        self._written += [(row[_REVISION], sound_task, row) for row in checked]
+        self._sql.executemany(_WRITE_TASK, checked)
+
+    def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
+        checked = []
+        for job in jobs:
+            revision = self._next_revision()
+            checked.append(job.row(revision))
+            self._written.append((revision, self._written_job, checked[-1]))
+            self._changed_users[job.id] = job.user
+        self._sql.executemany(statement, checked)
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
-        self._changed_jobs.update(self._changed)
-        self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
+        self._write_jobs(_UPDATE_JOB, changed)
         for job in changed:
             counts = job.load()
             if counts != job.counted:
@@ -378,17 +420,18 @@ class JobStore:
         if not 0 <= place < job.tasks:
             return
         state, number, launched, started_us = self._known(job, place)
-        same = (number, launched) == (report.number, report.attempt)
+        told_number = report.number
+        same = number == told_number and launched == report.attempt
         # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
-        late = report.number <= number and report.attempt <= launched
+        late = told_number <= number and report.attempt <= launched
         if state in _FINAL or (state != "running" if same else late):
             return
         if not same:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
-        began, told = report.state == "running", state_after(report, job)
+        began, told = report.state == "running", state_after(report.state, job)
         ended_us: Time | None = None
         if began:
             started_us = report.at_unix_us
@@ -397,10 +440,11 @@ class JobStore:
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
             job.last_end_us = max(job.last_end_us, ended_us)
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
+            job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
             ended_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
-        self._usages.note(job.id, place, report)
+        if report.usage is not None:
+            self._usages.note(job.id, place, told_number, report.usage)
         job.count(state, -1)
         job.count(told, +1)
         if report.state != "unstarted":
@@ -416,8 +460,13 @@ class JobStore:
             return row[2], row[4], row[12], row[7]
         if job.heard is not None and not job.heard[place]:
             return _UNHEARD
-        query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
-        return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
+        rows = fetched(self._sql, _READ_TASK, (job.id, place))
+        if not rows:
+            return _UNHEARD
+        _, _, state, _, number, _, _, started_us, _, _, _, result, launched, _ = rows[0]
+        if result is not None:
+            check_row("tasks", rows[0])
+        return state, number, launched, started_us
 
     def _settle(self, job: JobRow, now_us: int, monotonic_us: Time | None, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
@@ -449,44 +498,3 @@ class JobStore:
     def retire(self, jobs: Sequence[JobId], file: int) -> None:
         """Take jobs that have ended out, whose record is in a file of the archive; their tasks' rows follow."""
         self.retired.leave(jobs, file, ArchivedKey(*self.next_numbers(), self._next_revision()))
-
-    # Reading: what is committed.
-
-    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """Tasks of a job from a place on, in order."""
-        job = self.job(number)
-        if job is None:
-            return []
-        end = min(first + limit, job.tasks)
-        rows = self._read.execute(
-            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
-        )  # fmt: skip
-        used = self._usages.of(number, first, end)
-        known = dict[int, TaskStatus]()
-        for row in rows:
-            attempt, usage = used.get(row[1], (None, None))
-            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
-        unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
-        return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
-
-    def result(self, number: JobId, place: int) -> bytes:
-        """The pickled result or exception of a callable; empty where there is none."""
-        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
-        row = self._read.execute(query, (number, place)).fetchone()
-        if row is None:
-            return b""
-        check_row("tasks", row)
-        return bytes(row[_RESULT])
-
-    def open_ids(self) -> Sequence[JobId]:
-        """The numbers of jobs that have not ended, the oldest first."""
-        return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
-
-    def open_users(self) -> Sequence[tuple[JobId, str]]:
-        """The jobs that have not ended, and whose they are."""
-        return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
-
-    def open_user(self, number: JobId) -> str | None:
-        """The user of a job that has not ended; None where it has."""
-        row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
-        return row[0] if row else None

@@ -33,6 +33,7 @@ from volery.live.jobs import (
 )
 from volery.live.messages import identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
+from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
 from volery.live.service.events import PLACES
 from volery.live.service.failover import Failover
@@ -110,6 +111,11 @@ class JobSubmissions:
         if (sent := self._sent.get(number_of(identity))) is not None and sent.identity == identity:
             self._submit(sent)
 
+    def withdraw_given_up(self) -> None:
+        """Withdraw the jobs that the store has ended before all their tasks had."""
+        for number, user in self._store.take_given_up().items():
+            self.withdraw(number, user)
+
     def accepted(self, identity: JobId, *, done: bool) -> None:
         """Forget a job that its scheduler has accepted, or has finished."""
         sent = self._sent.get(number_of(identity))
@@ -163,12 +169,15 @@ class JobSubmissions:
                 await self._submit_again(number)
 
     async def _submit_again(self, number: JobId) -> None:
-        description, first_task = await self._store.descriptions.whole(number), self._store.first_task(number)
-        if description is None or first_task is None:
-            return
+        first_task = self._store.first_task(number)
         try:
+            if damage := self._store.damage.get(number):
+                raise RowDamageError(damage)
+            description = await self._store.descriptions.whole(number)
+            if description is None or first_task is None:
+                return
             needs = await wanted(demands(description, self._fleet))
-        except InputError as error:
+        except (InputError, RowDamageError) as error:
             reason = f"not submitted again: {error}"
             try:
                 await self._writer.written(lambda: self._store.fail(number, reason, unix_now_us()))

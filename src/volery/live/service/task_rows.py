@@ -3,30 +3,102 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Final
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from volery.core.model import JobId
+from volery.core.model import Address, JobId, TaskId
 from volery.live.jobs import TASKS_MAX
-from volery.live.service.rows import SELECT_JOB, SELECT_TASK, listed_job, task_status
-from volery.live.status import JobStatus, TaskStatus
+from volery.live.service.checksums import CHECKED, check_row, fetched
+from volery.live.service.rows import SELECT_JOB, SELECT_TASK, UsageTable, listed_job, task_status
+from volery.live.status import JobStatus, TaskState, TaskStatus
 
+_RESULT: Final = CHECKED["tasks"].index("result")
+_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 REVISION_MAX: Final = (1 << 63) - 1
 
 
-class TaskRows:
-    """Jobs and tasks by the revision of their last change, in the rows that a connection sees."""
+WrittenRow = tuple[int, Callable[[Sequence[Any]], JobStatus | TaskStatus], Sequence[Any]]
+"""The revision of a row that was written, what makes a status of it, and the row."""
 
-    def __init__(self, sql: sqlite3.Connection) -> None:
+
+def written_anyhow(sql: sqlite3.Connection, revision: int, job: JobId, place: int | None = None) -> WrittenRow:
+    """The row of a task, or of a job, that may have been damaged before it was written."""
+    if place is None:
+        return revision, listed_job, fetched(sql, f"{SELECT_JOB} FROM jobs WHERE id = ?", (job,))[0]
+    query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
+    return revision, task_status, fetched(sql, query, (job, place))[0]
+
+
+class TaskRows:
+    """Tasks, and jobs by the revision of their last change, in the rows that a connection sees.
+
+    Args:
+        job: gives a job.
+        usages: of the tasks.
+    """
+
+    def __init__(
+        self, sql: sqlite3.Connection, job: Callable[[JobId], JobStatus | None], usages: UsageTable
+    ) -> None:  # fmt: skip
         self._sql = sql
+        self._job = job
+        self._usages = usages
+
+    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """Tasks of a job from a place on, in order."""
+        job = self._job(number)
+        if job is None:
+            return []
+        end = min(first + limit, job.tasks)
+        query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?"
+        used = self._usages.of(number, first, end)
+        known = dict[int, TaskStatus]()
+        for row in fetched(self._sql, query, (number, first, end)):
+            attempt, usage = used.get(row[1], (None, None))
+            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
+        unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
+        return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
+
+    def result(self, number: JobId, place: int) -> bytes:
+        """The pickled result or exception of a callable; empty where there is none."""
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        for row in fetched(self._sql, query, (number, place)):
+            check_row("tasks", row)
+            return bytes(row[_RESULT])
+        return b""
+
+    def drained(self) -> set[Address]:
+        return {node for (node,) in self._sql.execute("SELECT node FROM drained")}
+
+    def open_ids(self) -> Sequence[JobId]:
+        """The numbers of jobs that have not ended, the oldest first."""
+        return array("q", sorted(number for (number,) in self._sql.execute(_OPEN)))
+
+    def open_users(self) -> Sequence[tuple[JobId, str]]:
+        """The jobs that have not ended, and whose they are."""
+        return self._sql.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
+
+    def pending_after(self, number: JobId, user: str, limit: int) -> list[JobId]:
+        """The first jobs of a user that were submitted after another one and wait."""
+        query = (
+            "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL AND user = ? AND id > ? "
+            "AND state = 'pending' ORDER BY id LIMIT ?"
+        )
+        return [found for (found,) in self._sql.execute(query, (user, number, limit))]
+
+    def open_user(self, number: JobId) -> str | None:
+        """The user of a job that has not ended; None where it has."""
+        row = self._sql.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
+        return row[0] if row else None
 
     def changes(self, after: int, limit: int, until: int = REVISION_MAX) -> list[JobStatus | TaskStatus]:
         """Changes between two revisions, in their order; the tasks of a job come before the job."""
         newest = "WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?"
-        tasks = self._sql.execute(f"{SELECT_TASK} FROM tasks {newest}", (after, until, limit))
-        jobs = self._sql.execute(f"{SELECT_JOB} FROM jobs {newest}", (after, until, limit))
+        tasks = fetched(self._sql, f"{SELECT_TASK} FROM tasks {newest}", (after, until, limit))
+        jobs = fetched(self._sql, f"{SELECT_JOB} FROM jobs {newest}", (after, until, limit))
         found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(listed_job, jobs)]
         # A damaged row may have another revision than the index by which it was found: whoever reads on from the last
         # one would miss changes, or never come to an end.
@@ -45,8 +117,7 @@ class TaskRows:
     def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
         """The tasks of a job at some places, without those that have no row, and without their usage."""
         query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
-        rows = (self._sql.execute(query, (job, place)).fetchone() for place in places)
-        return [task_status(row) for row in rows if row is not None]
+        return [task_status(row) for place in places for row in fetched(self._sql, query, (job, place))]
 
     def begun(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> dict[int, tuple[int, int]]:
         """The attempts of tasks between two places that have begun and not ended: place -> how many, and a number.
@@ -67,3 +138,16 @@ class TaskRows:
             "AND state IN ('finished', 'failed', 'killed')"
         )
         return {place for (place,) in self._sql.execute(query, (number, first, end))}
+
+    def first_task(self, number: JobId) -> TaskId | None:
+        row = self._sql.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row[0] if row else None
+
+    def cancelling(self, number: JobId) -> bool:
+        row = self._sql.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._sql.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])

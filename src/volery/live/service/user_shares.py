@@ -161,6 +161,8 @@ class UserShares:
     def why_again(self, job: JobId, place: int, attempt: int) -> str:
         """The reason why an attempt of a task was preempted, without the name of who gained; else nothing."""
         lost = self._book.last_lost(job, place)
+        if lost is not None and lost.reason not in WHY:  # its row is damaged
+            return lost.reason
         if lost is None or lost.attempt != attempt:
             return ""
         return f"attempt {attempt} was preempted: {WHY[lost.reason]}; the task begins anew when there is room"

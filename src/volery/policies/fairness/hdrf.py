@@ -222,12 +222,15 @@ class HierarchicalDrf:
 
     def _least_wanted(self) -> Resources:
         """Per resource, the least waiting demand of those whose dominant resource it is, else of all on it, else 1."""
-        waiting = [(demand, self._dominant[demand]) for demand in self._waiting]
+        least = [0] * len(self._capacity)
+        for demand, mains in self._dominant.items():
+            for j in mains:
+                if not least[j] or demand[j] < least[j]:
+                    least[j] = demand[j]
         return tuple(
             [
-                min([demand[j] for demand, mains in waiting if j in mains], default=0)
-                or min([demand[j] for demand, _ in waiting if demand[j]], default=1)
-                for j in range(len(self._capacity))
+                units or min([demand[j] for demand in self._waiting if demand[j]], default=1)
+                for j, units in enumerate(least)
             ]
         )
 

@@ -13,6 +13,7 @@ and the same as a text, for a parameter on the command line: `alt:1+dev:1(little
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -59,9 +60,10 @@ def share_key(used: Resources, capacity: Resources, weight: int = 1) -> int:
 
 def dominant_resources(demand: Resources, capacity: Resources) -> list[int]:
     """The places of the resources of which a demand takes its largest share; none where it takes nothing."""
-    largest = dominant_share(demand, capacity)
-    pairs = zip(demand, capacity, strict=True)
-    return [j for j, (units, whole) in enumerate(pairs) if units and whole and Fraction(units, whole) == largest]
+    common = math.lcm(*[whole for whole in capacity if whole])
+    shares = [units * (common // whole) if whole else 0 for units, whole in zip(demand, capacity, strict=True)]
+    largest = max(shares)
+    return [j for j, share in enumerate(shares) if share and share == largest]
 
 
 def checked_capacity(capacity: Sequence[int]) -> Resources:

@@ -42,7 +42,12 @@ function duration(seconds) {
 }
 
 const whole = (count) => Math.round(count).toLocaleString("en-US");
-const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : NOTHING);
+// 0.0 % is nothing, and 100.0 % is all.
+function percent(share) {
+  if (!Number.isFinite(share)) return NOTHING;
+  if (share > 0 && share < 0.0005) return "< 0.1 %";
+  return share < 1 && share >= 0.9995 ? "> 99.9 %" : `${(100 * share).toFixed(1)} %`;
+}
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const colour = (label) => `var(--c${label % COLOURS})`;
 const dash = (label) => DASHES[label % DASHES.length];

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from volery.workload.formats.source import (
+    UNKNOWN_STATUS,
     Head,
     Noticed,
     amount,
@@ -39,6 +40,8 @@ STATUS: Final = {
     "Interrupted": "killed", "Cancelled": "killed",
     "Succeeded": "finished", "Pending": "waiting",
 }  # fmt: skip
+NO_PHASE: Final = ("", "Unknown")
+"""Of a pod whose state could not be read."""
 IN_GRAPH: Final = re.compile(r"[^_]*[A-Za-z](\d+)((?:_.*?)?)(?:_Stg\d+)?")
 CORE: Final = 10
 """Thousandths of a core in one of their units: 100 is a core."""
@@ -116,6 +119,8 @@ def _row_pods(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
     noticed["pods that were never placed"] += start is None
     gpus = amount(row["num_gpu"])
     each = amount(row.get("gpu_milli", "")) if gpus else 0.0
+    phase = row.get("pod_phase", "")
+    noticed[UNKNOWN_STATUS] += phase not in STATUS and phase not in NO_PHASE
     return TaskRow(
         job=known(row["name"]),
         task="0",
@@ -127,20 +132,23 @@ def _row_pods(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
         memory_mb=amount(row["memory_mib"]),
         gpu_milli=None if gpus is None or each is None else gpus * each,
         constraints=[f"gpu_spec={row['gpu_spec']}"] if row.get("gpu_spec") else [],
-        status=STATUS.get(row.get("pod_phase", "")),
+        status=STATUS.get(phase),
         line=number,
     )
 
 
 def _headless(head: Head, names: tuple[str, ...]) -> bool:
     rows = [fields(line) for line in head.lines]
-    return bool(rows) and all(len(row) == len(names) and row[names.index("status")] in STATUS for row in rows)
+    if any(len(row) != len(names) for row in rows):
+        return False
+    stated = {row[names.index("status")] for row in rows} - {""}
+    return bool(stated) and stated <= set(STATUS)
 
 
 ALIBABA: Final = (
     table_format(
         "alibaba-2017", "Alibaba v2017 batch_task", _row_2017, names=V2017, header=frozenset(V2017),
-        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017), like=row_like(len(V2017)),
+        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017), like=row_like("nn..nwnn"),
         remarks=(
             "end minus creation is the time of the whole task, an upper bound of an instance's",
             "memory is a share of the largest machine; rows that wait ask for nothing; some begin before the trace",
@@ -150,7 +158,7 @@ ALIBABA: Final = (
     table_format(
         "alibaba-2018", "Alibaba v2018 batch_task", _row_2018, names=V2018, header=frozenset(V2018) - {"task_type"},
         fits=lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018),
-        like=row_like(len(V2018)),
+        like=row_like("wnw.wnnnn"),
         remarks=(
             "the graph is in the names of tasks: R2_1 is task 2 and waits for task 1",
             "there is no submission: a task is taken to be submitted when it starts",

@@ -29,6 +29,7 @@ from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import (
     AMOUNT_END,
+    UNKNOWN_STATUS,
     Format,
     Head,
     Noticed,
@@ -38,6 +39,7 @@ from volery.workload.formats.source import (
     microseconds,
     parquet_parts,
     place,
+    real,
     table_rows,
 )
 from volery.workload.table import BATCH_ROWS, SCHEMA, TaskRow
@@ -73,7 +75,7 @@ def _number(text: str) -> float | None:
     """A field of a row; None where it is unknown: -1, or not-a-number, which other programs write."""
     if text == "-1":
         return None
-    value = float(text)
+    value = real(text)
     return None if value == -1 or value != value else value
 
 
@@ -110,7 +112,7 @@ def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         InputError: a row is wrong; the message names the line.
     """
     alone: dict[int | None, list[TaskRow]] | None = None
-    for row, is_part in _swf_rows(path):
+    for row, is_part in _swf_rows(path, noticed):
         if not is_part or row.job is None:  # a part of an unknown job repeats no row
             yield row
             continue
@@ -120,7 +122,7 @@ def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             yield _whole_of(alone[row.line])
 
 
-def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
+def _swf_rows(path: Path, noticed: Noticed) -> Iterator[tuple[TaskRow, bool]]:
     """The rows of a file, and of each whether it is a part of a job."""
     for number, line in numbered_lines(path):
         words = line.decode("utf-8", "replace").split()
@@ -129,8 +131,11 @@ def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
         with place(path, number, "SWF"):
             if len(words) != SWF_FIELDS:
                 raise ValueError(_wrong_width(words))
-            row = _swf_row(words, number)
-        yield row, _whole(words[10]) in SWF_PARTS
+            status = _whole(words[10])
+            row = _swf_row(words, number, SWF_STATUS.get(status or ""))
+        if row.status is None and status is not None:
+            noticed[UNKNOWN_STATUS] += 1
+        yield row, status in SWF_PARTS
 
 
 def _wrong_width(words: list[str]) -> str:
@@ -147,7 +152,7 @@ def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]
     """
     parts: dict[str | None, list[list[TaskRow]]] = {}
     whole: set[str | None] = set()
-    for row, is_part in _swf_rows(path):
+    for row, is_part in _swf_rows(path, Noticed()):
         if row.job is None:
             continue
         if not is_part:
@@ -177,7 +182,7 @@ def _whole_of(parts: list[TaskRow]) -> TaskRow:
     )
 
 
-def _swf_row(words: list[str], number: int) -> TaskRow:
+def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
     submit, wait, runtime = (_time(word) for word in words[1:4])
     # a job that was cancelled while it waited has neither; its wait is the time until then
     never = runtime is None and _positive(words[4]) is None
@@ -199,7 +204,7 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
         cpu_milli=None if procs is None else procs * 1000,
         memory_mb=None if memory_kb is None or procs is None else memory_kb * procs / 1024,
         parents=None if preceding is None else [f"job {preceding:g}"],
-        status=SWF_STATUS.get(_whole(words[10]) or ""),
+        status=status,
         line=number,
     )
 
@@ -225,7 +230,7 @@ GWF_COLUMNS: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", 
 
 def _processors(text: str) -> float | None:
     """None where it is not above 0: unknown."""
-    return None if float(text) <= 0 else amount(text)
+    return None if real(text) <= 0 else amount(text)
 
 
 def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -245,7 +250,7 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 job=f"task {row['JobID']}" if row["WorkflowID"] == "-1" else known(row["WorkflowID"]),
                 task=known(row["JobID"]),
                 submit_us=submit,
-                runtime_us=microseconds(row["RunTime"]),
+                runtime_us=_time(row["RunTime"]),
                 cpu_milli=None if processors is None else processors * 1000,
                 parents=[parent for parent in parents if parent != "-1"],
                 line=number,
@@ -303,7 +308,7 @@ def _wta_place(part: Path, row: int) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
+    except (OSError, pa.ArrowException, KeyError) as error:
         problem = (str(error).splitlines() or [""])[0]
         raise InputError(f"{part}:{row + 1}", f"is no part of a WTA trace: {problem}; fetch it again") from None
 

@@ -28,6 +28,7 @@ from volery.workload.formats.source import (
     Noticed,
     amount,
     fields,
+    is_number,
     known,
     looked_up,
     microseconds,
@@ -62,7 +63,7 @@ COMES_BACK: Final = frozenset({"evict", "fail", "lost"})
 BEGINS: Final = frozenset({"submit", "schedule"})
 BEGUN_TWICE: Final = "an attempt that began again without an end between, of which the last start counts"
 NEW_REQUEST: Final = "a request that was changed while the task ran, of which the first counts"
-RESERVATION: Final = "an alloc set, of which what ran in it is replayed"
+RESERVATION: Final = "rows of an alloc set, passed over, as what ran in it is replayed"
 ALLOC_SETS: Final = "of an alloc set, what ran in it is a row each; where nothing did, what it reserved"
 ALLOC_SET: Final = frozenset({"1", "ALLOC_SET"})
 NO_ALLOC_SET: Final = frozenset({"", "0", "-1"})
@@ -87,9 +88,10 @@ class Event(NamedTuple):
 
 
 class _Reservations:
-    """Rows of alloc sets: they wait until something ran in their set, or for the end of the file."""
+    """Rows of alloc sets, kept until the end of the file: what ran in a set repeats its row, which is no work then."""
 
-    def __init__(self) -> None:
+    def __init__(self, noticed: Noticed) -> None:
+        self._noticed = noticed
         self._used: set[str] = set()
         self._open: list[TaskRow] = []
 
@@ -97,20 +99,20 @@ class _Reservations:
         """A task of the file has run in this alloc set."""
         self._used.add(alloc_set)
 
-    def add(self, row: TaskRow) -> Iterator[TaskRow]:
-        """Take in the row of an instance; gives it back if its alloc set is known to be used."""
+    def add(self, row: TaskRow) -> None:
+        """Take in the row of an instance."""
         if row.job in self._used:
-            row.left_out = RESERVATION
-            yield row
+            self._noticed[RESERVATION] += 1
         else:
             self._open.append(row)
 
     def rest(self) -> Iterator[TaskRow]:
-        """The other rows, after the last row of the file."""
-        rows, self._open = self._open, []
-        for row in rows:
-            row.left_out = RESERVATION if row.job in self._used else None
-            yield row
+        """The rows of sets in which nothing ran, after the last row of the file."""
+        for row in self._open:
+            if row.job in self._used:
+                self._noticed[RESERVATION] += 1
+            else:
+                yield row
 
 
 def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRow]:
@@ -118,7 +120,7 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
     alive: dict[tuple[str | None, str | None], TaskRow] = {}
     ended: dict[tuple[str | None, str | None], TaskRow] = {}
     sets: set[str | None] = set()
-    reservations = _Reservations()
+    reservations = _Reservations(noticed)
     for event in events:
         key = (event.row.job, event.row.task)
         row = alive.get(key)
@@ -152,11 +154,17 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             del alive[key]
             if event.kind in COMES_BACK:
                 ended[key] = row
-            yield from reservations.add(row) if row.job in sets else (row,)
+            if row.job in sets:
+                reservations.add(row)
+            else:
+                yield row
     for row in alive.values():
         row.status = row.status or "waiting"
         noticed["attempts that do not end in the file"] += 1
-        yield from reservations.add(row) if row.job in sets else (row,)
+        if row.job in sets:
+            reservations.add(row)
+        else:
+            yield row
     yield from reservations.rest()
 
 
@@ -264,8 +272,9 @@ def _usage(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         with place(path, number, "Google 2019 instances"):
             row = _usage_2019(words, number, noticed)
         if words.get("collection_type") in ALLOC_SET and row.job in used:
-            row.left_out = RESERVATION
-        yield row
+            noticed[RESERVATION] += 1
+        else:
+            yield row
 
 
 Level = Annotated[int, msgspec.Meta(gt=-PRIORITY_END, lt=PRIORITY_END)]
@@ -354,24 +363,26 @@ def _fits_json(head: Head) -> bool:
 
 
 def _fits_job_events(head: Head) -> bool:
-    """Names are hashes: eight bare fields alone could be anything."""
-    return _has(head, JOB_EVENTS) and all(row[4] == "" or not row[4].isdigit() for row in map(fields, head.lines))
+    """Names are hashes, and there are four classes: eight bare fields alone could be anything."""
+    return _has(head, JOB_EVENTS) and all(
+        not is_number(row[4]) and row[5] in ("", *"0123") for row in map(fields, head.lines)
+    )
 
 
 GOOGLE: Final = (
     Format(
         "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
-        like=row_like(len(TASK_EVENTS)),
+        like=row_like("nnnnnnwnnnnnn"),
         remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
     ),
     Format(
         "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
-        like=row_like(len(JOB_EVENTS)),
+        like=row_like("nnnnwnww"),
         remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
     ),
     Format(
         "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
-        like=row_like(len(REDUCED), ";"),
+        like=row_like("nnn.nnnnnn", ";"),
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
     Format(

@@ -20,12 +20,14 @@ from volery.core.model import SECOND
 from volery.workload.formats.source import (
     PACIFIC,
     SQLITE_MAGIC,
+    UNKNOWN_STATUS,
     Format,
     Head,
     Noticed,
     amount,
     document,
     fields,
+    is_number,
     known,
     microseconds,
     moment,
@@ -55,14 +57,15 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             for number, row in enumerate(base.execute(QUERY), 1):
                 vm, tenant, level, began, ended, core, memory, hdd, ssd = row
                 with place(path, number, "Azure packing"):
-                    start = None if began is None else microseconds(began, DAY)
-                    end = None if ended is None else microseconds(ended, DAY)
+                    start = None if began is None else microseconds(float(began), DAY)
+                    end = None if ended is None else microseconds(float(ended), DAY)
+                    shares = [None if share is None else float(share) for share in (core, memory, hdd, ssd)]
                     made = TaskRow(
                         job=None if vm is None else str(vm), task="0",
                         user=None if tenant is None else str(tenant),
                         submit_us=start, start_us=start, end_us=end, runtime_us=span(start, end),
-                        cpu_share=core, memory_share=memory,
-                        disk_share=max((share for share in (hdd, ssd) if share is not None), default=None),
+                        cpu_share=shares[0], memory_share=shares[1],
+                        disk_share=max((share for share in shares[2:] if share is not None), default=None),
                         status="running" if end is None else "finished", line=number,
                         priority=None if level is None else -int(level),
                     )  # fmt: skip
@@ -93,15 +96,10 @@ def _fits_requests(head: Head) -> bool:
     rows = [fields(line) for line in head.lines]
     return bool(rows) and all(
         len(row) == len(AZURE_COLUMNS)
-        and all(_is_number(word) for word in row[:6])
-        and row[6].isalpha()
-        and row[7].isalpha()
+        and all(not word or is_number(word) for word in row[:6])
+        and not any(map(is_number, row[6:]))
         for row in rows
     )
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()
 
 
 AZURE: Final = (
@@ -115,7 +113,7 @@ AZURE: Final = (
     ),
     table_format(
         "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
-        like=row_like(len(AZURE_COLUMNS)),
+        like=row_like("nnnnnnww"),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
@@ -147,6 +145,7 @@ def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRo
 class LoggedMachine(msgspec.Struct):
     """A machine of an attempt, with its GPUs."""
 
+    ip: str | None = None
     gpus: list[str] = []
 
 
@@ -174,18 +173,29 @@ class LoggedJob(msgspec.Struct):
 
 
 OTHER_GPUS: Final = "an attempt without its GPUs, which holds as many as the others of its job"
+NO_START: Final = "an attempt whose start is not in the log, so that its runtime is not known"
 
 
 def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    """The attempts of all entries; an entry is a job, even of the id of another, as in Philly's own analysis."""
+    entries: dict[str, list[LoggedJob]] = {}
     for number, job in enumerate(document(path, list[LoggedJob], "log of Philly's jobs"), 1):
+        alike = entries.setdefault(job.jobid, [])
+        if job.jobid and job in alike:  # the same GPUs cannot be held twice at once
+            noticed["entries that repeat another entry, passed over"] += 1
+            continue
+        alike.append(job)
+        noticed["entries with the id of another job, jobs of their own"] += len(alike) > 1 and bool(job.jobid)
+        name = f"{job.jobid} ({len(alike)})" if len(alike) > 1 else job.jobid
         with place(path, number, "Philly job log"):
-            rows = _attempts(job, number)
+            rows = _attempts(job, name if job.jobid else None, number)
+        noticed[UNKNOWN_STATUS] += bool(job.status) and job.status not in PHILLY_STATUS
         noticed["jobs of several attempts"] += len(job.attempts) > 1
         noticed["jobs that never started"] += all(row.start_us is None for row in rows)
         yield from rows
 
 
-def _attempts(job: LoggedJob, line: int) -> list[TaskRow]:
+def _attempts(job: LoggedJob, name: str | None, line: int) -> list[TaskRow]:
     """The attempts of a job, each of which waits for the one before; a job without any is a row that never started."""
     submitted = last_us = _time(job.submitted_time)
     most = max((one.gpus for one in job.attempts), default=0)
@@ -196,13 +206,16 @@ def _attempts(job: LoggedJob, line: int) -> list[TaskRow]:
         end = _time(one.end_time, last_us)
         last_us = last_us if end is None else end
         is_last = number >= len(job.attempts) - 1
+        status = PHILLY_STATUS.get(job.status or "") if is_last else "failed"
+        if is_last and start is not None and end is None:  # it ran on when the log was taken, by its description
+            status = "running"
         gpus = one.gpus or most
         rows.append(
             TaskRow(
-                job=job.jobid or None, task=str(number), user=job.user, submit_us=submitted, start_us=start, end_us=end,
+                job=name, task=str(number), user=job.user, submit_us=submitted, start_us=start, end_us=end,
                 runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
-                parents=[str(number - 1)] if number else [],
-                status=PHILLY_STATUS.get(job.status or "") if is_last else "failed", line=line,
+                parents=[str(number - 1)] if number else [], status=status, line=line,
+                left_out=NO_START if start is None and (end is not None or one.gpus) else None,
                 changed=OTHER_GPUS if gpus > one.gpus and start is not None else None,
             )
         )  # fmt: skip
@@ -216,6 +229,7 @@ PHILLY: Final = (
         columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
             "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
+            "an entry is a job; of several with one id, the others have their number behind it",
             "times without a zone are Pacific time; of an hour that clocks show twice, the first that fits",
             "the file is one document: it is read whole",
         ),

@@ -13,6 +13,8 @@ from volery.workload.formats.source import Format, Head, Noticed, fields, is_num
 
 NEAR: Final = 0.5
 """Share of the named columns, or of the first rows, from which on a format is near."""
+EQUAL: Final = 0.13
+"""Difference of such shares, a little more than one column of eight, below which two formats are as near."""
 SEPARATORS: Final = (",", ";", "\t", "|")
 PAGE: Final = "docs/reference/trace-table.md"
 KEY: Final = re.compile(r'"(\w+)"\s*:')
@@ -86,9 +88,8 @@ def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
     for unread in UNREAD:
         if unread.fits(head):
             return _not_read_yet(path, unread.title)
-    form = nearest(head, formats)
-    if form is not None:
-        return _misfit(path, head, form)
+    if forms := nearest(head, formats):
+        return _misfits(path, head, forms)
     if OWN.fits(head):
         mark = max(SEPARATORS, key=lambda one: len(fields(head.lines[0], one)))
         return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
@@ -104,11 +105,12 @@ def _not_read_yet(path: Path, title: str) -> InputError:
     return InputError(f"{path}:1", problem)
 
 
-def nearest(head: Head, formats: Sequence[Format]) -> Format | None:
-    """The format that has most in common with the beginning of a file; None where that is little."""
+def nearest(head: Head, formats: Sequence[Format]) -> list[Format]:
+    """The formats that have most in common with the beginning of a file; none where that is little."""
     scores = [(max(_named(head, form), _alike(head, form)), form) for form in formats]
-    score, form = max(scores, key=lambda one: one[0])
-    return form if score >= NEAR else None
+    most = max(score for score, _ in scores)
+    near = [(score, form) for score, form in scores if score >= max(NEAR, most - EQUAL)]
+    return [form for _, form in sorted(near, key=lambda one: -one[0])]
 
 
 def _named(head: Head, form: Format) -> float:
@@ -135,8 +137,17 @@ def _alike(head: Head, form: Format) -> float:
     return sum(map(form.like, head.lines)) / len(head.lines)
 
 
+def _misfits(path: Path, head: Head, forms: Sequence[Format]) -> InputError:
+    """The first place at which a file is not of the format that it is nearest to; of several formats, all names."""
+    error = _misfit(path, head, forms[0])
+    if len(forms) == 1:
+        return error
+    others = " and ".join(f"{form.title} (--format {form.name})" for form in forms[1:])
+    return InputError(error.place, f"{error.problem}; it is about as near to {others}")
+
+
 def _misfit(path: Path, head: Head, form: Format) -> InputError:
-    """The first place at which a file is not of the format that it is nearest to."""
+    """The first place at which a file is not of a format."""
     prefix = f"is of no known format, and nearest to {form.title} (--format {form.name})"
     is_json = head.start[:1] in JSON
     if _named(head, form) >= NEAR:

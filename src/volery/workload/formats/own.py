@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from volery.core.errors import InputError
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
-from volery.workload.table import AS_NEAR, VERSION, TaskRow, columns_of, is_table, manifest_of, read_table
+from volery.workload.table import AS_NEAR, STATUSES, VERSION, TaskRow, columns_of, is_table, manifest_of, read_table
 from volery.workload.tr import JOB_FIELDS, has_its_durations
 
 
@@ -49,12 +51,33 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             )  # fmt: skip
 
 
+def _unknown_statuses(column: pa.Array) -> pa.Array:
+    return pc.invert(pc.is_in(column, value_set=pa.array([*STATUSES, None])))
+
+
+def _below_zero(column: pa.Array) -> pa.Array:
+    return pc.less(column, 0)
+
+
+WRONG_VALUES: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array], str], ...]] = (
+    ("status", _unknown_statuses, f"one of {', '.join(STATUSES)}, or null"),
+    ("estimate_us", _below_zero, "0 or more, or null"),
+)
+"""Columns with the values that are refused, and those that are right; a run would take them for others in silence."""
+
+
 def fits_table(head: Head) -> bool:
     return bool(head.columns) and head.path.is_file() and is_table(head.path)
 
 
 def _read_table(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
+    rows = 0
     for batch in read_table(path):
+        for name, is_wrong, right in WRONG_VALUES:
+            if (at := pc.index(is_wrong(batch.column(name)), True).as_py()) >= 0:
+                wrong = batch.column(name)[at].as_py()
+                raise InputError(f"{path}:{rows + at + 1}", f"{name} is {wrong!r}; it is {right}")
+        rows += batch.num_rows
         noticed["rows read from a canonical table"] += batch.num_rows
         yield batch
 

@@ -31,6 +31,8 @@ PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
+UNKNOWN_STATUS: Final = "rows of a status that the format does not have, taken for unknown"
+
 T = TypeVar("T")
 K = TypeVar("K", str, int)
 Noticed = Counter[str]
@@ -64,7 +66,7 @@ class Format(NamedTuple):
         remarks: what is known to be odd about it.
         processors: of the machine that the file comes from, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
-        like: whether a line could be a row or a comment; None: lines alone do not show it.
+        like: how much a line is like a row or a comment, 0 to 1; None: lines alone do not show it.
     """
 
     name: str
@@ -75,7 +77,7 @@ class Format(NamedTuple):
     remarks: tuple[str, ...] = ()
     processors: Callable[[Head], int | None] | None = None
     columns: frozenset[str] = frozenset()
-    like: Callable[[str], bool] | None = None
+    like: Callable[[str], float] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -181,6 +183,17 @@ def table_rows(
         raise InputError(f"{path}:{began}", "a quoted field that begins here has no end; mend the row")
 
 
+def real(text: str) -> float:
+    """A number as programs write it, with an exponent too, and nan; Python alone also reads 1_0 and other digits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
 def microseconds(text: str | float, unit: float = SECOND) -> int:
     """A time of the source in microseconds; it may be negative, which the doctor reports.
 
@@ -190,10 +203,10 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     Raises:
         ValueError: it is no number, or over 63 years.
     """
-    if isinstance(text, str) and unit == 1 and text.lstrip("-").isdigit():
+    if isinstance(text, str) and unit == 1 and text.isascii() and text.lstrip("-").isdigit():
         value = int(text)
     else:
-        value_us = float(text) * unit
+        value_us = (real(text) if isinstance(text, str) else text) * unit
         if not abs(value_us) <= SECONDS_MAX * SECOND:  # no number at all, too
             raise ValueError(f"{str(text)!r} is no time up to {SECONDS_MAX} s")
         value = round(value_us)
@@ -275,12 +288,12 @@ def _since_epoch(when: datetime) -> int:
 
 
 def is_number(text: str) -> bool:
-    """True for a number as programs write them, with an exponent too, and for nan."""
+    """True for what `real` reads."""
     try:
-        float(text)
+        real(text)
     except ValueError:
         return False
-    return "_" not in text
+    return True
 
 
 def known(text: str) -> str | None:
@@ -307,7 +320,7 @@ def amount(text: str, scale: float = 1.0) -> float | None:
     """
     if not text:
         return None
-    value = float(text) * scale
+    value = real(text) * scale
     if not 0 <= value < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount from 0")
     return value
@@ -321,21 +334,21 @@ def priority(text: str) -> int | None:
     """
     if not text:
         return None
-    value = float(text)
+    value = real(text)
     if not abs(value) < PRIORITY_END or value != int(value):
         raise ValueError(f"{text!r} is no priority: a whole number below {PRIORITY_END}")
     return int(value)
 
 
 def count(text: str) -> int:
-    """A number of equal tasks.
+    """A number of equal tasks; a row of none is left out where rows are judged.
 
     Raises:
-        ValueError: it is no whole number from 1 to ten million.
+        ValueError: it is no whole number from 0 to ten million.
     """
-    value = float(text)
-    if not 1 <= value <= INSTANCES_MAX or value != int(value):
-        raise ValueError(f"{text!r} is no number of instances from 1 to {INSTANCES_MAX}")
+    value = real(text)
+    if not 0 <= value <= INSTANCES_MAX or value != int(value):
+        raise ValueError(f"{text!r} is no number of instances from 0 to {INSTANCES_MAX}")
     return int(value)
 
 
@@ -354,7 +367,7 @@ def table_format(
     separator: str = ",",
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
-    like: Callable[[str], bool] | None = None,
+    like: Callable[[str], float] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
@@ -375,12 +388,20 @@ def table_format(
     return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
 
 
-def row_like(width: int, separator: str = ",") -> Callable[[str], bool]:
-    """A function that is true for a line of so many fields, of which one is a number at least."""
+def row_like(kinds: str, separator: str = ",") -> Callable[[str], float]:
+    """A function that gives the share of a line's fields that are of their kind; 0 where it has more or fewer.
 
-    def like(line: str) -> bool:
+    Args:
+        kinds: per field `n` for a number, `w` for a word, `.` for either; each may be empty.
+    """
+
+    def like(line: str) -> float:
         words = fields(line, separator)
-        return len(words) == width and any(map(is_number, words))
+        are_numbers = [is_number(word) for word in words]
+        if len(words) != len(kinds) or not any(are_numbers):
+            return 0.0
+        each = zip(kinds, words, are_numbers, strict=True)
+        return sum(not word or kind in (".", "n" if is_n else "w") for kind, word, is_n in each) / len(kinds)
 
     return like
 

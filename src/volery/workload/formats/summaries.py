@@ -22,6 +22,7 @@ a second. Durations in a job spread by 0.40 of their mean, and those of known ta
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ from volery.core.model import SECOND
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, made_trace, microseconds
 from volery.workload.files import bare_name
-from volery.workload.formats.source import Format, Head, Noticed, place, table_rows
+from volery.workload.formats.source import Format, Head, Noticed, place, real, table_rows
 from volery.workload.quirks import in_order
 from volery.workload.table import TaskRow
 
@@ -131,16 +132,20 @@ def read_summary(path: Path) -> Summary:
         InputError: a row is wrong, or too few jobs are complete to rebuild the others.
     """
     rows: list[tuple[float, ...]] = []
+    last_id = -inf
     for number, row in table_rows(path, COLUMNS, header=frozenset(COLUMNS)):
         with place(path, number, SUMMARY.title):
-            figures = [float(row[name] or "nan") for name in ("arrival_s", "ntasks", "mean_task_s")]
-            end_s = float(row["ideal_completion_s"])
+            figures = [real(row[name] or "nan") for name in ("arrival_s", "ntasks", "mean_task_s")]
+            end_s = real(row["ideal_completion_s"])
             if any(value < 0 for value in (*figures, end_s)) or figures[1] == 0 or figures[2] == 0:
                 raise ValueError("a time is negative, or a job has no tasks or no duration")
             if not end_s < FIGURE_MAX or any(value >= FIGURE_MAX for value in figures) or figures[1] % 1 > 0:
                 raise ValueError(f"a number is not below {FIGURE_MAX:.0e}, or a number of tasks is not whole")
             if figures[0] > end_s:
                 raise ValueError("a job ends before its arrival")
+            if not real(row["job_id"]) > last_id:  # what is unknown is taken from the jobs around it
+                raise ValueError(f"job_id {row['job_id']!r} is not above that of the row before")
+            last_id = real(row["job_id"])
             rows.append((*figures, end_s))
     summary = Summary(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
     if (count := int(summary.complete.sum())) < 2:

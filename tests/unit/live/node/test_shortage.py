@@ -136,6 +136,19 @@ def test_starts_leave_disk_to_what_runs(
             demand_disk(Path("/tasks"))
 
 
+@pytest.mark.parametrize(("unit", "size"), [(0, 4096), (0, 0)])
+def test_a_file_system_without_a_unit_of_its_counts_keeps_no_task_away(
+    monkeypatch: pytest.MonkeyPatch, unit: int, size: int
+) -> None:
+    there = SimpleNamespace(f_frsize=unit, f_bsize=size, f_blocks=1 << 20, f_bavail=1 << 19, f_files=0, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: there)
+    demand_disk(Path("/tasks"))
+    assert not [words for words in obstacles(10, 0, Path("/tasks"), []) if words.startswith("/tasks")]
+    there.f_bavail = 1000
+    with pytest.raises(OSError, match="No space left"):
+        demand_disk(Path("/tasks"))
+
+
 @pytest.fixture
 def open_files() -> Iterator[int]:
     """The soft limit, which is put back."""

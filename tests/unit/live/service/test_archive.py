@@ -81,7 +81,7 @@ def test_old_jobs_leave_for_files_that_have_all_of_them_and_the_store_answers_th
     assert store._one("SELECT count(*) FROM tasks WHERE job < 5") == 0
     assert store._one("SELECT count(*) FROM usages WHERE job < 5") == 0
     assert store._one("SELECT count(*) FROM descriptions") == 5
-    for (job, tasks), (job_read, tasks_read) in zip(before, archived(tmp_path / "archive"), strict=True):
+    for (job, tasks), (job_read, tasks_read) in zip(before, archived(tmp_path / "archive", []), strict=True):
         assert job is not None
         assert [getattr(job_read, name) for name in job.__struct_fields__ if name != "revision"] == [
             getattr(job, name) for name in job.__struct_fields__ if name != "revision"
@@ -133,7 +133,7 @@ def test_long_descriptions_are_written_a_few_at_a_time(tmp_path: Path, monkeypat
     monkeypatch.setattr(archiving, "PIECE_BYTES", 50_000)
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 20
     assert parquet.ParquetFile(paths_of(tmp_path / "archive", 1)[0]).num_row_groups == 4
-    assert [job.id for job, _ in archived(tmp_path / "archive")] == list(range(20))
+    assert [job.id for job, _ in archived(tmp_path / "archive", [])] == list(range(20))
 
 
 def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(
@@ -156,7 +156,7 @@ def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(
     assert store._one("SELECT count(*) FROM tasks WHERE job < 5") > 0
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 0
     assert store._one("SELECT count(*) FROM tasks WHERE job < 5") == 0
-    assert [job.id for job, _ in archived(tmp_path / "archive")] == [0, 1, 2, 3, 4]
+    assert [job.id for job, _ in archived(tmp_path / "archive", [])] == [0, 1, 2, 3, 4]
     files = ["000001.sha256", *(path.name for path in paths_of(tmp_path / "archive", 1))]
     assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == files
 
@@ -230,13 +230,35 @@ def test_the_record_of_archived_jobs_is_exported_as_that_of_others(tmp_path: Pat
     ]  # fmt: skip
 
 
+def test_an_export_of_an_archive_names_the_damaged_file_and_has_all_others(tmp_path: Path) -> None:
+    store = filled(tmp_path, 9)
+    for jobs in ([1, 2], [3, 4], [5, 6]):
+        store.begin(durable=False)
+        file = store.retired.last_file() + 1
+        archiving.write_files(tmp_path / "jobs.sqlite", tmp_path / "archive", file, jobs)
+        store.retire(jobs, file)
+        store.commit()
+    paths_of(tmp_path / "archive", 2)[0].write_bytes(b"PAR1")
+    archiving.digests_path(paths_of(tmp_path / "archive", 3)[0]).unlink()
+    paths_of(tmp_path / "archive", 3)[1].write_bytes(b"PAR1")
+    output = tmp_path / "out.jsonl"
+    told = CliRunner().invoke(app, ["record", "export", "--archive", str(tmp_path / "archive"), "-o", str(output)])
+    assert told.exit_code == 1
+    first, second, last = told.stdout.splitlines()
+    assert ("jobs-000002.parquet: is damaged" in first, "jobs-000003.parquet: cannot be read" in second) == (True, True)
+    assert last == f"{output}: 2 jobs, 6 tasks"
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["id"] for line in lines if line["record"] == "job"] == [1, 2]
+
+
 def test_a_folder_without_an_archive_and_a_damaged_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no archived jobs"):
-        list(archived(tmp_path))
+        list(archived(tmp_path, []))
     store = filled(tmp_path, 4)
     asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
     paths_of(tmp_path / "archive", 1)[1].write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="is damaged: its digest is another"):
-        list(archived(tmp_path / "archive"))
+    damages = list[InputError]()
+    assert list(archived(tmp_path / "archive", damages)) == []
+    assert "is damaged: its digest is another" in str(*damages)
     with pytest.raises(sqlite3.Error):
         archiving.write_files(tmp_path / "none.sqlite", tmp_path / "archive", 2, [1])

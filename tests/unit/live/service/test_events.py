@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from volery.core.assignment import Owner
+from volery.core.events import JobDone
 from volery.live.jobs import JobDescription
 from volery.live.messages import AttemptState, TaskReport
 from volery.live.service import events
 from volery.live.service.batches import BatchWriter
-from volery.live.service.events import EventFeed, Follower
+from volery.live.service.events import EventFeed, Follower, StatusChange
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskStatus
 
@@ -116,27 +118,27 @@ def test_a_hundred_followers_of_everything_have_each_event_encoded_once(
     play(tmp_path, scenario)
 
 
-def test_followers_of_other_jobs_are_not_even_read_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[int] = []
+def test_no_status_is_made_of_rows_that_nobody_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    revisions: list[int] = []
 
     async def scenario(it: Bench) -> None:
         await it.submit(*range(20))
         followers = [it.feed.follow(it.store.revision, (job,)) for job in range(1, 20)]
         reading = [asyncio.ensure_future(received(one, 5, 1 + at)) for at, one in enumerate(followers)]
         await until_joined(it, 19)
-        changes = it.store.changes
+        hand_over = it.feed._hand_over
 
-        def noted(after: int, limit: int, until: int) -> list[JobStatus | TaskStatus]:
-            reads.append(after)
-            return changes(after, limit, until)
+        def noted(change: StatusChange, job: int, user: str) -> None:
+            revisions.append(change.status.revision)
+            hand_over(change, job, user)
 
-        monkeypatch.setattr(it.store, "changes", noted)
+        monkeypatch.setattr(it.feed, "_hand_over", noted)
         for place in range(50):
             await it.report(0, [place])
-        assert not reads, "of job 0 nobody wants anything"
+        assert not revisions, "of job 0 nobody wants anything"
         await it.report(7, [5])
         assert {(one.job, one.index) for one in await reading[6] if isinstance(one, TaskStatus)} == {(7, 5)}
-        assert reads
+        assert revisions
         assert not any(one.done() for at, one in enumerate(reading) if at != 6)
         for one in reading:
             one.cancel()
@@ -145,6 +147,35 @@ def test_followers_of_other_jobs_are_not_even_read_for(tmp_path: Path, monkeypat
         assert not it.feed._named
 
     play(tmp_path, scenario)
+
+
+def test_followers_are_told_what_the_store_has(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        reading = asyncio.ensure_future(received(it.feed.follow(0), 9, 1))
+        await until_joined(it, 1)
+        await it.submit(0, 1, user="ada")
+        owner = Owner("gm/1", 3)
+        await it.writer.written(lambda: it.store.assigned.note([0], owner, "at gm/1, because gm/0 is away"))
+        await it.report(0, [0, 1, 2])
+        it.writer.note(TaskReport(0, 0, 0, "node/0", "finished", 2, 0, "", "folder", b"result"))
+        it.writer.note(TaskReport(1, 0, 0, "node/0", "failed", 2, 3, "exit status 3"))
+        it.writer.note(JobDone(0))
+        await it.writer.written(lambda: None)
+        await it.writer.written(lambda: it.store.give_up_waiting(0, 9))
+        await it.writer.written(lambda: it.store.cancel(1))
+        await it.report(1, [9])
+        told = {key_of(status): status for status in await reading}
+        stored = {key_of(status): status for status in it.store.changes(0, 1_000)}
+        assert told == stored
+        assert {status.state for status in stored.values()} >= {"finished", "failed", "unknown", "running"}
+        assert it.store.changes(0, 1_000)[-1].state == "running", "of the job that is cancelled"
+        assert any(isinstance(status, JobStatus) and status.moved for status in told.values())
+
+    play(tmp_path, scenario)
+
+
+def key_of(status: JobStatus | TaskStatus) -> tuple[int, int]:
+    return (status.id, -1) if isinstance(status, JobStatus) else (status.job, status.index)
 
 
 @pytest.mark.parametrize("jobs", [None, (0, 1)], ids=["of everything", "of two jobs"])
@@ -229,7 +260,7 @@ def test_whoever_may_see_one_user_is_sent_nothing_of_others(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), RuntimeError("a fault of the program")])
-def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_served(
+def test_a_feed_that_fails_sends_followers_away_and_the_next_ones_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def scenario(it: Bench) -> None:
@@ -238,11 +269,11 @@ def test_a_store_that_cannot_be_read_sends_followers_away_and_the_next_ones_are_
         reading = asyncio.ensure_future(received(it.feed.follow(after), 1, 0))
         await until_joined(it, 1)
 
-        def unreadable(*_: int) -> None:
+        def unreadable(*_: object) -> None:
             raise error
 
         with monkeypatch.context() as patched:
-            patched.setattr(it.store, "changes", unreadable)
+            patched.setattr(it.feed, "_hand_over", unreadable)
             await it.report(0, [0])
             with pytest.raises(AssertionError, match="the feed has ended"):
                 await reading

@@ -10,6 +10,7 @@ from typing import Any
 from volery.core.events import Cancel, Moved, PeerBack, PeerLost, Reassignment
 from volery.core.model import Address, JobId, Message
 from volery.live.service.batches import UnwrittenError
+from volery.live.service.checksums import add_triggers
 from volery.live.service.failover import KEPT_MIN, Failover
 from volery.live.service.ledgers import TABLES, AssignmentLedger
 
@@ -25,6 +26,7 @@ class Bench:
         for table in (*TABLES, "CREATE TABLE jobs (id INTEGER PRIMARY KEY, user TEXT, ended_us INTEGER)"):
             self.sql.execute(table)
         self.sql.execute("CREATE INDEX jobs_open ON jobs (user) WHERE ended_us IS NULL")
+        add_triggers(self.sql, ("moves", "assignments"))
         self.sql.executemany("INSERT INTO jobs VALUES (?, '', NULL)", [(job,) for job in range(3)])
         self.book = AssignmentLedger(self.sql, self.sql)
         self.writes: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []

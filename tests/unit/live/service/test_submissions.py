@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from volery.core.assignment import Owner
+from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
-from volery.core.events import Event, JobDone, MoreTasks, Submit
+from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit
 from volery.core.model import Message, Task
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table, submission
+from volery.live.messages import TaskReport, identity_of
 from volery.live.service import submissions
+from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
 from volery.live.service.submissions import (
     TASKS_PER_TURN,
@@ -292,3 +299,44 @@ def test_a_task_that_no_machine_can_run_is_a_warning_and_too_many_an_error(
     monkeypatch.setattr(submissions, "IMPOSSIBLE_MAX", 2)
     with pytest.raises(InputError, match="no machine can run 3 of its tasks"):
         planned(needs)
+
+
+@pytest.mark.parametrize("table", ["tasks", "descriptions", "assignments"])
+def test_an_open_job_of_which_a_part_is_damaged_fails_with_the_place_and_its_scheduler_is_told(
+    tmp_path: Path, table: str
+) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    first, second = planned({"tasks": 2}, {"command": "false"})
+    admitted(store, [first, second])
+    store.begin(durable=False)
+    store.take_in([TaskReport(first.first, identity_of(first.number, first.first), 0, "node/0", "running", 9)], 9)
+    store.assigned.note([first.number], Owner("gm/0", 1), "by hand")
+    store.commit()
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as sql:
+        assert sql.execute(f"UPDATE {table} SET checksum = 1 WHERE rowid = 1" if table == "descriptions" else
+                           f"UPDATE {table} SET checksum = 1").rowcount == 1  # fmt: skip
+
+    posted = list[Message]()
+
+    async def restarted() -> None:
+        again = JobStore(tmp_path / "jobs.sqlite")
+        deployment = Deployment({"gm/0": Component()}, {"node/0": 0}, lambda job: "gm/0")
+        service = job_service(again, FLEET, deployment, lambda event: posted.extend(getattr(event, "messages", ())))
+        await service.open()
+        async with asyncio.timeout(LIMIT_S):
+            while not {Cancel, Submit} <= {type(message) for message in posted}:
+                await asyncio.sleep(0.01)
+        damaged, whole = again.job(first.number), again.job(second.number)
+        assert damaged is not None
+        assert whole is not None
+        assert (damaged.state, whole.state) == ("failed", "pending")
+        assert re.search(rf"the row of table {table} .*is damaged", damaged.reason)
+        await service.close()
+
+    asyncio.run(restarted())
+    assert [message.job for message in posted if isinstance(message, Cancel)] == [
+        identity_of(first.number, first.first)
+    ]
+    (submitted,) = (message for message in posted if isinstance(message, Submit))
+    assert submitted.job.id == identity_of(second.number, second.first)

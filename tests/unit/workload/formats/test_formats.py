@@ -226,8 +226,12 @@ def test_a_reader_says_what_the_source_says_and_nothing_more(tmp_path: Path, nam
     assert format_of(path).name == name
     assert rows_in(path) == ROWS[name]
     if name in TEXTS:
-        path.write_bytes(gzip.compress(path.read_bytes()))
-        assert rows_in(path) == ROWS[name]
+        text = path.read_bytes()
+        half = text.index(b"\n") + 1 if b"\n" in text else 1
+        packed = gzip.compress(text[:half]) + gzip.compress(text[half:])
+        for copy in (packed, b"\xef\xbb\xbf" + text, text.replace(b"\n", b"\r\n"), text.removesuffix(b"\n")):
+            path.write_bytes(copy)
+            assert rows_in(path) == ROWS[name]
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -281,7 +285,7 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("swf", "2 10 5", "2 soon 5", "source:3: is no row of SWF: could not convert .*'soon'; mend or delete"),
         ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
         ("gwf", ", Dependencies", ", Dependencies, NProcs", "source:1: names the column 'NProcs' twice; keep one"),
-        ("alibaba-2017", "7,1,3,", "7,1,0,", "source:1: is no row of Alibaba v2017 .*'0' is no number of instances"),
+        ("alibaba-2017", "7,1,3,", "7,1,-1,", "source:1: is no row of Alibaba v2017 .*'-1' is no number of instances"),
         ("alibaba-2018", "10,12,50", "10,12,-50", "source:1: is no row of Alibaba v2018 .*'-50' is no amount"),
         ("google-2011", "ub,3,9,", "ub,3,urgent,", "source:4: is no row of Google 2011 .*'urgent'"),
         ("google-2011", "ub,3,9,", "ub,3,2147483648,", "source:4: .*'2147483648' is no priority: a whole number below"),
@@ -302,6 +306,9 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("philly", '"jobid": "a1", ', "", r"source: is no log of Philly's jobs: .*jobid"),
         ("wfcommons", '"tasks": [{"name": "s"', '"tasks": [{"name": 7', "source: is no WfCommons document: .*name"),
         ("philly-durations", "1970-01-01", "1970-13-01", "source:2: is no row of Philly durations: "),
+        ("gwf", "16, 11,", "16, 1_1,", "source:2: is no row of GWF: '1_1' is no number"),
+        ("alibaba-2018", "10,12,50", "10,\u0661\u0662,50", "source:1: is no row of Alibaba v2018 .* is no number"),
+        ("job-summary", "\n2,10,", "\n1,10,", "source:3: .*job_id '1' is not above that of the row before"),
         ("azure-requests", ",50,", ",1e99,", "source:1: is no row of Azure requests: '1e99' is no time"),
     ],
 )
@@ -312,6 +319,33 @@ def test_a_wrong_row_is_named_by_its_line(tmp_path: Path, name: str, old: str, n
     path.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=problem):
         rows_in(path, name)
+
+
+def test_values_of_another_type_are_named_by_their_row(tmp_path: Path) -> None:
+    path = made(tmp_path, "azure-packing")
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("update vmType set core = 'many'")
+    with pytest.raises(InputError, match=r"source:1: is no row of Azure packing: .*'many'"):
+        rows_in(path)
+    pq.write_table(pa.table({"id": [1], "workflow_id": [9], "ts_submit": [0], "runtime": [1], "parents": ["x"]}), path)
+    with pytest.raises(InputError, match=r"source:1: is no part of a WTA trace: "):
+        rows_in(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (TaskRow("a", "1", status="FINISHED"), "source:2: status is 'FINISHED'; it is one of finished, failed, "),
+        (TaskRow("a", "1", estimate_us=-5), "source:2: estimate_us is -5; it is 0 or more, or null"),
+    ],
+)
+def test_values_that_a_table_cannot_hold_are_refused(tmp_path: Path, wrong: TaskRow, problem: str) -> None:
+    path = tmp_path / "source"
+    with table_output(path) as writer:
+        for batch in batches([TaskRow("a", "0"), wrong]):
+            writer.add(batch)
+    with pytest.raises(InputError, match=problem):
+        rows_in(path)
 
 
 def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import load_workload
-from volery.workload.formats import format_of
+from volery.workload.formats import FORMATS, format_of
+from volery.workload.formats.source import head_of
 from volery.workload.table import SCHEMA, VERSION_KEY, read_table
 
 ROW = "1 0 -1 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1"
@@ -47,6 +48,32 @@ def test_the_nearest_format_is_named_with_line_and_reason(tmp_path: Path, text: 
         with pytest.raises(InputError, match=problem) as caught:
             refused(path)
         assert "Azure" not in str(caught.value), "no list of all titles"
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        (("0,2.0,489,3,2650.5,50,simulated,medium", "1,4,9786,0,.5,9,real,a1"), "azure-requests"),
+        (("0,2.0,489,3,2650.5,-50,simulated,medium", "1,4,9786,1e2,.5,9,x-y,"), "azure-requests"),
+        ((",2.0,489,3,,50,simulated,medium", "1,4,,,.5,9,real,a1"), "azure-requests"),
+        (("0,2,489,3,2,Running,1,.5", "-5,4,9786,1,,Waiting,,", "1,4,9786,1,,,,"), "alibaba-2017"),
+        (("0,2,489,0,u=,2,n=,l=", "4,,9786,1,,2,,"), "google-2011-jobs"),
+    ],
+)
+def test_tables_of_eight_columns_without_names_are_told_apart(tmp_path: Path, rows: tuple[str, ...], name: str) -> None:
+    path = tmp_path / "f"
+    path.write_text("\n".join(rows))
+    assert [form.name for form in FORMATS if form.fits(head_of(path))] == [name]
+
+
+def test_a_table_that_is_near_several_formats_is_told_all(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("1,4,x,0,5,9,real,b\n" * 2)
+    with pytest.raises(InputError, match=r"f:1: .*nearest to Azure requests .*'x'.*; it is about as near to Google"):
+        format_of(path)
+    path.write_text("1,1,1,1,1,Ready,1,1\n1,1,1,1,1,9,real,b\n")
+    with pytest.raises(InputError, match=r"f:2: .*nearest to A.*\(--format a.*; it is about as near to .*\(--format a"):
+        format_of(path)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 from volery.core.omissions import CHANGED, LEFT_OUT, Omissions
 from volery.core.trace import Trace
 from volery.workload import load_workload
-from volery.workload.formats.microsoft import OTHER_GPUS
+from volery.workload.doctor import examine
+from volery.workload.formats.microsoft import NO_START, OTHER_GPUS
 from volery.workload.formats.source import PACIFIC, moment
-from volery.workload.omissions import NEVER_STARTED
+from volery.workload.omissions import NEVER_STARTED, STILL_RUNNING
 
 S = 1_000_000
 HOUR = 3600 * S
@@ -73,6 +74,35 @@ def test_an_attempt_that_never_started_keeps_the_others_in_order(tmp_path: Path)
     )  # fmt: skip
     trace, _ = read(tmp_path, job(at("07:00:00"), *attempts))
     assert (list(trace.duration_us), list(trace.parents)) == ([10 * S, 5 * S], [0])
+
+
+def test_an_attempt_whose_start_is_not_in_the_log_is_left_out_for_that(tmp_path: Path) -> None:
+    """The log has attempts that were placed, so that it held GPUs, for a time that is not known."""
+    attempts: tuple[Attempt, ...] = ((at("07:00:10"), at("07:00:20"), 1), (None, at("07:00:30"), 1))
+    for last in (attempts[1], (None, None, 1), (None, at("07:00:30"), 0)):
+        trace, found = read(tmp_path, job(at("07:00:00"), attempts[0], last, status="Killed"))
+        assert list(trace.duration_us) == [10 * S]
+        assert [(one.reason, one.effect, one.unmeasured) for one in found.reasons] == [(NO_START, LEFT_OUT, 1)]
+
+
+def test_a_job_whose_last_attempt_has_no_end_was_still_running(tmp_path: Path) -> None:
+    other = job(at("07:00:00"), (at("07:00:00"), at("07:01:00"), 1), name="a2")
+    trace, found = read(tmp_path, job(at("07:00:00"), (at("07:00:10"), None, 1)), other)
+    assert list(trace.duration_us) == [60 * S]
+    assert [(one.reason, one.machine_time) for one in found.reasons] == [(STILL_RUNNING, 50)]
+
+
+def test_entries_with_one_id_are_jobs_of_their_own(tmp_path: Path) -> None:
+    entries = [
+        job(at(f"07:0{k}:00"), (at(f"07:0{k}:00"), at(f"07:0{k}:10"), 1), (at(f"07:0{k}:20"), at(f"07:0{k}:50"), 1))
+        for k in range(2)
+    ]
+    trace, found = read(tmp_path, *entries, entries[0])
+    assert (list(trace.arrival_us), list(trace.parents)) == ([0, 60 * S], [0, 2])
+    assert (found.jobs, found.reasons) == (2, ())
+    noticed = examine(tmp_path / "cluster_job_log").noticed
+    assert noticed["entries with the id of another job, jobs of their own"] == 1
+    assert noticed["entries that repeat another entry, passed over"] == 1
 
 
 def test_an_attempt_whose_gpus_are_not_in_the_log_has_those_of_the_others_and_is_told(tmp_path: Path) -> None:
