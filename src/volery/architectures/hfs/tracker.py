@@ -165,6 +165,7 @@ class JobTracker(Component):
         while candidates and len(placed):
             seat = nth_position(candidates, int(self._stream.random() * candidates.bit_count()))
             candidates &= ~(1 << seat)
+
             # Where opportunities are counted, each machine in vain is one more; a wait in time would not be any longer.
             if not self._offer(self._order[seat], now) and not self._delay.each_counts:
                 break

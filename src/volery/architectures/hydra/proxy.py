@@ -476,7 +476,6 @@ class Proxy(Component):
         application = self._applications.get(job)
         if application is not None and not self._jobs.is_open(job):
             self._want_fewer({(job, mask): None for _, mask in application.asked})
-
             del self._applications[job]
 
     def check(self) -> None:

@@ -174,7 +174,6 @@ def load_weights(applications: Sequence[int], low: int, high: int) -> list[int]:
     weights = [WHOLE] * len(applications)
     for sub in fullest:
         excess = min(max(applications[sub] - low, 0), high - low)
-
         weights[sub] = WHOLE * (high - low - excess) // (high - low)
 
     # No sub-cluster at all would be asked.

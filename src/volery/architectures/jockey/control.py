@@ -252,6 +252,7 @@ class ControlledJob:
         self._tasks = []
         self._waits = []
         self.known = True
+
         # Tasks of early chunks may have ended before the last chunk came.
         for task, ran_us in self._early_ends:
             self.finished(task, ran_us)
@@ -360,6 +361,7 @@ class ControlledJob:
         """The ratio of a stage's run times to those of the model: its own if it has ended, else that of the others."""
         stage = self._stages[number]
         count = self._counts[number]
+
         # A stage of which all tasks have ended tells its own ratio; one in progress has ended its short tasks only.
         if self._ended[number] == count and self._ran_us[number] and stage.work_us:
             return self._ran_us[number] / (stage.work_us / stage.tasks * count)

@@ -121,6 +121,7 @@ class Coordinator(Component):
         for task in message.tasks:
             needs = task.constraints
             candidates = self._matches[needs] & self._machines_with_room
+
             # A machine with queueable containers would have to kill one: those that have a slot idle are better.
             if candidates:
                 self._start(

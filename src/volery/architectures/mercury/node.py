@@ -161,7 +161,6 @@ class Node(Component):
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end; what was preempted goes back to its scheduler."""
         container = self._running.pop(event.task.id)
-
         self._next(now)
 
         # A kill may come too late: the container has finished, and is done.

@@ -501,7 +501,6 @@ class JobQueue:
     def lost(self, task: Task, now: Time) -> None:
         """Queue a preempted task again, unless its job was cancelled."""
         work = self.open[task.job]
-
         work.running.discard(task.id)
 
         if self._limit is not None:

@@ -319,7 +319,6 @@ class Framework(Component):
         """Decide on the next job, or answer."""
         while reply.goes_on(self.jobs.queue):
             reply.turns -= 1
-
             work = self.jobs.queue.popleft()
 
             count = self.jobs.count(work, reply.free)

@@ -329,7 +329,6 @@ class Scheduler(Component):
         self._port.observe(Measured("queued_tasks", queued))
 
         self._schedule(self._jobs.admit(message, source, queued))
-
         self._settle(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:

@@ -166,7 +166,6 @@ class Master(Component):
     def place(self, task: Task, kind: int, distributor: Address) -> None:
         """Launch a task of a type on an idle unit, or queue it."""
         group = self._group
-
         candidates = self.free & group.matches[task.constraints]
 
         # The rule of `on_group_tasks`, for one task: reserved workers last, and for short tasks only.

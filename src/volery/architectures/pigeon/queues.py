@@ -76,6 +76,7 @@ class FairQueues:
         """The next task of a type and all later ones, of which so many wait."""
         queue = self._queues[kind]
         later = waiting - queue.length
+
         # The type may pass the later ones until W - 1 of its tasks have; if none of them waits, it passes nothing.
         if queue.length and (not later or self._passed_counts[kind] < self._passes_max[kind]):
             task = queue.pop_fitting(offered)
@@ -96,7 +97,6 @@ class FairQueues:
     def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take these tasks out, wherever they wait."""
         removed = [task for queue in self._queues for task in queue.remove(is_unwanted)]
-
         self.length -= len(removed)
 
         later = self.length

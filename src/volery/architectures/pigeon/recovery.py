@@ -437,7 +437,6 @@ class MasterRecovery:
         owners: dict[Address, list[Active]] = {}
         for active in ended:
             del self._active[node][active.task], self._master.owned[active.task]
-
             owners.setdefault(active.owner, []).append(active)
         for owner, attempts in owners.items():
             self._port.send(owner, Lost(tuple(attempts)))

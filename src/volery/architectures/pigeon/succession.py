@@ -438,7 +438,6 @@ class Candidacy:
     def on_declared(self, message: Declared, source: Address, now: Time) -> None:
         """A candidate has lost both masters; a better one goes first."""
         rank = self._rank(source, message.at_us)
-
         self._best_rival = rank if self._best_rival is None else min(rank, self._best_rival)
 
         if self._own_rank is not None and rank < self._own_rank:
@@ -488,6 +487,7 @@ class Candidacy:
             self._reset_nodes[peer] = None
             self._master.node_away(peer)
             at_us, _ = self._confirmations.pop(peer, (NEVER, {}))
+
             # The question was asked for an earlier life of the node: ask again, with a new time that old answers miss.
             if self._expired_at_us.get(peer) == at_us:
                 self._expired_at_us[peer] = now

@@ -65,6 +65,7 @@ class Allocs:
         # An alloc is an attempt that has ended and whose room is not given back.
         running.ending = running.cleaning = True
         self._of_job.setdefault(running.job.id, []).append(running)
+
         # One timer, for the alloc that is to be given back next.
         if not self._due:
             self._cycle.port.set_timer(ALLOCS, now + self._kept_us)
@@ -102,7 +103,6 @@ class Allocs:
 
     def _give_back(self, running: Running, now: Time) -> None:
         self.forget(running)
-
         self._cycle.release(running, now)
 
     def forget(self, running: Running) -> None:

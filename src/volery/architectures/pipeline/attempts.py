@@ -106,6 +106,7 @@ class Evictions:
 
         machine = eviction.running.machine
         self._counts[machine] -= 1
+
         # Others are still to end there, and what is free may be theirs.
         if self._counts[machine]:
             return eviction, []

@@ -198,6 +198,7 @@ class Cycle:
         state, classes, targets = self.state, self.queue.classes, self.targets
         state.now = now
         self._source.admit(now)
+
         # The tasks to preempt change with more than what is given back, so that no class may stay blocked.
         if self._preempting is not None:
             for kind in list(classes.blocked):

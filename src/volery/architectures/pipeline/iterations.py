@@ -181,6 +181,7 @@ class Easy:
             former_machine = self.machine
             self.machine = machine
             self.at = start_us
+
             # Where the reservation was, classes may start now that would have delayed it.
             if former_machine != machine:
                 self._unblock(former_machine)

@@ -102,6 +102,7 @@ class LocalManager(Component):
     def _take(self, message: Pass, now: Time) -> None:
         task = message.task
         job = self._state.jobs.get(task.job)
+
         # A manager knows of a job only what comes with its tasks.
         if job is None:
             job = self._state.jobs[task.job] = JobRecord(

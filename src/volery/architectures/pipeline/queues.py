@@ -43,6 +43,7 @@ class SortedQueue:
     def push(self, entry: Entry) -> None:
         blocks = self._blocks
         estimate = entry[3].task.estimate_us
+
         # A long run of ordered pushes fills blocks to their size, instead of halves of twice the size.
         if not blocks or (entry > self._lasts[-1] and len(blocks[-1]) >= BLOCK):
             blocks.append([entry])

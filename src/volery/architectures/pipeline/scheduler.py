@@ -187,7 +187,6 @@ class Scheduler(Component):
     def _ready(self, record: JobRecord, task: Task, kind: Kind, now: Time) -> None:
         """Stage T1: nothing that the task or its job waits for is left, and it joins the queue."""
         graph = self._graphs.get(record.id)
-
         rank_us = graph.rank_us(task.id) if graph else task.estimate_us
 
         arrivals = self._arrivals.get(record.id) if self._arrivals else None

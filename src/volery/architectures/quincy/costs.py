@@ -248,6 +248,7 @@ class NetworkAware:
         for machine in self.machines.among(int(place[1]), room.open):
             spare = self._machine_mbps - room.used_mbps[machine]
             slot_count = min(room.free[machine], spare // request_mbps) if request_mbps else room.free[machine]
+
             # Bandwidth that one task takes makes the next one dearer, so each has an arc of its own.
             for launched in range(slot_count):
                 yield (MACHINE, machine), 1, room.used_mbps[machine] + request_mbps * (launched + 1)

@@ -193,6 +193,7 @@ class FlowNetwork:
         for node in self._nodes:
             current = node
             machine = None
+
             # What ends in the sink or is stopped is led no further.
             while machine is None and current in arcs_from:
                 arc = arcs_from[current][0]

@@ -39,12 +39,12 @@ def scaled(columns: GraphColumns) -> list[int] | None:
     check_solver("solver")
 
     # A fork has its parent's table, but must not use its parent's pipe.
-    process = current_process().pid
-    if process not in _children:
-        _children[process] = _child()
+    own_pid = current_process().pid
+    if own_pid not in _children:
+        _children[own_pid] = _child()
 
-    _children[process].send(columns)
-    flows: list[int] | None = _children[process].recv()
+    _children[own_pid].send(columns)
+    flows: list[int] | None = _children[own_pid].recv()
     return flows
 
 

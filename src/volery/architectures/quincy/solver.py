@@ -143,6 +143,7 @@ class Residual:
             self._from[head].append(arc + 1)
             self._head += (head, tail)
             self._cost += (cost, -cost)
+
             # Worth more than it costs: fill it at once, so that no arc with room has a negative price.
             if cost + self._price[head] < self._price[tail]:
                 self._room += (0, capacity)

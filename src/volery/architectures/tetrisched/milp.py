@@ -368,12 +368,12 @@ def maximise(program: Program, limits: Limits, start: Reals | None = None) -> So
 
     solver.run()
 
-    info = solver.getInfo()
-    is_feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    outcome = solver.getInfo()
+    is_feasible = outcome.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if is_feasible else None
-    gap = float(info.mip_gap) if np.isfinite(info.mip_gap) else 1.0
+    gap = float(outcome.mip_gap) if np.isfinite(outcome.mip_gap) else 1.0
 
-    return Solution(values, gap, max(0, int(info.mip_node_count)), max(0, int(info.simplex_iteration_count)))
+    return Solution(values, gap, max(0, int(outcome.mip_node_count)), max(0, int(outcome.simplex_iteration_count)))
 
 
 def _model(program: Program) -> Any:

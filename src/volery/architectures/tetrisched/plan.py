@@ -358,7 +358,6 @@ class _Planner:
     def renewed(self) -> list[Chosen]:
         """First what the plan before had, then the others one after the other."""
         greedy = Greedy(self.parts)
-
         choices_of: list[list[Chosen]] = []
 
         for request, (node, branch) in enumerate(zip(self.requests, self._before, strict=True)):

@@ -94,7 +94,6 @@ class Scheduler(Component):
                 self._urgent_jobs[job] = waiting
 
         self._close_if_done(job)
-
         self._change(now)
 
     def _is_impossible(self, waiting: WaitingJob) -> bool:
