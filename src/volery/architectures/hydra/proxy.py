@@ -65,7 +65,7 @@ class TaskLine:
 
     def pop(self, sub: int) -> Task:
         """The first one for a container in a sub-cluster: with input there, with none anywhere, or any."""
-        # Its own input first; tasks whose input is elsewhere are the last to be taken from there.
+        # Tasks whose input is elsewhere come last: they may yet get a container beside it.
         near = sub if sub in self._by_sub else NOWHERE if NOWHERE in self._by_sub else next(iter(self._by_sub))
 
         tasks = self._by_sub[near]
@@ -277,12 +277,11 @@ class Proxy(Component):
         if message.number <= self._granted.get(sub, 0):
             return
 
-        self._granted[sub] = message.number
         # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
+        self._granted[sub] = message.number
         self._membership.headroom[sub] = message.headroom
 
         unused_containers: list[int] = []
-
         changed_requests: dict[tuple[JobId, int], None] = {}
         for container in message.containers:
             application = self._applications.get(container.job)
@@ -362,8 +361,8 @@ class Proxy(Component):
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
         """True if this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
-        attempt_run = application.running.get(task) if application is not None else None
-        return attempt_run is not None and attempt_run.attempt == attempt
+        running = application.running.get(task) if application is not None else None
+        return running is not None and running.attempt == attempt
 
     def _retry(self, job: JobId, tasks: list[TaskId]) -> None:
         """Let the tasks of attempts that are over wait again, unless their job is cancelled."""
@@ -423,7 +422,7 @@ class Proxy(Component):
                 wait_count = application.wait_count(mask)
 
                 part = self._splitter.split(mask, wait_count, self._home).get(sub, 0)
-                # Not more than wait, of which others have been asked for all.
+                # No sub-cluster is asked for more than wait, although others are asked for the same.
                 missing_count = min(part, wait_count - application.asked.get((sub, mask), 0))
                 if missing_count > 0:
                     self._change(application, changes, sub, mask, missing_count)

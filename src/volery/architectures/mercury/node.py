@@ -107,8 +107,8 @@ class Node(Component):
             self._next(now)
         elif len(self._due) > sum(container.ending for container in self._running.values()):
             # Slots of containers that are being killed are promised to guaranteed ones that came before.
-            queueable = [held for held in self._running.values() if not held.guaranteed and not held.ending]
-            victim = queueable[-1]
+            queueable_containers = [held for held in self._running.values() if not held.guaranteed and not held.ending]
+            victim = queueable_containers[-1]
             victim.ending = victim.evicted = True
             self._port.observe(Preemption(now, victim.task.id, victim.attempt, message.task.id, "priority"))
             self._port.kill(victim.task.id, victim.attempt)
