@@ -305,7 +305,7 @@ class Candidacy:
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
 
-        if message.leading:
+        if message.is_leading:
             if message.epoch == self.epoch:
                 self._answer(message, source)
         elif not self.leading or message.epoch > self.epoch:
@@ -327,7 +327,7 @@ class Candidacy:
     def _answer(self, question: LeaderStatus, leader: Address) -> None:
         """Send the leader that a node was lost to this one for a lease; keep the question until it was."""
         if question.node in self._expired_at_us:
-            self._port.send(leader, replace(question, leading=False))
+            self._port.send(leader, replace(question, is_leading=False))
         else:
             self._open_questions[question.node] = question
 
@@ -360,7 +360,7 @@ class Candidacy:
     def _call(self, node: Address) -> None:
         """Lead a node; one that this incarnation has received nothing from is asked for its epoch first."""
         self._port.send(
-            node, LeaderStatus(self.epoch, True) if node in self._silent_nodes else Lead(self.epoch, confirmed=True)
+            node, LeaderStatus(self.epoch, True) if node in self._silent_nodes else Lead(self.epoch, is_confirmed=True)
         )
 
     def _met(self, node: Address, epoch: int, now: Time) -> None:
