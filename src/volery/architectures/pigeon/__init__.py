@@ -296,6 +296,6 @@ PIGEONC = msgspec.structs.replace(
     summary="constraint-aware Pigeon: masters drawn by the number of suitable workers, no reserved workers",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4.2",
     defaults=PigeonConfig(reserved=0, distribution="supply"),
-    stages={stage: found for stage, found in STAGES.items() if stage is not Stage.R2},
+    stages={stage: realisation for stage, realisation in STAGES.items() if stage is not Stage.R2},
     bearing={"reliable": True, "groups": 3, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
 )
