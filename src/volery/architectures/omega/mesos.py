@@ -447,6 +447,7 @@ class Framework(Component):
         self._reply = None
         self._is_demanding = bool(self.jobs.queue)
         is_used = bool(reply.placed or reply.held)
+
         self._port.send(
             self._cell,
             Answer(

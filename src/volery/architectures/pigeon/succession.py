@@ -512,11 +512,15 @@ class Candidacy:
         if event.key == CLAIM:
             self._on_claim_timer(now)
             return
+
         assert isinstance(event.key, tuple), "a timer of the candidacy"
         node = str(event.key[1])
+
         if node not in self._lost_nodes:
             return
+
         self._expired_at_us[node] = now
+
         if not self.leading:
             question = self._open_questions.pop(node, None)
             if question is not None and question.epoch == self.epoch:
