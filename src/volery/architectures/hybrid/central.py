@@ -109,9 +109,9 @@ class LeastWait:
         undrawn_count = len(units)
 
         for place in range(count):
-            other = place + int(random() * undrawn_count)
+            drawn_place = place + int(random() * undrawn_count)
             undrawn_count -= 1
-            units[place], units[other] = units[other], units[place]
+            units[place], units[drawn_place] = units[drawn_place], units[place]
         return units[:count]
 
     def _by_heap(self, count: int, estimate_us: Time, busy_us: Units, eligible: Units) -> list[int]:

@@ -354,10 +354,10 @@ class Autoscaler:
         spare_machines = []
         for machine in self._check_offered(self._provisioning.release(self._cycle.view, supply, offers, units), offers):
             # No machine is released that is the only one to hold a task that waits.
-            others = machines_left & ~(1 << machine)
-            if all(state.whole.fitting(kind.need, kind.suitable & others) for kind in waiting):
+            other_machines = machines_left & ~(1 << machine)
+            if all(state.whole.fitting(kind.need, kind.suitable & other_machines) for kind in waiting):
                 spare_machines.append(machine)
-                machines_left = others
+                machines_left = other_machines
 
         return spare_machines
 

@@ -165,7 +165,7 @@ class Scheduler(Component):
 
         expressions = tuple([request.expression for request in requests])
         tables = [alternatives(expression) for expression in expressions]
-        set_names = [name for table in tables for where in table.wheres for name in where]
+        set_names = [name for table in tables for set_name in table.wheres for name in set_name]
 
         planning = PlanProblem(
             expressions,
@@ -208,9 +208,9 @@ class Scheduler(Component):
             request = self._cycle_requests[number]
             if request.job in self._waiting_jobs:
                 # Only where the next plan begins its search: nothing is reserved.
-                where, start = request.branches[branch]
+                set_name, start = request.branches[branch]
                 start_us = self._planned_us + start * self._setting.quantum_us
-                self._waiting_jobs[request.job].planned = (where, start_us)
+                self._waiting_jobs[request.job].planned = (set_name, start_us)
 
         self._report_cost(plan)
         self._cycle_requests = ()
@@ -318,8 +318,8 @@ def _earlier_branch(waiting: WaitingJob, request: JobRequest, grid: TimeGrid) ->
     if waiting.planned is None:
         return NO_BRANCH
 
-    where, start_us = waiting.planned
-    same_branches = [number for number, (name, _) in enumerate(request.branches) if name == where]
+    set_name, start_us = waiting.planned
+    same_branches = [number for number, (name, _) in enumerate(request.branches) if name == set_name]
     return min(
         same_branches, key=lambda number: abs(grid.start_us(request.branches[number][1]) - start_us), default=NO_BRANCH
     )
