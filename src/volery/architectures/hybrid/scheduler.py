@@ -298,7 +298,7 @@ class Scheduler(ReservingScheduler):
         remaining_us = estimate_us * len(batch.tasks)
 
         for place in batch.rejected:
-            # After so many rejections the short-only part serves it, where no long task can be (Eagle, section 3).
+            # After so many rejections the short-only part serves it, where no long task can be (Eagle).
             final = batch.rejections[place] >= rounds
             worker = self._short_only(batch.needs) if final else self._without_long(batch.needs)
             node = batch.nodes[place] = nodes[worker]

@@ -274,15 +274,14 @@ class Proxy(Component):
     def on_grant(self, message: Grant, source: Address, now: Time) -> None:
         """Bind tasks to containers; release those that no task waits for, and those asked for in excess."""
         sub = sub_of_rm(source)
+        # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
         if message.number <= self._granted.get(sub, 0):
             return
 
         self._granted[sub] = message.number
-        # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
         self._membership.headroom[sub] = message.headroom
 
         unused_containers: list[int] = []
-
         changed_requests: dict[tuple[JobId, int], None] = {}
         for container in message.containers:
             application = self._applications.get(container.job)
@@ -308,8 +307,8 @@ class Proxy(Component):
         elif count:
             del application.asked[sub, mask]
 
-        # Another sub-cluster's container came first.
         line = application.waiting.get(mask)
+        # Another sub-cluster's container came first.
         if line is None:
             return False
 

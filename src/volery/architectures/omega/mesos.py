@@ -378,7 +378,7 @@ class Framework(Component):
             for resource, amount in enumerate(packing.amounts(packed)):
                 reply.room[resource] -= amount
 
-        # Kept on the machines found so far until the whole gang has some (hoarding, section 4.2).
+        # Kept on the machines found so far until the whole gang has some (hoarding).
         if work.gang and len(machine_of) < len(work.tasks):
             self._hoard(work, machine_of, now)
             reply.held |= machine_of
