@@ -219,7 +219,7 @@ class Proxy(Component):
         self._close_if_done(job)
 
     def _nearest(self, task: Task, replicas: tuple[int, ...]) -> int:
-        """Of the sub-clusters that could run the task, the one that holds most of its input."""
+        """The sub-cluster that holds most of a task's input, of those that could run it."""
         reach = self._layout.reach(task.constraints)
         holders = [sub for sub in (self._layout.sub_of[machine] for machine in replicas) if sub in reach]
         return max(holders, key=lambda sub: (holders.count(sub), -sub), default=NOWHERE)
@@ -323,7 +323,7 @@ class Proxy(Component):
         return True
 
     def _want_fewer(self, requests: dict[tuple[JobId, int], None]) -> None:
-        """No sub-cluster is asked for more containers than tasks wait."""
+        """Take requests back, so that no sub-cluster is asked for more containers than tasks wait."""
         changes: dict[JobId, dict[int, dict[int, int]]] = {}
 
         for job, mask in requests:
@@ -359,7 +359,7 @@ class Proxy(Component):
             self._retry(message.job, [message.task])
 
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
-        """True if this attempt runs, as far as the proxy was informed."""
+        """Whether this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
         attempt_run = application.running.get(task) if application is not None else None
         return attempt_run is not None and attempt_run.attempt == attempt
@@ -388,11 +388,11 @@ class Proxy(Component):
                 self._retry(job, tasks)
 
     def on_node_dead(self, message: NodeDead, source: Address, now: Time) -> None:
-        """Its resource manager has given the machine up."""
+        """Retry what ran on a machine that its resource manager has given up."""
         self._retry_machine(message.machine)
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """Nothing: the link has reported the restart."""
+        """Ignore the notice: the link has reported the restart."""
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """A restarted machine runs nothing, and a restarted resource manager has no request."""

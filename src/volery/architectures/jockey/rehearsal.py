@@ -185,6 +185,6 @@ def rehearse(problem: Rehearsal) -> Remaining:
 
 
 def drawn(run_us: Sequence[Sequence[Time]], stage_of: Sequence[int], name: str, seed: int) -> list[Time]:
-    """Per task, one of the run times of its stage, from a stream of this name."""
+    """A run time of its stage for each task, drawn from a stream of this name."""
     random = Streams(seed).of(f"rehearsal/{name}").random
     return [run_us[stage][int(random() * len(run_us[stage]))] for stage in stage_of]

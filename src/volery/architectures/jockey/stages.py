@@ -39,7 +39,7 @@ class JobStage(msgspec.Struct, frozen=True):
 
 
 def stages_of(waits: Places) -> tuple[int, ...]:
-    """Per task, the number of its stage: neighbours belong together whose parents, and whose children, do.
+    """The stage of each task: neighbours belong together whose parents, and whose children, do.
 
     Two stages that follow each other in the numbering, wait for the same stages and are awaited by the same, are one:
     from the graph alone nobody can tell them apart.
@@ -62,7 +62,7 @@ def stages_of(waits: Places) -> tuple[int, ...]:
 
 
 def _cut(keys: list[frozenset[int]], waits: Places) -> list[int]:
-    """Per task a number that grows wherever the stages of its parents are others than its neighbour's."""
+    """A number for each task, which grows where its parents' stages are others than its neighbour's."""
     numbers: list[int] = []
     for place, parents in enumerate(waits):
         keys[place] = frozenset([numbers[parent] for parent in parents])
@@ -73,7 +73,7 @@ def _cut(keys: list[frozenset[int]], waits: Places) -> list[int]:
 
 
 def sizes(stage_of: Sequence[int]) -> list[int]:
-    """Per stage, how many tasks it has."""
+    """The number of tasks of each stage."""
     counts = [0] * (max(stage_of, default=-1) + 1)
     for stage in stage_of:
         counts[stage] += 1
@@ -81,7 +81,7 @@ def sizes(stage_of: Sequence[int]) -> list[int]:
 
 
 def parents_of(waits: Places, stage_of: Sequence[int]) -> list[tuple[int, ...]]:
-    """Per stage, the other stages that its tasks wait for."""
+    """The other stages that the tasks of each stage wait for."""
     parents: list[set[int]] = [set() for _ in sizes(stage_of)]
 
     for child, tasks in enumerate(waits):

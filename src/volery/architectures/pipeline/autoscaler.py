@@ -335,7 +335,7 @@ class Autoscaler:
             pool.changed_us = now
 
     def _choose_spare(self, supply: Supply, units: int, waiting: list[Kind]) -> list[int]:
-        """Machines to release, which have so many units together at most."""
+        """The machines to release, which have at most `units` together."""
         state = self._cycle.state
         pool = self.pool
         idle_machines = sum(

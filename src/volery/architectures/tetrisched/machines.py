@@ -78,7 +78,7 @@ class ClusterMachines:
         self._options: dict[tuple[int, Preference, int, bool], list[tuple[str, int, int]]] = {}
 
     def forget(self) -> None:
-        """Begin a cycle: where too many sets have been named, let go of them."""
+        """Forget the sets, before a cycle, where too many have been named."""
         if len(self.sets) > SETS_MAX:
             self.sets.clear()
             self._options.clear()

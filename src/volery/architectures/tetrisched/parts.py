@@ -127,7 +127,7 @@ class Parts:
         return self._of[set_names]
 
     def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
-        """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
+        """The machines of each group of a leaf's set when it starts: the fewest that there will be."""
         time = bisect.bisect_left(self.times, leaf.start)
         return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
@@ -140,7 +140,7 @@ class Parts:
         return self._totals[key]
 
     def windows(self, table: Alternatives) -> list[tuple[int, int]]:
-        """Per leaf the places of the first time at which it holds machines, and of its end."""
+        """The places of each leaf's first time with machines, and of its end."""
         if table not in self._windows:
             during = [self.during(leaf) for leaf in table.leaves]
             self._windows[table] = [(times.start, times.stop) for times in during]

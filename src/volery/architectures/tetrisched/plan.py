@@ -130,7 +130,7 @@ class Greedy:
         return Chosen(choice.request, choice.leaf, amounts)
 
     def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
-        """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
+        """Spread machines of a leaf over the free ones of its set: those of groups that fewest ask for first."""
         amounts = []
 
         places = self._parts.during(leaf)
@@ -356,7 +356,7 @@ class _Planner:
         return plan
 
     def renewed(self) -> list[Chosen]:
-        """First what the plan before had, then the others one after the other."""
+        """Give jobs first what the plan before had for them, then the others one after the other."""
         greedy = Greedy(self.parts)
         choices_of: list[list[Chosen]] = []
 
@@ -368,7 +368,7 @@ class _Planner:
         return [choice for choices in choices_of for choice in choices]
 
     def priced(self, search: PriceSearch) -> list[Chosen]:
-        """Those that gain most at these prices choose first, each what it gains most by; then the others."""
+        """Let jobs choose by what they gain at these prices, those that gain most first; then the others."""
         greedy = Greedy(self.parts)
         choices_of: list[list[Chosen]] = [[] for _ in self.requests]
 
@@ -435,7 +435,7 @@ class _Planner:
         return [choice for choices in choices_of for choice in choices]
 
     def branch(self, choice: Chosen) -> int:
-        """Of the outermost max of its expression; 0 where there is none."""
+        """The branch of the outermost max of its expression; 0 where there is none."""
         node = self.requests[choice.request]
         next_first = 0
 

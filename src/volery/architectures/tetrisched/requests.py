@@ -137,7 +137,7 @@ def _placed(wishes: Wishes, options: list[Option], grid: TimeGrid) -> Placed | N
 
 
 def _is_at_floor(submitted_us: Time, options: list[Option], grid: TimeGrid) -> bool:
-    """True if best effort is down to its floor wherever and whenever it runs."""
+    """Whether best effort is down to its floor wherever and whenever it runs."""
     shortest_us = min([length_us for _, length_us in options])
     return 1.0 - (grid.start_us(NOW) + shortest_us - submitted_us) / grid.horizon_us <= FLOOR
 
@@ -283,7 +283,7 @@ class Requests:
         return self._floors[key]
 
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
-        """For tasks with the same constraints; the last one is anywhere that they fit."""
+        """The options of tasks with the same constraints; the last one is anywhere that they fit."""
         job = waiting.job
         asking = self._setting
 
@@ -309,7 +309,7 @@ class Requests:
         )
 
     def _elastic(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
-        """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
+        """The request for any number of tasks, now; each has its share of the job's worth."""
         length_us = self._slowest_us(waiting)
         tasks = waiting.tasks
         deadline_us = waiting.job.deadline_us

@@ -131,7 +131,7 @@ class Scheduler(Component):
             self._open_jobs.pop(job, None)
 
     def _change(self, now: Time) -> None:
-        """Something has changed: plan again as soon as the cycle allows."""
+        """Plan again as soon as the cycle allows: something has changed."""
         self._has_changed = True
 
         if not self._waiting_jobs or self._planning:
@@ -184,7 +184,7 @@ class Scheduler(Component):
         self._port.compute(PLAN, Problem(answer, packed(planning), decision_us))
 
     def _first_jobs(self, count: int) -> list[WaitingJob]:
-        """Return so many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
+        """The first waiting jobs: those with a deadline that can be met, then the others, in order of arrival."""
         if not self._urgent_jobs:
             return list(itertools.islice(self._waiting_jobs.values(), count))
 

@@ -203,7 +203,7 @@ class Supply(msgspec.Struct, frozen=True):
 
     @property
     def units(self) -> int:
-        """Of machines that are on or boot."""
+        """The units of machines that are on or boot."""
         return self.on + sum([units for _, units in self.coming])
 
     @property

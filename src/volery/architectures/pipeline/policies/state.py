@@ -273,7 +273,7 @@ class State:
         return copy
 
     def copy_ended(self, running: Running, now: Time) -> None:
-        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        """Remove one of several attempts of a task; if it was the first, the next one takes its place."""
         number = running.task.id
         first_attempt = self.running[number]
         attempts = [first_attempt, *self.copies[number]]
