@@ -337,7 +337,7 @@ class Scheduler(ReservingScheduler):
             self._forget(batch, source)
 
     def _holds(self, batch: Batch, place: int, source: Address) -> bool:
-        """Whether a reservation is valid: a sticky one where it was sent, another, which may be stolen, once."""
+        """True if a reservation is valid: a sticky one where it was sent, another, which may be stolen, once."""
         node = batch.nodes[place]
         return node == source if self._setting.sticky else node is not None
 

@@ -359,7 +359,7 @@ class Proxy(Component):
             self._retry(message.job, [message.task])
 
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
-        """Whether this attempt runs, as far as the proxy was informed."""
+        """True if this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
         attempt_run = application.running.get(task) if application is not None else None
         return attempt_run is not None and attempt_run.attempt == attempt

@@ -74,7 +74,7 @@ class Registration:
         self._port.send(self._rm, Register(self._number, tuple(running)))
 
     def admits(self, start: Start, proxy: Address) -> bool:
-        """Whether a task may begin now; else it waits for the term, or is refused with its container's earlier one."""
+        """True if a task may begin now; else it waits for the term, or is refused with its container's earlier one."""
         # What it may start is known when the term is: the resource manager may have restarted.
         if self._term == NO_TERM:
             self._waiting.append((start, proxy))
@@ -88,7 +88,7 @@ class Registration:
         return True
 
     def refuses(self, kill: Kill) -> bool:
-        """Whether the attempt to end has not begun; then it never does."""
+        """True if the attempt to end has not begun; then it never does."""
         for place, (start, proxy) in enumerate(self._waiting):
             if (start.task.id, start.attempt) == (kill.task, kill.attempt):
                 del self._waiting[place]

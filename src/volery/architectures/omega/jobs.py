@@ -227,7 +227,7 @@ class JobQueue:
             self._owner.queued(now)
 
     def _allowed(self, work: PendingJob) -> bool:
-        """Whether further tasks of the job may be placed, given room."""
+        """True if further tasks of the job may be placed, given room."""
         return bool(work.tasks) and self.setting.elasticity.most(len(work.running)) > 0
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
@@ -377,7 +377,7 @@ class JobQueue:
         return bool(attempts_max and work.tasks and work.attempts > attempts_max)
 
     def _is_impossible(self, work: PendingJob) -> bool:
-        """Whether a gang that found no room never finds any; a workflow is placed task by task then."""
+        """True if a gang that found no room never finds any; a workflow is placed task by task then."""
         if not work.gang or self._ever_whole(work):
             return False
 
@@ -386,7 +386,7 @@ class JobQueue:
         return work.gang
 
     def _ever_whole(self, work: PendingJob) -> bool:
-        """Whether the empty cell can hold the gang, with the machines that are reserved for it.
+        """True if the empty cell can hold the gang, with the machines that are reserved for it.
 
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
         first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.

@@ -409,7 +409,7 @@ class Framework(Component):
             self._answer(reply)
 
     def _others_hoard(self, work: PendingJob) -> bool:
-        """Whether machines are reserved for another gang: two that hoard at a time may never be whole."""
+        """True if machines are reserved for another gang: two that hoard at a time may never be whole."""
         return self._hoarding_job is not None and self._hoarding_job is not work
 
     def _hoard(self, work: PendingJob, machine_of: dict[Task, int], now: Time) -> None:

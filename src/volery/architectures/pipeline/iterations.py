@@ -284,7 +284,7 @@ class Easy:
         return (tasks.first_within(self._limit_us()), reserved_with_room) if reserved_with_room else (None, 0)
 
     def _leaves_enough(self, kind: Kind) -> bool:
-        """Whether the reserved machine has room for both in time, if one of the class starts now."""
+        """True if the reserved machine has room for both in time, if one of the class starts now."""
         state = self._state
         packing = self._packing
         guards = self._guards

@@ -181,7 +181,7 @@ class Generator:
         return terms
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
-        """Whether there will be enough machines at a leaf's start, with no other claims."""
+        """True if there will be enough machines at a leaf's start, with no other claims."""
         return self._parts.total(leaf) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:

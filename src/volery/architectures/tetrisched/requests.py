@@ -137,7 +137,7 @@ def _placed(wishes: Wishes, options: list[Option], grid: TimeGrid) -> Placed | N
 
 
 def _is_at_floor(submitted_us: Time, options: list[Option], grid: TimeGrid) -> bool:
-    """Whether best effort is down to its floor wherever and whenever it runs."""
+    """True if best effort is down to its floor wherever and whenever it runs."""
     shortest_us = min([length_us for _, length_us in options])
     return 1.0 - (grid.start_us(NOW) + shortest_us - submitted_us) / grid.horizon_us <= FLOOR
 

@@ -215,7 +215,7 @@ def _youngest(view: View, user: str) -> Iterator[Running]:
 
 
 def _stays_above(amounts: Resources, run: Running, total: Resources, due: Fraction) -> bool:
-    """Whether a user that holds these amounts has its due without this task."""
+    """True if a user that holds these amounts has its due without this task."""
     return dominant_share(minus(amounts, run.task.request or (1,)), total) >= due
 
 
