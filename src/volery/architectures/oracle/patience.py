@@ -70,7 +70,7 @@ class DrfTurns(WeightedDrf):
         self._turn_count = 0
         self._last_turns: list[int] = []
         super().__init__(capacity, weights)
-        self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _join(self, user: str, weight: int) -> int:
         self._last_turns.append(0)
@@ -99,7 +99,7 @@ class HdrfTurns(HierarchicalDrf):
         self._turn_count = 0
         self._last_turns: dict[int, int] = {}
         super().__init__(capacity, tree)
-        self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _key(self, node: TreeNode) -> int:
         return super()._key(node) << SERVED_BITS | self._last_turns.get(node.number, 0)
@@ -180,7 +180,7 @@ class PatientVectorQueue(FairVectorQueue):
         first_task = self._lines[user].pop_kind((task.constraints, task.request))
         assert first_task.id == task.id, f"{first_task.id} is before {task.id}"
         self.length -= 1
-        self._left(user, task)
+        self._on_removed(user, task)
 
     def check(self) -> None:
         """Check the turns, too."""
