@@ -79,7 +79,7 @@ class _PooledJob(msgspec.Struct, eq=False):
 
 
 class Pools:
-    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level."""
+    """Keeps the pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level."""
 
     def __init__(
         self, tree: Sharer | None = None, least: Mapping[str, int] | None = None, in_order: frozenset[str] = frozenset()
@@ -143,7 +143,7 @@ class Pools:
         return self._jobs[job].pool
 
     def change(self, job: JobId, waiting: int, running: int) -> None:
-        """Count so many more tasks of the job that wait and run (less than 0: fewer)."""
+        """Change the counts of waiting and running tasks of a job; below 0: fewer."""
         pooled = self._jobs[job]
         pooled.waiting += waiting
         pooled.running += running
@@ -180,12 +180,12 @@ class Pools:
             yield from pool.ranking
 
     def fair_shares(self, slots: int) -> dict[Pool, Fraction]:
-        """The present due of each pool with jobs of so many slots, by the demand of all."""
+        """The fair share of each pool with jobs, of `slots` in all, by the present demand."""
         demand = {pool: pool.demand for pool in self._by_name.values()}
         return self._shared(Fraction(slots), demand)
 
     def standing_shares(self, slots: int) -> dict[Pool, Fraction]:
-        """The due of each pool with jobs of so many slots when all of them want everything."""
+        """The fair share of each pool with jobs, of `slots` in all, when all pools want everything."""
         return self._shared(Fraction(slots), dict.fromkeys(self._by_name.values(), slots))
 
     def _shared(self, slots: Fraction, demand: Mapping[Pool, int]) -> dict[Pool, Fraction]:

@@ -171,7 +171,7 @@ class JobTracker(Component):
                 break
 
     def _offer(self, machine: int, now: Time) -> int:
-        """One opportunity, where tasks wait; returns how many tasks were launched at it."""
+        """Offer a machine to the jobs that wait, which is one opportunity; returns the number of launches."""
         if not self._waiting:
             return 0
 

@@ -71,7 +71,7 @@ class LeastWait:
             self._known_wait_us = self.wait_us.copy()
 
     def place(self, count: int, estimate_us: Time, eligible: Units, now: Time) -> list[int]:
-        """Units for so many tasks; empty ones first, then always the one with the least estimated wait."""
+        """Choose a unit for each task: empty ones first, then always the one with the least estimated wait."""
         self._look(now)
         wait_us = (self._known_wait_us if self._stale_us else self.wait_us)[eligible]
         start_us = self._start_us[eligible]
@@ -109,13 +109,13 @@ class LeastWait:
         undrawn_count = len(units)
 
         for place in range(count):
-            other = place + int(random() * undrawn_count)
+            drawn_place = place + int(random() * undrawn_count)
             undrawn_count -= 1
-            units[place], units[other] = units[other], units[place]
+            units[place], units[drawn_place] = units[drawn_place], units[place]
         return units[:count]
 
     def _by_heap(self, count: int, estimate_us: Time, busy_us: Units, eligible: Units) -> list[int]:
-        """One by one to the least wait; where two are equal the same unit goes on, as in the published code."""
+        """Give tasks one by one to the least wait; of equal units the same goes on, as in the published code."""
         # No other unit than these can get one of so many tasks.
         nearest = np.argpartition(busy_us, count - 1)[:count] if count < len(eligible) else np.arange(len(eligible))
         heap = list(zip(busy_us[nearest].tolist(), eligible[nearest].tolist(), strict=True))

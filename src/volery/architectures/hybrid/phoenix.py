@@ -28,7 +28,7 @@ POSITIONS_MAX: Final = 4096
 
 
 def supply(constraints: Sequence[int], slots: Sequence[int]) -> list[int]:
-    """Per constraint, how many workers satisfy it; a machine counts as often as it has slots."""
+    """The number of workers that satisfy each constraint; a machine counts as often as it has slots."""
     width = max(constraints, default=0).bit_length()
     return [sum(s for c, s in zip(constraints, slots, strict=True) if c >> k & 1) for k in range(width)]
 

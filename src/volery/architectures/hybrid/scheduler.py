@@ -298,7 +298,7 @@ class Scheduler(ReservingScheduler):
         remaining_us = estimate_us * len(batch.tasks)
 
         for place in batch.rejected:
-            # After so many rejections the short-only part serves it, where no long task can be (Eagle, section 3).
+            # After so many rejections the short-only part serves it, where no long task can be (Eagle).
             final = batch.rejections[place] >= rounds
             worker = self._short_only(batch.needs) if final else self._without_long(batch.needs)
             node = batch.nodes[place] = nodes[worker]
@@ -337,7 +337,7 @@ class Scheduler(ReservingScheduler):
             self._forget(batch, source)
 
     def _holds(self, batch: Batch, place: int, source: Address) -> bool:
-        """True for a good reservation: a sticky one where it was sent, any other, which may be stolen, once."""
+        """True if a reservation is valid: a sticky one where it was sent, another, which may be stolen, once."""
         node = batch.nodes[place]
         return node == source if self._setting.sticky else node is not None
 

@@ -115,9 +115,9 @@ class Worker(SlotKeeper):
             self._enqueue(message, 0, True, now)
 
     def _enqueue(self, probe: Probe | LongProbe, needs: int, is_long: bool, now: Time) -> None:
-        # Repeated probes: the first one counts.
         number = probe.number
         queue = self._queue
+        # Repeated probes: the first one counts.
         if number in queue:
             return
 
@@ -189,8 +189,7 @@ class Worker(SlotKeeper):
         if entry is None:
             return None
 
-        # A sticky reservation stays in the queue while its task is asked for, and serves its batch again (Eagle,
-        # section 3).
+        # A sticky reservation stays in the queue while its task is asked for, and serves its batch again (Eagle).
         if entry.long or not setting.sticky:
             self._drop(entry)
         else:

@@ -110,7 +110,7 @@ class Membership:
         return lost_subclusters, returned_subclusters
 
     def usable(self, candidates: Sequence[int]) -> Sequence[int]:
-        """Those that are active and have a weight; else those that are active; else all of them."""
+        """The candidates that are active and have a weight; else those that are active; else all of them."""
         active = [sub for sub in candidates if self.active[sub]]
         # A router or proxy that knows of no usable sub-cluster asks all: waiting is worse than asking in vain.
         return [sub for sub in active if self.weights[sub]] or active or candidates

@@ -211,7 +211,7 @@ class ResourceManager(Component):
             del self._applications[job]
 
     def _serve_free(self, masks: Sequence[int], now: Time) -> None:
-        """Without heartbeats: machines that are free and suit what was just asked for, in random order."""
+        """Serve free machines that suit a request at once, in random order; only without heartbeats."""
         for mask in masks:
             while self._masks.get(mask) and not self._deciding:
                 # Only seats that are free, in use and suitable: without heartbeats nothing else would offer them.

@@ -61,7 +61,7 @@ class Registration:
         self._port = port
 
     def start(self) -> None:
-        """After a restart: register, and inform the proxies that nothing runs here."""
+        """Register after a restart, and inform the proxies that nothing runs here."""
         if self._incarnation:
             self._register()
             for proxy in self._proxies:
@@ -74,7 +74,7 @@ class Registration:
         self._port.send(self._rm, Register(self._number, tuple(running)))
 
     def admits(self, start: Start, proxy: Address) -> bool:
-        """True if a task may begin now; it waits for the term, or is refused if its container is of an earlier one."""
+        """True if a task may begin now; else it waits for the term, or is refused with its container's earlier one."""
         # What it may start is known when the term is: the resource manager may have restarted.
         if self._term == NO_TERM:
             self._waiting.append((start, proxy))
@@ -108,7 +108,7 @@ class Registration:
             self._register()
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """Nothing: the link has reported the restart."""
+        """Ignore the notice: the link has reported the restart."""
 
     def on_welcome(self, message: Welcome, source: Address, now: Time) -> None:
         """The last registration is acknowledged: from now on containers of its term are valid."""
@@ -123,7 +123,7 @@ class Registration:
                     self._node.launch(start, proxy)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
-        """Without its resource manager a node goes on for a while."""
+        """Go on for a while without the resource manager."""
         self._port.set_timer(EXPIRY, now + self._expiry_us)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
@@ -194,7 +194,7 @@ class Registrations:
         self._use()
 
     def start(self, now: Time) -> None:
-        """After a restart: inform machines, which register, and proxies, which ask again."""
+        """Inform machines, which register, and proxies, which ask again, after a restart."""
         if self._incarnation:
             for address in (*self._seat_of, *self._proxies):
                 self._port.send(address, Reborn())

@@ -85,7 +85,7 @@ class StateStore(Component):
             self._port.send(GPG, News())
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """At the end of an instant with changes, publish the directory to routers and proxies."""
+        """Publish the directory to routers and proxies at the end of an instant with changes."""
         self._is_publishing = False
         self._published += 1
         for reader in self._readers:
@@ -127,7 +127,7 @@ class StateStore(Component):
         self._set_active(sub_of_rm(event.peer), False, now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
-        """Its heartbeats come again."""
+        """Take note of a sub-cluster whose heartbeats come again."""
         self._set_active(sub_of_rm(event.peer), True, now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:

@@ -92,7 +92,7 @@ class Loop(msgspec.Struct, frozen=True):
     grid: tuple[int, ...]
 
     def utilities(self, curve: UtilityCurve, elapsed_us: Time, time_left: Left) -> list[float]:
-        """Per allocation of the grid, what it is worth: U(elapsed + slack * C + dead zone)."""
+        """The worth of each allocation of the grid: U(elapsed + slack * C + dead zone)."""
         return [curve.at(self.forecast_us(elapsed_us, time_left(tokens)) + self.dead_us) for tokens in self.grid]
 
     def forecast_us(self, elapsed_us: Time, left_us: Time) -> Time:
@@ -148,7 +148,7 @@ class TokenClaim(msgspec.Struct, frozen=True):
 
 
 def arbitrated(claims: Sequence[TokenClaim], tokens: int) -> list[int]:
-    """Per claim what it is given: what it asks for where all fit, else by marginal utility; ties go to the first."""
+    """Divide tokens among claims: what each asks for if all fit, else by marginal utility; ties go to the first."""
     # No need to choose where all can have what they want.
     if sum([claim.steps[-1] for claim in claims]) <= tokens:
         return [claim.steps[-1] for claim in claims]
@@ -389,6 +389,6 @@ class ControlledJob:
 
 
 def _scaled(stage: JobStage, factor: float, tasks: int) -> JobStage:
-    """A stage with other tasks, so many, and so many times as long."""
+    """The stage with another number of tasks, which are longer by a factor."""
     work_us = round(stage.work_us * factor * tasks / stage.tasks)
     return msgspec.structs.replace(stage, tasks=tasks, work_us=work_us, longest_us=round(stage.longest_us * factor))

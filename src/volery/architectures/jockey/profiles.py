@@ -26,7 +26,7 @@ class JobRun(msgspec.Struct, frozen=True):
 
     @property
     def run_us(self) -> list[Time]:
-        """Per task, how long its last attempt ran."""
+        """The run time of each task's last attempt."""
         return [end - begin for begin, end in zip(self.start_us, self.finish_us, strict=True)]
 
 
@@ -101,7 +101,7 @@ def profiled(runs: Sequence[JobRun]) -> JobProfile:
 
 
 def _spans(start_us: Sequence[Time], finish_us: Sequence[Time], stage_of: Sequence[int]) -> list[tuple[float, float]]:
-    """Per stage, when its first task began and its last one ended, as shares of the whole."""
+    """The begin of each stage's first task and the end of its last, as shares of the whole."""
     last_us = max(finish_us) or 1
     stage_count = len(sizes(stage_of))
     begins = [last_us] * stage_count
@@ -115,7 +115,7 @@ def _spans(start_us: Sequence[Time], finish_us: Sequence[Time], stage_of: Sequen
 
 
 def estimated(waits: Places, estimate_us: Sequence[Time]) -> tuple[tuple[int, ...], tuple[JobStage, ...]]:
-    """Per task its stage, and the stages, of a job of which nothing is known but estimates of its tasks."""
+    """The stage of each task, and the stages, of a job of which only estimates of its tasks are known."""
     stage_of = stages_of(waits)
     stage_count = len(sizes(stage_of))
     work = [0] * stage_count

@@ -165,19 +165,19 @@ class Rehearsal(msgspec.Struct, frozen=True):
     seed: int
 
 
-def rehearse(asked: Rehearsal) -> Remaining:
+def rehearse(problem: Rehearsal) -> Remaining:
     """`solve`, for `Port.compute`: the table of a job."""
-    setting = asked.rehearsing
+    setting = problem.rehearsing
     samples: list[list[tuple[float, Time]]] = []
 
     for tokens in setting.grid:
         allocation_samples: list[tuple[float, Time]] = []
         for repetition in range(setting.repetitions):
-            duration_us = drawn(asked.run_us, asked.stage_of, f"{tokens}/{repetition}", asked.seed)
-            finish_us = listed(asked.waits, duration_us, tokens)
+            duration_us = drawn(problem.run_us, problem.stage_of, f"{tokens}/{repetition}", problem.seed)
+            finish_us = listed(problem.waits, duration_us, tokens)
 
             allocation_samples += samples_of(
-                finish_us, asked.stage_of, asked.stages, setting.indicator, setting.period_us
+                finish_us, problem.stage_of, problem.stages, setting.indicator, setting.period_us
             )
         samples.append(allocation_samples)
 
@@ -185,6 +185,6 @@ def rehearse(asked: Rehearsal) -> Remaining:
 
 
 def drawn(run_us: Sequence[Sequence[Time]], stage_of: Sequence[int], name: str, seed: int) -> list[Time]:
-    """Per task, one of the run times of its stage, from a stream of this name."""
+    """A run time of its stage for each task, drawn from a stream of this name."""
     random = Streams(seed).of(f"rehearsal/{name}").random
     return [run_us[stage][int(random() * len(run_us[stage]))] for stage in stage_of]

@@ -39,7 +39,7 @@ class JobStage(msgspec.Struct, frozen=True):
 
 
 def stages_of(waits: Places) -> tuple[int, ...]:
-    """Per task, the number of its stage: neighbours belong together whose parents, and whose children, do.
+    """The stage of each task: neighbours belong together whose parents, and whose children, do.
 
     Two stages that follow each other in the numbering, wait for the same stages and are awaited by the same, are one:
     from the graph alone nobody can tell them apart.
@@ -62,7 +62,7 @@ def stages_of(waits: Places) -> tuple[int, ...]:
 
 
 def _cut(keys: list[frozenset[int]], waits: Places) -> list[int]:
-    """Per task a number that grows wherever the stages of its parents are others than its neighbour's."""
+    """A number for each task, which grows where its parents' stages are others than its neighbour's."""
     numbers: list[int] = []
     for place, parents in enumerate(waits):
         keys[place] = frozenset([numbers[parent] for parent in parents])
@@ -73,7 +73,7 @@ def _cut(keys: list[frozenset[int]], waits: Places) -> list[int]:
 
 
 def sizes(stage_of: Sequence[int]) -> list[int]:
-    """Per stage, how many tasks it has."""
+    """The number of tasks of each stage."""
     counts = [0] * (max(stage_of, default=-1) + 1)
     for stage in stage_of:
         counts[stage] += 1
@@ -81,7 +81,7 @@ def sizes(stage_of: Sequence[int]) -> list[int]:
 
 
 def parents_of(waits: Places, stage_of: Sequence[int]) -> list[tuple[int, ...]]:
-    """Per stage, the other stages that its tasks wait for."""
+    """The other stages that the tasks of each stage wait for."""
     parents: list[set[int]] = [set() for _ in sizes(stage_of)]
 
     for child, tasks in enumerate(waits):
@@ -102,7 +102,7 @@ def with_paths(stages: Sequence[JobStage]) -> tuple[JobStage, ...]:
     return tuple([msgspec.structs.replace(stage, after_us=us) for stage, us in zip(stages, after_us, strict=True)])
 
 
-def progress(indicator: Indicator, stages: Sequence[JobStage], done: Sequence[float]) -> float:
+def progress(indicator: Indicator, stages: Sequence[JobStage], done_shares: Sequence[float]) -> float:
     """The progress of a job, from 0 to 1.
 
     Args:
@@ -110,46 +110,48 @@ def progress(indicator: Indicator, stages: Sequence[JobStage], done: Sequence[fl
             time, `vertexfrac` by tasks; `cp` is the share of the critical path that is done; `minstage` the earliest
             relative time at which the profile was, in the stage that is furthest behind; `minstage-inf` the same with
             times of a run without waiting.
-        done: Per stage, the share of its tasks that have finished.
+        done_shares: Per stage, the share of its tasks that have finished.
     """
-    if all(share >= 1.0 for share in done):
+    if all(share >= 1.0 for share in done_shares):
         return 1.0
 
     if indicator == "cp":
         critical_path_us = max(stage.longest_us + stage.after_us for stage in stages)
         if critical_path_us:
-            return 1.0 - critical_us(stages, done) / critical_path_us
+            return 1.0 - critical_us(stages, done_shares) / critical_path_us
         # Tasks without a duration have no critical path: their number is all that is known.
-        return _weighed([stage.tasks for stage in stages], done)
+        return _weighed([stage.tasks for stage in stages], done_shares)
 
     if indicator.startswith("minstage"):
         is_ideal = indicator == "minstage-inf"
         spans = [(stage.ideal_begin, stage.ideal_end) if is_ideal else (stage.begin, stage.end) for stage in stages]
-        return min(begin + part * (end - begin) for (begin, end), part in zip(spans, done, strict=True) if part < 1.0)
+        return min(
+            begin + part * (end - begin) for (begin, end), part in zip(spans, done_shares, strict=True) if part < 1.0
+        )
 
     if indicator == "vertexfrac":
-        return _weighed([stage.tasks for stage in stages], done)
+        return _weighed([stage.tasks for stage in stages], done_shares)
 
     counts_queueing = indicator == "totalworkWithQ"
-    return _weighed([stage.work_us + stage.queued_us * counts_queueing for stage in stages], done)
+    return _weighed([stage.work_us + stage.queued_us * counts_queueing for stage in stages], done_shares)
 
 
-def _weighed(weights: Sequence[int], done: Sequence[float]) -> float:
+def _weighed(weights: Sequence[int], done_shares: Sequence[float]) -> float:
     total = sum(weights)
-    return sum([weight * share for weight, share in zip(weights, done, strict=True)]) / total if total else 0.0
+    return sum([weight * share for weight, share in zip(weights, done_shares, strict=True)]) / total if total else 0.0
 
 
-def critical_us(stages: Sequence[JobStage], done: Sequence[float]) -> float:
+def critical_us(stages: Sequence[JobStage], done_shares: Sequence[float]) -> float:
     """The rest of the longest path: S = max over unfinished stages of (1 - f) * longest task + path after it."""
     rest_of_paths = [
         (1.0 - share) * stage.longest_us + stage.after_us
-        for stage, share in zip(stages, done, strict=True)
+        for stage, share in zip(stages, done_shares, strict=True)
         if share < 1.0
     ]
     return max(rest_of_paths, default=0.0)
 
 
-def amdahl_us(stages: Sequence[JobStage], done: Sequence[float], tokens: float) -> Time:
+def amdahl_us(stages: Sequence[JobStage], done_shares: Sequence[float], tokens: float) -> Time:
     """The model without a simulator, Amdahl's law: S + W / tokens, W = work that is left."""
-    work_us = sum([(1.0 - share) * stage.work_us for stage, share in zip(stages, done, strict=True)])
-    return round(critical_us(stages, done) + work_us / tokens)
+    work_us = sum([(1.0 - share) * stage.work_us for stage, share in zip(stages, done_shares, strict=True)])
+    return round(critical_us(stages, done_shares) + work_us / tokens)

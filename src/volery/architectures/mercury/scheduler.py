@@ -60,7 +60,7 @@ class LeastLoaded:
         cluster: Cluster with these machines.
         matches: Matches of these machines.
         load: Measure by which they are compared.
-        few: Number of least loaded machines that are chosen from.
+        candidates_max: Number of least loaded machines that are chosen from.
         queue_max: Number of containers in its queue with which a machine gets no more.
         random: Source of numbers, uniform on [0, 1).
 
@@ -69,13 +69,19 @@ class LeastLoaded:
     """
 
     def __init__(
-        self, cluster: Cluster, matches: Matches, load: Load, few: int, queue_max: int, random: Callable[[], float]
+        self,
+        cluster: Cluster,
+        matches: Matches,
+        load: Load,
+        candidates_max: int,
+        queue_max: int,
+        random: Callable[[], float],
     ) -> None:
         self._view = LoadView(cluster, load)
         self._slots = cluster.slots
         self._matches = matches
         self._by_wait = load == "wait"
-        self._few = few
+        self._few = candidates_max
         self.queue_max = queue_max
         self._random = random
 

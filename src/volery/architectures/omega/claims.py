@@ -207,8 +207,8 @@ class PrecedenceClaims:
 
     def _bands(self, machine: int) -> Bands:
         sums: dict[int, int] = {}
-        for held in self._losable(machine):
-            sums[held.priority] = sums.get(held.priority, 0) + held.claim.packed
+        for hold in self._losable(machine):
+            sums[hold.priority] = sums.get(hold.priority, 0) + hold.claim.packed
         return tuple([(priority, self._layout.encode([amounts])) for priority, amounts in sorted(sums.items())])
 
     def _losable(self, machine: int) -> list[HeldAttempt]:
@@ -354,7 +354,7 @@ class PrecedenceClaims:
 
     def check(self) -> None:
         self._account.check()
-        assert {task for held in self._on for task in held} == self._account.running.keys() == self._held.keys()
+        assert {task for holds in self._on for task in holds} == self._account.running.keys() == self._held.keys()
 
         ending_counts: dict[int, int] = {}
         for displacement in self._displacements.values():

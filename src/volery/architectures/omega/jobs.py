@@ -386,7 +386,7 @@ class JobQueue:
         return work.gang
 
     def _ever_whole(self, work: PendingJob) -> bool:
-        """True if the empty cell can hold the gang, with the machines that are kept for it.
+        """True if the empty cell can hold the gang, with the machines that are reserved for it.
 
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
         first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.

@@ -21,7 +21,9 @@ class LocalLimit:
 
     def room(self, tasks: Sequence[Task]) -> int:
         """The number of first tasks that may be claimed beside what is held."""
-        return _fitting(tasks, [limit - held for limit, held in zip(self._limits, self._held_amounts, strict=True)])
+        return _fitting(
+            tasks, [limit - held_amount for limit, held_amount in zip(self._limits, self._held_amounts, strict=True)]
+        )
 
     def allows(self, tasks: Sequence[Task]) -> bool:
         """True if all these tasks may be held at once, with nothing else."""
@@ -31,23 +33,27 @@ class LocalLimit:
         """Count tasks that were placed."""
         for task in tasks:
             amounts = self._tasks[task.id] = task.request or SLOT
-            self._held_amounts = [held + amount for held, amount in zip(self._held_amounts, amounts, strict=True)]
+            self._held_amounts = [
+                held_amount + amount for held_amount, amount in zip(self._held_amounts, amounts, strict=True)
+            ]
 
     def give(self, task: TaskId) -> None:
         """Count a task no longer."""
         amounts = self._tasks.pop(task)
-        self._held_amounts = [held - amount for held, amount in zip(self._held_amounts, amounts, strict=True)]
+        self._held_amounts = [
+            held_amount - amount for held_amount, amount in zip(self._held_amounts, amounts, strict=True)
+        ]
 
     def check(self, running: int) -> None:
         assert len(self._tasks) == running, "tasks that do not run count against the limit, or some that run do not"
-        assert all(held <= limit for held, limit in zip(self._held_amounts, self._limits, strict=True)), (
+        assert all(held_amount <= limit for held_amount, limit in zip(self._held_amounts, self._limits, strict=True)), (
             "beyond the limit"
         )
 
 
 def _fitting(tasks: Sequence[Task], room: list[int]) -> int:
     for count, task in enumerate(tasks):
-        room = [amount - asked for amount, asked in zip(room, task.request or SLOT, strict=True)]
+        room = [amount - task_amount for amount, task_amount in zip(room, task.request or SLOT, strict=True)]
         if min(room) < 0:
             return count
     return len(tasks)

@@ -378,7 +378,7 @@ class Framework(Component):
             for resource, amount in enumerate(packing.amounts(packed)):
                 reply.room[resource] -= amount
 
-        # Kept on the machines found so far until the whole gang has some (hoarding, section 4.2).
+        # Kept on the machines found so far until the whole gang has some (hoarding).
         if work.gang and len(machine_of) < len(work.tasks):
             self._hoard(work, machine_of, now)
             reply.held |= machine_of
@@ -409,7 +409,7 @@ class Framework(Component):
             self._answer(reply)
 
     def _others_hoard(self, work: PendingJob) -> bool:
-        """True if machines are kept for another gang: two that hoard at the same time may never be whole."""
+        """True if machines are reserved for another gang: two that hoard at a time may never be whole."""
         return self._hoarding_job is not None and self._hoarding_job is not work
 
     def _hoard(self, work: PendingJob, machine_of: dict[Task, int], now: Time) -> None:
@@ -447,6 +447,7 @@ class Framework(Component):
         self._reply = None
         self._is_demanding = bool(self.jobs.queue)
         is_used = bool(reply.placed or reply.held)
+
         self._port.send(
             self._cell,
             Answer(

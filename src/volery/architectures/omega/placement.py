@@ -71,7 +71,8 @@ class Layout:
             packed = self.packing[task.request]
             guards = self.packing.guards
             self._possible[kind] = any(
-                not task.constraints & ~has and (whole - packed) & guards == guards for has, whole in self._kinds
+                not task.constraints & ~constraints and (capacity - packed) & guards == guards
+                for constraints, capacity in self._kinds
             )
 
         return self._possible[kind]

@@ -111,20 +111,26 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     groups = _groups(cluster, config)
     supply = GroupSupply(groups, config.constraint_counting, config.power)
     builder = PigeonBuilder(groups, supply, config, streams)
+
     if config.reliable:
         return builder.recoverable()
+
     components: dict[str, Component] = {}
     machines: dict[str, int] = {}
+
     for number in range(config.distributors):
         address = f"distributor/{number}"
         components[address] = builder.distributor(address)
+
     for number, group in enumerate(groups):
         address = f"master/{number}"
         components[address] = builder.master(group, streams.of(address))
         for node, machine in zip(group.node_of, group.machines, strict=True):
+            # A machine of several slots is several units with one node.
             if node not in machines:
                 machines[node] = machine
                 components[node] = Node(address)
+
     return Deployment(components, machines, builder.entry, capabilities=(_refusals(groups, config),))
 
 

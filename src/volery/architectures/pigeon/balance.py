@@ -104,7 +104,7 @@ class QueueView:
         return shares, unfit_tasks
 
     def _levels(self, totals: array[int], kind: int, now: Time) -> list[tuple[float, float, int, int]]:
-        """Of each group that suits: tasks that wait per worker, a random number, the group and its workers."""
+        """The level of each group that suits: waiting tasks per worker, a random number, the group and its workers."""
         levels: list[tuple[float, float, int, int]] = []
         cumulated = 0
         random = self._stream.random

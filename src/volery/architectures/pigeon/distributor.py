@@ -130,7 +130,7 @@ class Distributor(Component):
         self._port.send(self.masters[group], GroupTasks(number, not kind, share, max(0, kind - 1)))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
-        """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
+        """Deal each master as many; the remainder goes to distinct random masters (Pigeon, section 2.2)."""
         group_count = self._supply.group_count
         dealt = len(tasks) - len(tasks) % group_count
         for group in range(group_count if dealt else 0):

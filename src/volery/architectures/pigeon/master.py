@@ -243,7 +243,7 @@ class Master(Component):
             self._look(now)
 
     def forget_all(self) -> None:
-        """Begin anew: no unit is idle, nothing runs or waits."""
+        """Forget all units and tasks: none is idle, nothing runs or waits."""
         self._queues.clear()
         self.owned.clear()
         self._owners.clear()

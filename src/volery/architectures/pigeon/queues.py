@@ -73,7 +73,7 @@ class FairQueues:
         return task
 
     def _pop_from(self, kind: int, waiting: int, offered: int) -> Task | None:
-        """The next task of a type and all later ones, of which so many wait."""
+        """The next task of a type and all later ones; `waiting`: the number of their tasks."""
         queue = self._queues[kind]
         later = waiting - queue.length
 

@@ -107,7 +107,7 @@ class DistributorRecovery:
         if message.epoch > self._epochs[group]:
             self._epochs[group] = message.epoch
             self._distributor.masters[group] = source
-            self._unconfirmed_tasks[group] = {task: None for task, sent in self._sent.items() if sent[1] == group}
+            self._unconfirmed_tasks[group] = {task: None for task, entry in self._sent.items() if entry[1] == group}
 
         # An earlier attempt was given up before another was sent: the other is still unconfirmed.
         for active in message.running:
@@ -131,8 +131,10 @@ class DistributorRecovery:
         """Send the tasks of lost attempts again."""
         # A master that no longer leads has lost nothing that counts: its tasks are its successor's.
         if self._distributor.masters[self._group_at[source]] == source:
-            sent = self._sent
-            self._send_again(a.task for a in message.attempts if a.task in sent and sent[a.task][3] == a.attempt)
+            outstanding = self._sent
+            self._send_again(
+                a.task for a in message.attempts if a.task in outstanding and outstanding[a.task][3] == a.attempt
+            )
 
     def _give_up(self, task: TaskId) -> bool:
         """Count a task of a job that was cancelled as a result; returns whether it is one."""
@@ -424,7 +426,7 @@ class MasterRecovery:
             self._active[node][active.task] = active
 
         if self.leadership.opened:
-            self._report(unknown_attempts, whole=False)
+            self._report(unknown_attempts, is_whole=False)
 
         if self.leadership.usable(node):
             self.node_back(node)
@@ -444,11 +446,11 @@ class MasterRecovery:
     def all_reachable_reported(self) -> None:
         """Report to every distributor what runs."""
         running = [active for attempts in self._active.values() for active in attempts.values()]
-        self._report(running, whole=True)
+        self._report(running, is_whole=True)
 
     def all_reported(self) -> None:
         """Report to every distributor that nothing else runs."""
-        self._report((), whole=False)
+        self._report((), is_whole=False)
 
     def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         """Ignore moves: jobs never move between distributors."""
@@ -456,14 +458,14 @@ class MasterRecovery:
     def all_fenced(self) -> None:
         """Ignore fences: there are no moves."""
 
-    def _report(self, running: Iterable[RunningAttempt], *, whole: bool) -> None:
+    def _report(self, running: Iterable[RunningAttempt], *, is_whole: bool) -> None:
         listed = list(running)
         for distributor in self._distributors:
             own_attempts = tuple(active for active in listed if active.owner == distributor)
 
             settled = self.leadership.settled
-            kept = self._replica.copies_of(distributor) if settled and self._replica is not None else ()
-            self._port.send(distributor, Report(self.leadership.epoch, whole, settled, own_attempts, kept))
+            copies = self._replica.copies_of(distributor) if settled and self._replica is not None else ()
+            self._port.send(distributor, Report(self.leadership.epoch, is_whole, settled, own_attempts, copies))
 
     def usable(self) -> int:
         """The units on which tasks may be placed now."""

@@ -364,7 +364,7 @@ class Candidacy:
         )
 
     def _met(self, node: Address, epoch: int, now: Time) -> None:
-        """A node obeys an earlier epoch: lead it, or confirm first that this one leads if the node has begun anew."""
+        """Lead a node that obeys an earlier epoch; if it has restarted, confirm first that this candidate leads."""
         if epoch == NO_EPOCH:
             self._confirm(node, now)
         else:
@@ -478,7 +478,7 @@ class Candidacy:
             self._master.node_back(peer)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A node or a candidate has begun anew, and knows nothing.
+        """Take note of a node or candidate that has restarted, and knows nothing.
 
         What distributors have granted until then proves nothing for the node: another may have led it since.
         """
@@ -512,11 +512,15 @@ class Candidacy:
         if event.key == CLAIM:
             self._on_claim_timer(now)
             return
+
         assert isinstance(event.key, tuple), "a timer of the candidacy"
         node = str(event.key[1])
+
         if node not in self._lost_nodes:
             return
+
         self._expired_at_us[node] = now
+
         if not self.leading:
             question = self._open_questions.pop(node, None)
             if question is not None and question.epoch == self.epoch:
@@ -542,7 +546,7 @@ class Candidacy:
             self._consider(now)
 
     def _renew_leases(self, now: Time) -> None:
-        """Count leases anew: until now a former leader may have led the nodes."""
+        """Restart the leases: until now a former leader may have led the nodes."""
         self._expired_at_us.clear()
 
         for node in self._lost_nodes:

@@ -334,7 +334,7 @@ class Autoscaler:
             pool.changed_us = now
 
     def _choose_spare(self, supply: Supply, units: int, waiting: list[Kind]) -> list[int]:
-        """Machines to release, which have so many units together at most."""
+        """The machines to release, which have at most `units` together."""
         state = self._cycle.state
         pool = self.pool
         idle_machines = sum(
@@ -353,10 +353,10 @@ class Autoscaler:
         spare_machines = []
         for machine in self._check_offered(self._provisioning.release(self._cycle.view, supply, offers, units), offers):
             # No machine is released that is the only one to hold a task that waits.
-            others = machines_left & ~(1 << machine)
-            if all(state.whole.fitting(kind.need, kind.suitable & others) for kind in waiting):
+            other_machines = machines_left & ~(1 << machine)
+            if all(state.whole.fitting(kind.need, kind.suitable & other_machines) for kind in waiting):
                 spare_machines.append(machine)
-                machines_left = others
+                machines_left = other_machines
 
         return spare_machines
 

@@ -238,6 +238,7 @@ class Cycle:
                 break
 
         self._deciding = False
+
         # They come back when the cycle ends, so that none of them is tried twice in it.
         for waiting in self._set_aside_tasks:
             self.enqueue(waiting)

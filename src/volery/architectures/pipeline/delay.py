@@ -55,7 +55,7 @@ class InputLocations:
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
     def leaves(self, task: TaskId) -> None:
-        """It waits no longer."""
+        """Note a task with input that waits no longer."""
         if self.waiting.pop(task, None) is not None:
             kind = self.kinds[task]
 
@@ -202,7 +202,7 @@ class DelayScheduling:
         return among
 
     def submitted(self, waiting: Waiting, machine: int) -> None:
-        """Settle by a launch from how far its job waits anew."""
+        """Restart the wait of a job by the distance of a task that it has launched."""
         job = waiting.job.id
         number = waiting.task.id
 

@@ -139,7 +139,7 @@ class Easy:
         return self._backfill()
 
     def among(self, waiting: Waiting) -> int:
-        """Those on which it delays no other task."""
+        """The machines on which a task delays no other."""
         return self._granted_machines
 
     def withheld(self) -> int:
@@ -147,14 +147,14 @@ class Easy:
         return 1 << self.machine if self.machine >= 0 else 0
 
     def joined(self, waiting: Waiting) -> None:
-        """It may be short enough for the reserved machine, where others of its kind are not."""
+        """Unblock the class of a task that may be short enough for the reserved machine."""
         # An entry of a blocked class that is short enough is missed otherwise, until something is given back.
         kind = waiting.kind
         if self.machine >= 0 and kind.suitable >> self.machine & 1 and self._fits_reserved(kind):
             self._queue.classes.unblock(kind)
 
     def started(self, machine: int) -> None:
-        """Count the times of others' room anew."""
+        """Note that the times at which a machine has room have changed."""
         self._outdate(machine)
         self._queue.classes.taken(machine, self._state.index.free[machine])
 
@@ -187,7 +187,7 @@ class Easy:
                 self._unblock(former_machine)
 
     def withdrawn(self, machine: int) -> None:
-        """It is not reserved for anybody, either."""
+        """Lift the reservation of a machine that cannot be had any more."""
         self._outdate(machine)
         if machine == self.machine:
             self._lift()
@@ -284,7 +284,7 @@ class Easy:
         return (tasks.first_within(self._limit_us()), reserved_with_room) if reserved_with_room else (None, 0)
 
     def _leaves_enough(self, kind: Kind) -> bool:
-        """True where the reserved machine has room for both in time, if one of the class starts now."""
+        """True if the reserved machine has room for both in time, if one of the class starts now."""
         state = self._state
         packing = self._packing
         guards = self._guards
@@ -356,7 +356,7 @@ class FreeProfile:
         return self._packing.named(reduce(self._packing.common, steps), packed)
 
     def take(self, packed: int, begin: Time, end: Time) -> None:
-        """From begin to end that much less is free."""
+        """Take amounts from what is free from begin to end."""
         first = self._step(begin)
         after_last = self._step(end)
         for place in range(first, after_last):

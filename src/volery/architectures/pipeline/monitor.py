@@ -38,7 +38,7 @@ class ReclaimedRoom:
     shrinks, and a bound that is too high is corrected when it is met.
 
     Args:
-        left: Function from a machine to its room, an amount per resource.
+        room_on: Function from a machine to its room, an amount per resource.
         every: Bit vector of the machines.
         resource_count: Number of resources of the machines.
         rank: Place of the resource by which they are ordered.
@@ -46,8 +46,8 @@ class ReclaimedRoom:
 
     __slots__ = ("_bounds", "_left", "_none", "_of_level", "_rank", "levels")
 
-    def __init__(self, left: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
-        self._left = left
+    def __init__(self, room_on: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
+        self._left = room_on
         self._rank = rank
         self._none: Amounts = (0,) * resource_count
         self._bounds: dict[int, Amounts] = {}

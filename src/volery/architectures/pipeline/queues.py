@@ -275,7 +275,7 @@ class TurnsQueue:
         return min([line.head for kind, line in self._lines[name].lines.items() if kind in allowed_kinds])[3]
 
     def _all_turns(self, fitting_lines: Container[Hashable]) -> list[Turn]:
-        """All lines with tasks, each with the least that these ask for."""
+        """The turns of all lines with tasks, each with the least that these ask for."""
         amounts_of = self.classes.amounts_of
         return [
             Turn(
@@ -291,7 +291,7 @@ class TurnsQueue:
         ]
 
     def begin(self) -> None:
-        """Nobody has had a turn in this cycle."""
+        """Begin a cycle in which no line has had a turn; lines that are empty are forgotten."""
         for name in [name for name, turning in self._lines.items() if not turning.lines]:
             del self._lines[name]
 
@@ -299,7 +299,7 @@ class TurnsQueue:
             turning.given = 0
 
     def served(self, waiting: Waiting) -> None:
-        """Its line has had a turn."""
+        """Count a turn of the line of a task that was given a machine."""
         turning = self._lines[self._order.line(waiting)]
         self._turns += 1
         turning.served = self._turns

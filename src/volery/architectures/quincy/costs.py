@@ -206,7 +206,7 @@ class LoadSpreading:
         return UNSCHEDULED + waited_us // 1000
 
     def patience_us(self, cost: int) -> Time | None:
-        """None: no task waits where there is room."""
+        """The time is None: no task waits where there is room."""
         return None
 
     def stay(self, item: Item, ran_us: Time) -> int:

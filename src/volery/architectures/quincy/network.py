@@ -175,7 +175,7 @@ class FlowNetwork:
         return network.graph()
 
     def machines(self, graph: Graph, flows: Sequence[int]) -> list[int | None]:
-        """Per task the machine on which the flow ends, None where it waits.
+        """The machine of each task, on which its flow ends; None where it waits.
 
         Units of several tasks meet in a place and part again: the first task takes the first arc.
         """
@@ -212,7 +212,7 @@ class FlowNetwork:
 
 
 def fair_floors(task_counts: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
-    """Per job, with how many tasks it has its share: those that have least are given one more until all is given.
+    """The number of tasks with which each job has its share: the poorest get one more until all slots are given.
 
     Args:
         task_counts: Number of tasks of each job that could run, those that do included; what is left over when all have

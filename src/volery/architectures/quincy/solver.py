@@ -257,7 +257,7 @@ def priced(graph: Graph, prices: Sequence[int]) -> list[int]:
 
 
 def marginal_prices(graph: Graph, flows: Sequence[int]) -> tuple[int, ...]:
-    """Per node, what a further unit costs from there to the root, given a cheapest flow.
+    """The cost of a further unit from each node to the root, given a cheapest flow.
 
     These are the largest prices that any cheapest flow agrees with, so that they are the same whichever was given.
     """

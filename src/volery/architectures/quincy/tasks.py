@@ -236,7 +236,7 @@ def _own_cost(since: Time) -> int:
 
 
 def _equal_cost(since: Time) -> int:
-    """All waits are level: no task is behind those that matter."""
+    """Treat all waits alike: no task is behind those that matter."""
     return 0
 
 

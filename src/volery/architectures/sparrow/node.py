@@ -25,7 +25,7 @@ class UserOrder(Protocol):
         """Rank of a user: the smallest is served next; of equal ones, the one who has waited longest."""
         ...
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
         """Note a user who had no entries and gets one; the others have some."""
 
     def served(self, user: str) -> None:
@@ -43,7 +43,7 @@ class StrictPriority:
     def rank(self, user: str) -> float:
         return self._priorities.get(user, float("inf"))
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
         pass
 
     def served(self, user: str) -> None:
@@ -66,9 +66,9 @@ class FairShare:
     def rank(self, user: str) -> float:
         return self._started[user]
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
         # Starts that were not taken while the user had no entries are not made up for: the others would starve.
-        least = min([self._started[other] for other in others], default=0.0)
+        least = min([self._started[waiting_user] for waiting_user in waiting_users], default=0.0)
 
         self._started[user] = max(self._started.get(user, 0.0), least)
 

@@ -269,7 +269,7 @@ class EarlyScheduler(ReservingScheduler):
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
-        """With the last answer, place the tasks."""
+        """Place the tasks of a batch when its last answer has come."""
         batch = self._batches.answered(message.batch, message.number)
         if batch is None:
             return

@@ -142,7 +142,7 @@ def leaves(node: Expression) -> Iterator[NCk | LnCk]:
         yield from leaves(operand)
 
 
-def members(where: tuple[str, ...], sets: Sets) -> int:
+def members(set_names: tuple[str, ...], sets: Sets) -> int:
     """The machines of the union of some sets.
 
     Raises:
@@ -150,7 +150,7 @@ def members(where: tuple[str, ...], sets: Sets) -> int:
     """
     machines = 0
 
-    for name in where:
+    for name in set_names:
         if name not in sets:
             raise InputError("STRL", f"there is no set {name!r} of machines{suggestion(name, sets)}")
         machines |= sets[name]

@@ -78,7 +78,7 @@ class ClusterMachines:
         self._options: dict[tuple[int, Preference, int, bool], list[tuple[str, int, int]]] = {}
 
     def forget(self) -> None:
-        """Begin a cycle: where too many sets have been named, let go of them."""
+        """Forget the sets, before a cycle, where too many have been named."""
         if len(self.sets) > SETS_MAX:
             self.sets.clear()
             self._options.clear()
@@ -159,8 +159,6 @@ class ClusterMachines:
             return_quantum = grid.quanta(running.end_us - grid.now_us)
             if return_quantum <= grid.ahead:
                 units_by_return[return_quantum] = units_by_return.get(return_quantum, 0) | 1 << running.unit
-            # Machines that come free after the plan's end are not known to it.
-
         return MachineSupply(self.idle, tuple(sorted(units_by_return.items())))
 
     def start(self, task: Task, unit: int, end_us: Time) -> None:

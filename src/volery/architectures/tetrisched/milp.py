@@ -181,7 +181,7 @@ class Generator:
         return terms
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
-        """True if there will be that many machines at its start, with no other claims."""
+        """True if there will be enough machines at a leaf's start, with no other claims."""
         return self._parts.total(leaf) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:
@@ -271,10 +271,10 @@ class Generator:
 
         return [Chosen(*self._owner[leaf], tuple(leaf_amounts)) for leaf, leaf_amounts in sorted(amounts_of.items())]
 
-    def values(self, chosen: Sequence[Chosen]) -> Reals:
+    def values(self, choices: Sequence[Chosen]) -> Reals:
         """The solution in which these leaves are given machines, and no others."""
         solution = np.zeros(self.columns)
-        amounts_of = {(choice.request, choice.leaf): dict(choice.amounts) for choice in chosen}
+        amounts_of = {(choice.request, choice.leaf): dict(choice.amounts) for choice in choices}
         is_taken = [owner in amounts_of for owner in self._owner]
 
         for leaf, part, machines, column in self._amounts:

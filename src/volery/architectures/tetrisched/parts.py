@@ -91,23 +91,23 @@ class Parts:
         for request in requests:
             table = alternatives(request)
             starts |= table.starts
-            for where in table.wheres:
-                if where not in masks:
-                    masks[where] = members(where, sets)
+            for set_names in table.wheres:
+                if set_names not in masks:
+                    masks[set_names] = members(set_names, sets)
 
         self.groups = partition(masks.values())
         self.times = sorted(starts)
 
         self.place = {start: place for place, start in enumerate(self.times)}
         self._of = {
-            where: tuple([part for part, group in enumerate(self.groups) if group & mask])
-            for where, mask in masks.items()
+            set_names: tuple([part for part, group in enumerate(self.groups) if group & mask])
+            for set_names, mask in masks.items()
         }
 
         set_counts = collections.Counter(itertools.chain.from_iterable(self._of.values()))
         self.precious = [set_counts[part] for part in range(len(self.groups))]
         self.cheapest = {
-            where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()
+            set_names: tuple(sorted(parts, key=self.precious.__getitem__)) for set_names, parts in self._of.items()
         }
 
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
@@ -122,12 +122,12 @@ class Parts:
         self._windows: dict[Alternatives, list[tuple[int, int]]] = {}
         self._totals: dict[tuple[tuple[str, ...], int], int] = {}
 
-    def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
+    def of(self, set_names: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
-        return self._of[where]
+        return self._of[set_names]
 
     def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
-        """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
+        """The machines of each group of a leaf's set when it starts: the fewest that there will be."""
         time = bisect.bisect_left(self.times, leaf.start)
         return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
@@ -140,7 +140,7 @@ class Parts:
         return self._totals[key]
 
     def windows(self, table: Alternatives) -> list[tuple[int, int]]:
-        """Per leaf the places of the first time at which it holds machines, and of its end."""
+        """The places of each leaf's first time with machines, and of its end."""
         if table not in self._windows:
             during = [self.during(leaf) for leaf in table.leaves]
             self._windows[table] = [(times.start, times.stop) for times in during]

@@ -40,9 +40,9 @@ from volery.architectures.tetrisched.milp import Generator, Limits, maximise
 from volery.architectures.tetrisched.parts import Chosen, MachineSupply, Parts
 from volery.architectures.tetrisched.prices import ROUNDS_MAX, PriceSearch
 
-Taken = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
+Allotments = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
 """Leaves that are given machines: number of the leaf in its expression, the leaf, and its amounts."""
-Picked = tuple[float, Taken, int]
+Picked = tuple[float, Allotments, int]
 """Value of what is taken, what is taken, and the number of the next leaf."""
 
 
@@ -69,14 +69,14 @@ class Greedy:
         table = alternatives(node)
         if table.simple:
             return self.first_of(request, table, table.order, first)
-        worth, taken, _ = self._pick(node, first)
+        worth, allotments, _ = self._pick(node, first)
 
         if worth <= 0:
             return []
 
-        for _, leaf, amounts in taken:
+        for _, leaf, amounts in allotments:
             self.take(leaf, amounts)
-        return [Chosen(request, number, amounts) for number, _, amounts in taken]
+        return [Chosen(request, number, amounts) for number, _, amounts in allotments]
 
     def first_of(self, request: int, table: Alternatives, order: Iterable[int], first: int = 0) -> list[Chosen]:
         """Give a job the first of some leaves nCk, by their numbers, that has its machines."""
@@ -130,7 +130,7 @@ class Greedy:
         return Chosen(choice.request, choice.leaf, amounts)
 
     def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
-        """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
+        """Spread machines of a leaf over the free ones of its set: those of groups that fewest ask for first."""
         amounts = []
 
         places = self._parts.during(leaf)
@@ -156,11 +156,11 @@ class Greedy:
             case Min() | Sum():
                 return self._several(node, first)
             case Scale():
-                worth, taken, end = self._pick(node.of, first)
-                return node.factor * worth, taken, end
+                worth, allotments, end = self._pick(node.of, first)
+                return node.factor * worth, allotments, end
             case Barrier():
-                worth, taken, end = self._pick(node.of, first)
-                return (node.value, taken, end) if worth >= node.value else (0.0, [], end)
+                worth, allotments, end = self._pick(node.of, first)
+                return (node.value, allotments, end) if worth >= node.value else (0.0, [], end)
 
     def _choice(self, node: Expression) -> int:
         """The number of machines that the least of its leaves may choose among."""
@@ -177,16 +177,16 @@ class Greedy:
         return worth, [(number, node, amounts)], number + 1
 
     def _branch(self, node: Max, first: int) -> Picked:
-        best: tuple[float, Taken] = (0.0, [])
+        best: tuple[float, Allotments] = (0.0, [])
 
         for operand in node.of:
-            worth, taken, first = self._pick(operand, first)
-            if taken and (worth, -_start(taken)) > (best[0], -_start(best[1])):
-                best = (worth, taken)
+            worth, allotments, first = self._pick(operand, first)
+            if allotments and (worth, -_start(allotments)) > (best[0], -_start(best[1])):
+                best = (worth, allotments)
         return *best, first
 
     def _several(self, node: Min | Sum, first: int) -> Picked:
-        all_taken: Taken = []
+        all_allotments: Allotments = []
         worths = []
         parts = []
         for operand in node.of:
@@ -195,19 +195,19 @@ class Greedy:
 
         # The part with the least choice takes first: in order, one could take what another cannot do without.
         for _, number, operand in sorted(parts, key=itemgetter(0)):
-            worth, taken, _ = self._pick(operand, number)
-            for _, leaf, amounts in taken:
+            worth, allotments, _ = self._pick(operand, number)
+            for _, leaf, amounts in allotments:
                 self.take(leaf, amounts)
-            all_taken += taken
+            all_allotments += allotments
             worths.append(worth)
 
         # Taken only to let the parts see each other: the caller takes what it decides on.
-        for _, leaf, amounts in all_taken:
+        for _, leaf, amounts in all_allotments:
             self.take(leaf, amounts, -1)
 
         worth = min(worths) if isinstance(node, Min) else sum(worths)
-        all_taken.sort(key=itemgetter(0))
-        return (worth, all_taken, first) if worth > 0 else (0.0, [], first)
+        all_allotments.sort(key=itemgetter(0))
+        return (worth, all_allotments, first) if worth > 0 else (0.0, [], first)
 
 
 def most(node: Expression, parts: Parts) -> float:
@@ -240,9 +240,9 @@ def earned(node: Expression, counts: Mapping[int, int]) -> float:
     return folded(node, lambda leaf: leaf.worth(counts.get(next(numbers), 0)))
 
 
-def _start(taken: Taken) -> int:
+def _start(allotments: Allotments) -> int:
     """The start of its last leaf; one that takes nothing is later than all."""
-    return max((leaf.start for _, leaf, _ in taken), default=1 << 62)
+    return max((leaf.start for _, leaf, _ in allotments), default=1 << 62)
 
 
 Solver = Literal["optimal", "greedy"]
@@ -355,7 +355,7 @@ class _Planner:
         return plan
 
     def renewed(self) -> list[Chosen]:
-        """First what the plan before had, then the others one after the other."""
+        """Give jobs first what the plan before had for them, then the others one after the other."""
         greedy = Greedy(self.parts)
         choices_of: list[list[Chosen]] = []
 
@@ -367,7 +367,7 @@ class _Planner:
         return [choice for choices in choices_of for choice in choices]
 
     def priced(self, search: PriceSearch) -> list[Chosen]:
-        """Those that gain most at these prices choose first, each what it gains most by; then the others."""
+        """Let jobs choose by what they gain at these prices, those that gain most first; then the others."""
         greedy = Greedy(self.parts)
         choices_of: list[list[Chosen]] = [[] for _ in self.requests]
 
@@ -434,7 +434,7 @@ class _Planner:
         return [choice for choices in choices_of for choice in choices]
 
     def branch(self, choice: Chosen) -> int:
-        """Of the outermost max of its expression; 0 where there is none."""
+        """The branch of the outermost max of its expression; 0 where there is none."""
         node = self.requests[choice.request]
         next_first = 0
 

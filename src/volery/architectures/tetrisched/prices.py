@@ -46,14 +46,17 @@ class PriceSearch:
         self._parts = parts
         self._others_bound = others_bound
 
-        wheres = list(dict.fromkeys([where for table in tables.values() for where in table.wheres]))
-        place_of = {where: number for number, where in enumerate(wheres)}
+        wheres = list(dict.fromkeys([set_names for table in tables.values() for set_names in table.wheres]))
+        place_of = {set_names: number for number, set_names in enumerate(wheres)}
         inside = [[set(parts.of(inner)) <= set(parts.of(outer)) for outer in wheres] for inner in wheres]
         self._inside: Wholes = np.array(inside, dtype=np.int64)
 
         counts = [
-            [sum(column) for column in zip(*(parts.available[part].tolist() for part in parts.of(where)), strict=True)]
-            for where in wheres
+            [
+                sum(column)
+                for column in zip(*(parts.available[part].tolist() for part in parts.of(set_names)), strict=True)
+            ]
+            for set_names in wheres
         ]
 
         self._room: Wholes = np.array(counts, dtype=np.int64)

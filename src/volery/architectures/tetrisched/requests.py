@@ -99,22 +99,22 @@ def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Bran
     starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
 
     alternatives = []
-    for where, length_us in options:
+    for set_name, length_us in options:
         quanta = grid.quanta(length_us)
         for start in starts:
             value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
             if value <= 0:
                 # Later starts are worth no more.
                 break
-            alternatives.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
+            alternatives.append(Branch(set_name, start, _machines(wishes, set_name, value, start, quanta)))
 
     return alternatives
 
 
-def _machines(wishes: Wishes, where: str, value: float, start: int, quanta: int) -> Expression:
+def _machines(wishes: Wishes, set_name: str, value: float, start: int, quanta: int) -> Expression:
     if wishes.apart:
         return Min(tuple([NCk((name,), k, value, start, quanta) for name, k in wishes.apart]))
-    return (LnCk if wishes.partial else NCk)((where,), wishes.k, value, start, quanta)
+    return (LnCk if wishes.partial else NCk)((set_name,), wishes.k, value, start, quanta)
 
 
 def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
@@ -274,7 +274,7 @@ class Requests:
     def _at_floor(self, waiting: WaitingJob, options: list[Option], grid: TimeGrid) -> Placed | None:
         """Best effort that loses no more value: jobs of one size and duration share an expression."""
         wishes = self._wishes(waiting, NEVER)
-        lengths = tuple([(where, grid.quanta(length_us)) for where, length_us in options])
+        lengths = tuple([(set_name, grid.quanta(length_us)) for set_name, length_us in options])
         key = (wishes.k, wishes.value, lengths)
         if key not in self._floors:
             if len(self._floors) > FITS_MAX:
@@ -283,7 +283,7 @@ class Requests:
         return self._floors[key]
 
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
-        """For tasks with the same constraints; the last one is anywhere that they fit."""
+        """The options of tasks with the same constraints; the last one is anywhere that they fit."""
         job = waiting.job
         setting = self._setting
 
@@ -309,7 +309,7 @@ class Requests:
         )
 
     def _elastic(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
-        """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
+        """The request for any number of tasks, now; each has its share of the job's worth."""
         length_us = self._slowest_us(waiting)
         tasks = waiting.tasks
         deadline_us = waiting.job.deadline_us
@@ -339,10 +339,10 @@ class Requests:
         options = self._options(waiting, needs[0])
         best_us = max(1, min(option.length_us for option in options))
         worths = [1.0 if soft == "none" else min(1.0, best_us / max(1, option.length_us)) for option in options]
-        found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
-        expression = joined(list(found))
+        branches = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
+        expression = joined(list(branches))
         assert expression is not None, "there is always an option"
-        return JobRequest(waiting.job.id, expression, tuple([(o.where, NOW) for o in options]), needs)
+        return JobRequest(waiting.job.id, expression, tuple([(option.where, NOW) for option in options]), needs)
 
     def is_possible(self, waiting: WaitingJob) -> bool:
         """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""

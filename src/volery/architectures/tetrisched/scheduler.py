@@ -131,7 +131,7 @@ class Scheduler(Component):
             self._open_jobs.pop(job, None)
 
     def _change(self, now: Time) -> None:
-        """Something has changed: plan again as soon as the cycle allows."""
+        """Plan again as soon as the cycle allows: something has changed."""
         self._has_changed = True
 
         if not self._waiting_jobs or self._planning:
@@ -165,7 +165,7 @@ class Scheduler(Component):
 
         expressions = tuple([request.expression for request in requests])
         tables = [alternatives(expression) for expression in expressions]
-        set_names = [name for table in tables for where in table.wheres for name in where]
+        set_names = [name for table in tables for set_name in table.wheres for name in set_name]
 
         planning = PlanProblem(
             expressions,
@@ -184,7 +184,7 @@ class Scheduler(Component):
         self._port.compute(PLAN, Problem(answer, packed(planning), decision_us))
 
     def _first_jobs(self, count: int) -> list[WaitingJob]:
-        """Return so many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
+        """The first waiting jobs: those with a deadline that can be met, then the others, in order of arrival."""
         if not self._urgent_jobs:
             return list(itertools.islice(self._waiting_jobs.values(), count))
 
@@ -208,9 +208,9 @@ class Scheduler(Component):
             request = self._cycle_requests[number]
             if request.job in self._waiting_jobs:
                 # Only where the next plan begins its search: nothing is reserved.
-                where, start = request.branches[branch]
+                set_name, start = request.branches[branch]
                 start_us = self._planned_us + start * self._setting.quantum_us
-                self._waiting_jobs[request.job].planned = (where, start_us)
+                self._waiting_jobs[request.job].planned = (set_name, start_us)
 
         self._report_cost(plan)
         self._cycle_requests = ()
@@ -318,8 +318,8 @@ def _earlier_branch(waiting: WaitingJob, request: JobRequest, grid: TimeGrid) ->
     if waiting.planned is None:
         return NO_BRANCH
 
-    where, start_us = waiting.planned
-    same_branches = [number for number, (name, _) in enumerate(request.branches) if name == where]
+    set_name, start_us = waiting.planned
+    same_branches = [number for number, (name, _) in enumerate(request.branches) if name == set_name]
     return min(
         same_branches, key=lambda number: abs(grid.start_us(request.branches[number][1]) - start_us), default=NO_BRANCH
     )

@@ -59,7 +59,7 @@ class ByPriority(Policy, frozen=True):
         return loser < winner and not production
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """From the lowest priority up. Cost: the tasks that run on these machines, where one has a lower priority."""
+        """Evict from the lowest priority up. Cost: the tasks on these machines, where one has a lower priority."""
         own_priority = task.job.priority
         lowest_priority = view.lowest_priority()
 
@@ -110,14 +110,14 @@ class ByFairness(Policy, frozen=True):
             raise ValueError("preemption is between users; a tree has no place here")
 
     def due(self) -> Mapping[str, Fraction]:
-        """Per user that is named, its part of everything."""
+        """The part of everything that is due to each user that is named."""
         return _due(self.shares)
 
     def claim(self, job: JobRecord) -> Hashable:
         return job.user
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """From the user furthest above its share down, the youngest task that makes room, or several of one machine."""
+        """Evict from the user furthest above its share down: the youngest task with room, or several of one machine."""
         users = view.holders()
         shares = self.due()
 
@@ -213,7 +213,7 @@ def _youngest(view: View, user: str) -> Iterator[Running]:
 
 
 def _stays_above(amounts: Resources, run: Running, total: Resources, due: Fraction) -> bool:
-    """True if a user that holds so much has its due without this task."""
+    """True if a user that holds these amounts has its due without this task."""
     return dominant_share(minus(amounts, run.task.request or (1,)), total) >= due
 
 
@@ -391,7 +391,7 @@ class Rebalance(Periodic, frozen=True):
     gap: float = param(0.5, "between fractions used from which on tasks move", gt=0, le=1)
 
     def moves(self, view: View) -> Sequence[Move]:
-        """One task after another, the youngest that narrows the gap."""
+        """Move one task after another, the youngest that narrows the gap."""
         online = [machine for machine in range(view.machine_count) if view.machine(machine).online]
         rooms = {machine: view.room(machine) for machine in online}
         movable = {machine: self.movable(view, machine) for machine in online}

@@ -196,7 +196,7 @@ class _Planning:
         self._task_count = 0
 
     def runs(self, task: Task, end: Time) -> None:
-        """It has its units until then."""
+        """Plan a task that has its units until `end`."""
         bisect.insort(self._pools[0], (end, self._view.units(task)))
 
         # A child becomes ready when the last task that it waits for ends, by the plan.
@@ -207,7 +207,7 @@ class _Planning:
                 self.may_start(child, max(ready_us, end))
 
     def may_start(self, task: Task, ready_us: Time) -> None:
-        """All that it waits for has ended by then."""
+        """Queue a task in the plan that is ready at this time."""
         self._task_count += 1
         heapq.heappush(self._queue, (ready_us, self._task_count, task))
 
@@ -225,7 +225,7 @@ class _Planning:
         return min([pool[0][0] for pool in self._pools if pool], default=self._until)
 
     def _take(self, count: int, ready_us: Time) -> Time:
-        """The time at which so many units are free; they are taken if that is before the plan ends.
+        """Take `count` units at the earliest time, if that is before the plan ends; returns the time.
 
         Of those that are free by then the ones that have run something come first, and the latest of them; else the
         earliest.

@@ -169,7 +169,7 @@ class RankedMatch(Policy, frozen=True):
 
 
 def from_on(vector: int, start: int, count: int) -> list[int]:
-    """At most so many positions of a vector, from a start on, round the end."""
+    """The first positions of a vector from a start on, round the end; at most `count`."""
     # The part of the vector from the start on comes first, then what is before it.
     high = vector >> start << start
 

@@ -166,7 +166,7 @@ def _policy(stage: Stage, name: str) -> type[Policy]:
 
 
 def forget() -> None:
-    """Look for entry points anew."""
+    """Forget the entry points, so that they are looked for again."""
     _points.cache_clear()
 
 
@@ -216,7 +216,7 @@ def summary(policy: type[Policy]) -> str:
 
 
 def parameters(policy: type[Policy]) -> list[PolicyParameter]:
-    """Its parameters with their defaults and descriptions."""
+    """The parameters of a policy with their defaults and descriptions."""
     hints = get_type_hints(policy, include_extras=True)
     policy_parameters = []
 

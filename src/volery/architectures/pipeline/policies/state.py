@@ -54,13 +54,13 @@ class MachineSuitability:
 
     Args:
         numbers: Numbers of the machines in the whole cluster.
-        whole: Free amounts of empty machines.
+        empty_index: Free amounts of empty machines.
     """
 
-    def __init__(self, numbers: Sequence[int], matches: Matches, whole: CapacityIndex) -> None:
+    def __init__(self, numbers: Sequence[int], matches: Matches, empty_index: CapacityIndex) -> None:
         self._numbers = numbers
         self._matches = matches
-        self._whole = whole
+        self._whole = empty_index
 
     def access(self, machines: Iterable[int] | None) -> int:
         machine_numbers = None if machines is None else set(machines)
@@ -273,7 +273,7 @@ class State:
         return copy
 
     def copy_ended(self, running: Running, now: Time) -> None:
-        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        """Remove one of several attempts of a task; if it was the first, the next one takes its place."""
         number = running.task.id
         first_attempt = self.running[number]
         attempts = [first_attempt, *self.copies[number]]

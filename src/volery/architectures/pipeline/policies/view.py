@@ -103,7 +103,7 @@ class View:
         return (capacity - self._state.packing.totals(room)[resource]) / (capacity or 1)
 
     def machine(self, machine: int) -> Machine:
-        """All about a machine."""
+        """A machine as it is now."""
         state = self._state
         cluster = state.cluster
 
@@ -259,7 +259,7 @@ class Candidates:
         return self._state.fewest_constraints(self._exact(resource, *self._state.index.most(resource, self.vector), -1))
 
     def _exact(self, resource: int, vector: int, alike: bool, sign: int) -> int:
-        """Those of a vector with the least (sign 1) or most (-1) free."""
+        """The machines of a vector with the least (sign 1) or most (-1) free."""
         if alike or not vector & (vector - 1):
             return vector
 
