@@ -112,7 +112,6 @@ class Assignments:
 
     def next_move(self, origin: Address) -> Reassignment | None:
         """The move that is due now; None while the entry answers, or no other one does."""
-        # Another entry than the origin must answer, and the origin must not have come back since.
         heir = self._next_to(origin, self._lost_entries)
         if heir is None or origin not in self._lost_entries:
             return None
@@ -123,7 +122,7 @@ class Assignments:
 
         Args:
             move: Move that `next_move` has returned.
-            jobs: all open jobs, with their users.
+            jobs: All open jobs, with their users.
 
         Returns:
             The jobs that the heir has now and did not have before.

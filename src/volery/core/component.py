@@ -132,8 +132,8 @@ class Deployment(msgspec.Struct, frozen=True):
 
     def replaced(self, capability: object) -> Deployment:
         """The same with this capability in place of the one of its class."""
-        kept_capabilities = [present for present in self.capabilities if type(present) is not type(capability)]
-        return msgspec.structs.replace(self, capabilities=(*kept_capabilities, capability))
+        other_capabilities = [candidate for candidate in self.capabilities if type(candidate) is not type(capability)]
+        return msgspec.structs.replace(self, capabilities=(*other_capabilities, capability))
 
 
 Simulate = Callable[[Deployment, Trace, Cluster], Records]

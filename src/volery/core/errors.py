@@ -47,9 +47,9 @@ def shortened(text: str, length: int = WORD_MAX) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def suggestion(word: str, names_known: Iterable[str]) -> str:
+def suggestion(word: str, known_names: Iterable[str]) -> str:
     """A known word close to the user's: "; did you mean 'megha'?", else the whole list of known words."""
-    names = sorted(names_known)
+    names = sorted(known_names)
     word = word[:WORD_MAX]
     close = difflib.get_close_matches(word, names, n=3, cutoff=NEAR)
 

@@ -63,9 +63,9 @@ class Hop(msgspec.Struct, frozen=True):
     """A message from role to role.
 
     Args:
-        source: Role that sends: a role, the submitter, or `TASK`.
+        source: Sender: a role, the submitter, or `TASK`.
         message: Name of the message.
-        to: Role that receives: a role, the submitter, or `TASK`.
+        to: Receiver: a role, the submitter, or `TASK`.
         meaning: First sentence of the documentation of the message's class.
     """
 

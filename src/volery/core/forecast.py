@@ -38,8 +38,8 @@ class RunningTask(msgspec.Struct, frozen=True):
     Args:
         machine: Number of the machine.
         elapsed_us: Time since its start.
-        lifetime: place of its kind among `FederationState.lifetimes`.
-        request: units of each resource.
+        lifetime: Place of its kind among `FederationState.lifetimes`.
+        request: Units of each resource.
     """
 
     machine: int
@@ -54,8 +54,8 @@ class WaitingTasks(msgspec.Struct, frozen=True):
     Args:
         count: Count of the tasks.
         mask: Constraints of the tasks, as bits.
-        lifetime: place of their kind among `FederationState.lifetimes`.
-        request: units of each resource.
+        lifetime: Place of their kind among `FederationState.lifetimes`.
+        request: Units of each resource.
     """
 
     count: int

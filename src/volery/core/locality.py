@@ -72,7 +72,7 @@ class Pace:
 
     Args:
         trace: Workload whose replicas are those of the tasks.
-        cluster: Machines that they run on.
+        cluster: Machines on which the tasks run.
     """
 
     __slots__ = ("_cluster", "_far_permille", "_first", "_racks", "_replicas")

@@ -69,8 +69,8 @@ class TagConstraint(msgspec.Struct, frozen=True, gc=False, array_like=True):
     tags: affinity has least 1, anti-affinity most 0, cardinality a range. See `volery.core.tags`.
 
     Args:
-        subject, target: tags that a task must all have.
-        least, most: other tasks with the target's tags; UNLIMITED: any number.
+        subject, target: Tags that a task must all have.
+        least, most: Other tasks with the target's tags; UNLIMITED: any number.
         group: Kind of the node sets.
     """
 
@@ -102,7 +102,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         constraints: Bit set of the machine constraints that it needs.
         estimate_us: Assumed duration, for schedulers: the job's mean task duration.
         payload: Work to run, for the executor alone; schedulers carry it and never look.
-        request: units of each resource, in the cluster's order; nothing: one slot.
+        request: Units of each resource, in the cluster's order; nothing: one slot.
         tags: Tags of the task with their constraints; None: it has no tags.
     """
 
@@ -119,8 +119,8 @@ class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Soft constraints of a job: on preferred machines its tasks take their duration, on others longer.
 
     Args:
-        constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
-        together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
+        constraints: Bit set of the machine constraints that a preferred machine has, as GPUs.
+        together: Bit set of which a preferred machine shares a bit with the machine on which the first task of its job
             has started, as a bit per rack; 0: tasks may lie apart.
         elsewhere_percent: Duration on other machines, in percent of that on preferred ones; at least 100.
     """
@@ -149,7 +149,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
             that take workflows whole (`Architecture.graphs`) get it.
         replicas: Numbers of the machines that hold the input of each task of this chunk; nothing: no task has a
             preference.
-        preference: machines on which its tasks are faster.
+        preference: Machines on which its tasks are faster.
     """
 
     id: JobId

@@ -66,7 +66,7 @@ class TimeHistogram:
 
     Attributes:
         width_us: Width of a bin: 1 (exact), or a power of two where there are many moments.
-        amounts: moment // width_us -> amount; the sum is exact at any width.
+        amounts: Moment // width_us -> amount; the sum is exact at any width.
     """
 
     def __init__(self) -> None:

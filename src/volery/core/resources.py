@@ -318,12 +318,11 @@ class DevicePacking(Packing):
         What lies on other devices stays, the last of it first.
         """
         places = list(range(len(returnable)))
-        freed = free + sum(returnable)
+        room = free + sum(returnable)
 
-        # Only what the test below cannot do without is given back.
         for place in reversed(range(len(returnable))):
-            if (self.settled(freed - returnable[place]) - packed) & self.guards == self.guards:
-                freed -= returnable[place]
+            if (self.settled(room - returnable[place]) - packed) & self.guards == self.guards:
+                room -= returnable[place]
                 places.remove(place)
 
         return places

@@ -19,7 +19,6 @@ _SEAL: Final = re.compile(rb',\n  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 def sealed(text: bytes) -> bytes:
     """An indented JSON document with its digest as the last member; one that is no object, or empty, as it is."""
     content = text.rstrip()
-    # Only an indented object that is not empty can take another member.
     if not content.endswith(b"\n}"):
         return text
     content = content[: -len(b"\n}")]

@@ -65,11 +65,11 @@ def exceeded(tags: Tags, counts: Held, group: NodeGroup) -> TagConstraint | None
         ):
             return constraint
 
-    for neighbour in counts:
-        for constraint in neighbour.constraints:
+    for neighbour_tags in counts:
+        for constraint in neighbour_tags.constraints:
             if constraint.group == group and constraint.most != UNLIMITED and has(tags, constraint.target):
                 # The neighbour's own tags do not count for it: a task never counts for itself.
-                target_count = counted(counts, constraint.target) - has(neighbour, constraint.target)
+                target_count = counted(counts, constraint.target) - has(neighbour_tags, constraint.target)
                 if target_count + 1 > constraint.most:
                     return constraint
     return None
@@ -128,13 +128,13 @@ def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Itera
 
     sets = []
     for tag_names in place_of:
-        matching = [
+        matching_constraints = [
             candidate
             for name in (*tag_names, "")
             for candidate in by_tag.get(name, ())
             if set(candidate.subject) <= set(tag_names)
         ]
-        sets.append(Tags(tag_names, tuple(matching)))
+        sets.append(Tags(tag_names, tuple(matching_constraints)))
     return msgspec.structs.replace(trace, tag_sets=tuple(sets), tag_set=tag_set if any(place_of) else array("H"))
 
 

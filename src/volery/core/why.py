@@ -55,7 +55,7 @@ class Decision(msgspec.Struct, frozen=True):
         machine: Number of the machine; -1: none.
         asked: Component that has to confirm it, or has refused it; "": none.
         view_age_us: Time since the last update of that part of the cluster; where nothing was chosen, of the part with
-            the oldest news.
+            the oldest update.
         rejected: Machines that were passed over, in the order in which partitions are searched.
     """
 
@@ -105,7 +105,7 @@ class DecisionLog:
 
         decisions = self.of_task.setdefault(decision.task, [])
         decisions.append(LoggedDecision(now, by, decision))
-        # The first decision, made on arrival, stays; the oldest of the last ones goes.
+        # The first decision stays; the oldest of the last ones goes.
         if len(decisions) > KEPT_PER_TASK:
             del decisions[1]
             self.dropped[decision.task] = self.dropped.get(decision.task, 0) + 1

@@ -109,9 +109,9 @@ def distribution(
 
     mean, largest = float(values.mean()), float(values.max())
     percentiles = (*PERCENTILES, *(p for count, p in FAR.items() if values.size >= count))
-    values_at = np.percentile(values, percentiles, method="linear", overwrite_input=overwrite)
+    percentile_values = np.percentile(values, percentiles, method="linear", overwrite_input=overwrite)
 
-    p50, p90, p95, p99, *far = (float(p) / unit for p in values_at)
+    p50, p90, p95, p99, *far = (float(p) / unit for p in percentile_values)
     return Distribution(int(values.size), mean / unit, p50, p90, p95, p99, largest / unit, *far)
 
 

@@ -79,7 +79,7 @@ def job_table(
     if comes_in_parts(trace):
         ideal = ideal_of_workflows_us(trace, finish >= 0)
     else:
-        # A run time on another machine says nothing about the reference speed: the trace's durations are taken.
+        # A run time holds for one machine alone, and ideals are at the reference speed: the durations are the trace's.
         run_us = view(trace.duration_us).copy() if is_paced else finish - view(records.start_us)
         run_us[finish < 0] = NEVER
         ideal = largest_per_job(run_us, trace, NEVER)
@@ -159,8 +159,8 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
     trace = records.trace
     submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
 
-    submitted = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
-    response = (finish - submitted)[finish != NEVER]
+    submitted_us = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
+    response = (finish - submitted_us)[finish != NEVER]
     # The first start of a job is its largest negative start.
     first_start = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
@@ -224,8 +224,8 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
 
     submit_us = view(trace.arrival_us)
     # A deadline at or before the submission leaves no time to compare with.
-    is_timely = has_deadline & is_answered & (due_us > submit_us)
-    relative = (answered_us - submit_us)[is_timely] / (due_us - submit_us)[is_timely]
+    is_comparable = has_deadline & is_answered & (due_us > submit_us)
+    relative = (answered_us - submit_us)[is_comparable] / (due_us - submit_us)[is_comparable]
 
     jobs = int(np.count_nonzero(has_deadline))
     return DeadlineSummary(
@@ -234,7 +234,7 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
         met / jobs,
         distribution(best_effort_us, unit=SECOND),
         distribution(relative),
-        _spread(trace, np.flatnonzero(is_timely), relative),
+        _spread(trace, np.flatnonzero(is_comparable), relative),
     )
 
 
@@ -292,7 +292,7 @@ def allotment_summary(records: Records) -> AllotmentSummary | None:
     for job, job_steps in steps.items():
         time_to_deadline_us = trace.deadline_us[job] - trace.arrival_us[job]
 
-        # The oracle gives a job at any time the fewest slots with which all its work ends at its deadline.
+        # The oracle gives a job at all times the fewest slots with which all its work ends at its deadline.
         oracle = -(-sum(trace.duration_us[trace.first[job] : trace.first[job + 1]]) // time_to_deadline_us)
         total += _slot_us(job_steps, 0)
         above_oracle += _slot_us(job_steps, oracle)

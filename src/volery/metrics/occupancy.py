@@ -20,10 +20,10 @@ def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs, amount: Longs 
     """The time that stays of things last in each interval, summed over the things.
 
     Args:
-        begin_us: Begin of each stay; before the first edge counts from there.
+        begin_us: Begin of each stay; one before the first edge counts from there.
         end_us: End of each stay, not before its begin.
         edges_us: Bounds of the intervals, strictly increasing.
-        amount: Amount that each thing counts; one by default.
+        amount: Amount for which each stay counts; one by default.
 
     Returns:
         one number per interval, in microseconds.
@@ -31,7 +31,8 @@ def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs, amount: Longs 
     arrivals, arrived_us = _until_right_edge(begin_us, edges_us, amount)
     departures, departed_us = _until_right_edge(end_us, edges_us, amount)
 
-    # Those that are there at an edge fill the whole interval, less what they leave before its end.
+    # What is present at an edge fills the interval after it; arrivals add their time until its end, departures take
+    # theirs away.
     present_before = np.concatenate(([0], np.cumsum(arrivals - departures)[:-1]))
     busy: Floats = arrived_us - departed_us + present_before * np.diff(edges_us)
     return busy

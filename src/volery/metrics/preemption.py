@@ -126,7 +126,7 @@ class _Usage:
 
     Attributes:
         names: Names of the resources, "slots" where there are no others.
-        whole: Amount of each that all machines offer together.
+        totals: Amount of each that all machines offer together.
         users: Users of the tasks.
     """
 
@@ -168,7 +168,7 @@ class _Usage:
 def _below_due(records: Records, usage: _Usage) -> int:
     """Preemptions after which what the loser still ran was less than its share."""
     stays: dict[str, tuple[Times, Times, Times]] = {}
-    below_due = 0
+    below_due_count = 0
     for preemption in records.preemptions:
         if preemption.loser is None:
             continue
@@ -185,8 +185,8 @@ def _below_due(records: Records, usage: _Usage) -> int:
             [int(amount) * MILLIONTHS // total for amount, total in zip(remaining, usage.totals, strict=True) if total],
             default=0,
         )
-        below_due += dominant_share < preemption.loser.due
-    return below_due
+        below_due_count += dominant_share < preemption.loser.due
+    return below_due_count
 
 
 def _losses(records: Records, usage: _Usage) -> tuple[Loss, ...]:
@@ -204,8 +204,8 @@ def _losses(records: Records, usage: _Usage) -> tuple[Loss, ...]:
         runs_by_users[usage.users[preemption.task], usage.users[preemption.beneficiary]].append(
             (preemption.task, ran_us / SECOND)
         )
-    losses = []
 
+    losses = []
     for (loser, winner), runs in runs_by_users.items():
         wasted = {
             name: sum(usage.amounts(task)[place] * seconds for task, seconds in runs)

@@ -143,8 +143,8 @@ def _runs(records: Records, billing: Billing) -> Longs:
         rows.append(np.array([[lost.worker, lost.start_us, until, lost.task]]))
 
     attempts = np.concatenate(rows).astype(np.int64)
-    has_ended_here = np.isin(attempts[:, 0], sorted(billing.machines)) & (attempts[:, 2] != NEVER)
-    runs: Longs = attempts[has_ended_here]
+    is_billed = np.isin(attempts[:, 0], sorted(billing.machines)) & (attempts[:, 2] != NEVER)
+    runs: Longs = attempts[is_billed]
     return runs
 
 
@@ -175,10 +175,10 @@ def _elasticity(
     units_max = sum(units[machine] for machine in billing.machines)
 
     finish = view(records.finish_us)
-    ran_here = (finish != NEVER) & np.isin(np.asarray(records.worker), sorted(billing.machines))
-    demand = _steps(ready_us(records)[ran_here], finish[ran_here], requested[ran_here])
-    supplied = [(span.on_us, span.end_us, units[span.machine]) for span in spans if span.on_us != NEVER]
-    supply = _steps(*np.array(supplied, dtype=np.int64).reshape(-1, 3).T)
+    ran_on_billed = (finish != NEVER) & np.isin(np.asarray(records.worker), sorted(billing.machines))
+    demand = _steps(ready_us(records)[ran_on_billed], finish[ran_on_billed], requested[ran_on_billed])
+    supply_steps = [(span.on_us, span.end_us, units[span.machine]) for span in spans if span.on_us != NEVER]
+    supply = _steps(*np.array(supply_steps, dtype=np.int64).reshape(-1, 3).T)
 
     edges = np.unique(np.clip(np.concatenate([[begin, end], demand[0], supply[0]]), begin, end))
     interval_us = np.diff(edges).astype(np.float64)

@@ -68,7 +68,7 @@ class AllocationSummary(msgspec.Struct, frozen=True):
         communication: Time on the wire along the chain of messages that led to the start, at most the total.
         processing: Time in service of roles that were given a processing cost, along the same chain.
         worker_queueing: Time in the worker's own queue, as the worker reports it.
-        framework_queueing: total - communication - processing - worker queueing.
+        framework_queueing: Total - communication - processing - worker queueing.
     """
 
     total: Distribution
@@ -240,7 +240,6 @@ def summarise(
     worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
     tasks = records.trace.task_count
     message_count = records.counters.get(MESSAGES, 0)
-
     return RunSummary(
         label=label,
         architecture=architecture,

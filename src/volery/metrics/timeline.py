@@ -67,11 +67,11 @@ def task_runs(records: Records) -> Columns:
         if records.attempt[number] == last
     ]
 
-    killed_runs = np.array(ended, dtype=np.int64).reshape(-1, 6).T
+    other_runs = np.array(ended, dtype=np.int64).reshape(-1, 6).T
     finished_runs = (task, machine, start[task], finish[task], attempt, np.zeros(task.size))
     names = ("task", "machine", "start_us", "finish_us", "attempt", "killed")
     columns = {
-        name: np.append(a, b).astype(np.int64) for name, a, b in zip(names, finished_runs, killed_runs, strict=True)
+        name: np.append(a, b).astype(np.int64) for name, a, b in zip(names, finished_runs, other_runs, strict=True)
     }
     return columns | {"killed": columns["killed"].astype(np.bool_)}
 
@@ -170,9 +170,9 @@ def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     edges = np.arange(bins + 1, dtype=np.int64) * span // bins
     # Rows stand one behind the other in time, so that one pass counts all of them.
     shift = row_of[ran["machine"]] * span - begin
-    every = np.append((np.arange(rows)[:, None] * span + edges[:-1]).ravel(), rows * span)
+    row_edges = np.append((np.arange(rows)[:, None] * span + edges[:-1]).ravel(), rows * span)
 
-    busy = busy_time_us(ran["start_us"] + shift, ran["finish_us"] + shift, every, amount).reshape(rows, bins)
+    busy = busy_time_us(ran["start_us"] + shift, ran["finish_us"] + shift, row_edges, amount).reshape(rows, bins)
     capacity = np.bincount(row_of, weights=offered, minlength=rows)[:, None] * np.diff(edges)
     share = np.divide(busy, capacity, out=np.zeros_like(busy), where=capacity > 0)
     return {

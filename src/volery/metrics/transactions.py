@@ -21,7 +21,7 @@ from volery.metrics.distribution import Distribution, distribution
 
 DAY_US: Final = 86_400 * SECOND
 DAYS_MIN: Final = 3
-"""Days from which on a period is a day, as in the paper; shorter runs are cut into `PERIODS`."""
+"""Days of the shortest run whose periods are days, as in the paper; shorter runs are cut into `PERIODS`."""
 PERIODS: Final = 10
 
 

@@ -74,14 +74,14 @@ class Ladders(dict[Amounts, Need]):
         rungs_above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in amounts])
         rungs_below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in amounts])
         is_possible = all(rung < len(self.rungs[k]) for k, rung in rungs_above)
-        tightest = max(amounts, key=lambda entry: entry[1] / (self.largest[entry[0]] or 1), default=(0, 0))[0]
+        tightest_resource = max(amounts, key=lambda pair: pair[1] / (self.largest[pair[0]] or 1), default=(0, 0))[0]
 
         need = Need(
             self.packing[request],
             rungs_above if is_possible else None,
             tuple([(k, min(rung, len(self.rungs[k]) - 1)) for k, rung in rungs_below if self.rungs[k]]),
             rungs_above == rungs_below,
-            (tightest, dict(rungs_above).get(tightest, 0)),
+            (tightest_resource, dict(rungs_above).get(tightest_resource, 0)),
         )
         if len(self) < NEEDS_MAX:
             self[request] = need

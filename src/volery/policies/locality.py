@@ -176,7 +176,7 @@ class ByRates(ByTime):
     def _reached(self, job: JobId) -> tuple[int, int]:
         level, waited = super()._reached(job)
         near = self._reach.get(job, (1.0, 1.0))
-        # An offer near the input comes less often than the job would wait for it: waiting there has no hope.
+        # No offer near the input is to be expected within the wait: the job goes on to the next level at once.
         while level < ANY and self._gap_us > self._needed[level] * near[level]:
             level, waited = level + 1, 0
         return level, waited
@@ -329,7 +329,7 @@ class PlacedTasks:
         waiting, offered = self.waiting, self._sites.constraints[machine]
 
         local_line = self._machines.get(machine)
-        # Tasks that were taken by another line are skipped here.
+        # Tasks that were taken through another line are skipped.
         if local_line is not None:
             while local_line and local_line[0].id not in waiting:
                 local_line.pop(0)

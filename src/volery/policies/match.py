@@ -115,7 +115,7 @@ class Matches(dict[int, int]):
         Args:
             mask: Constraint set of the task.
             candidates: Vector of units that satisfy the set, not 0.
-            random: Numbers that are uniform on [0, 1).
+            random: Source of numbers that are uniform on [0, 1).
         """
         if self._size < LISTED_SIZE_MIN:
             count = candidates.bit_count()
@@ -178,12 +178,12 @@ def positions(vector: int) -> list[int]:
         all_positions: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
         return all_positions
 
-    positions_found = []
+    bit_positions = []
     while vector:
         lowest = vector & -vector
-        positions_found.append(lowest.bit_length() - 1)
+        bit_positions.append(lowest.bit_length() - 1)
         vector ^= lowest
-    return positions_found
+    return bit_positions
 
 
 def vector_bytes(vector: int) -> bytes:
@@ -209,7 +209,7 @@ class Sampler:
     Args:
         constraints: Constraint set that each worker satisfies.
         matches: The same as vectors, shared inside a build.
-        random: Numbers that are uniform on [0, 1).
+        random: Source of numbers that are uniform on [0, 1).
         replacement: True if one draw may name a worker twice, as in the Eagle authors' simulator.
     """
 
@@ -244,8 +244,7 @@ class Sampler:
             random = self._random
             return [candidates[int(random() * supply)] for _ in range(count)]
 
-        # Sparrow spreads more probes than there are workers evenly: whole rounds first, then a draw without
-        # replacement.
+        # More draws than workers are spread evenly: whole rounds first, then a draw without replacement.
         rounds, remainder = divmod(count, supply)
         drawn = self.suitable(need) * rounds if rounds else []
         if remainder:

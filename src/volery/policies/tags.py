@@ -109,10 +109,10 @@ class TagIndex:
     def _updated(self, tags: Tags, group: NodeGroup, vector: int, sets: Iterable[int]) -> int:
         """The vector with another look at some node sets."""
         vectors = self._vectors[group]
-        everywhere = self._cluster_counts
+        cluster_counts = self._cluster_counts
         for number in sets:
             counts = self._counts[group].get(number, {})
-            if lacking(tags, counts, everywhere, group) is None and exceeded(tags, counts, group) is None:
+            if lacking(tags, counts, cluster_counts, group) is None and exceeded(tags, counts, group) is None:
                 vector |= vectors[number]
             else:
                 vector &= ~vectors[number]

@@ -29,7 +29,7 @@ class Kill(Message, frozen=True):
 
     Args:
         attempt: Attempt to end; to a guarded node without an epoch, nothing: whichever attempt runs there is ended.
-        epoch: Epoch of the master that evicts the attempt for another task, if it still leads; elsewhere none.
+        epoch: Epoch of the master; where given, the attempt is evicted for another task, if that master still leads.
     """
 
     task: TaskId

@@ -119,7 +119,6 @@ class ReservingScheduler(Component):
         running = self._running.get(task.job)
         if running is None:
             self._running[task.job] = {task.id: source}
-            # Once per job, with its first task: a fact per task would cost more than the task's own messages.
             self._port.observe(Measured("queued_reservations", message.queued))
         else:
             running[task.id] = source
@@ -138,9 +137,9 @@ class ReservingScheduler(Component):
         withdrawn = 0
 
         for node in nodes:
+            # A worker just served has used its reservation up.
             if node is not None and node != served_node:
                 withdrawn += 1
-                # A worker just served has used its reservation up.
                 send(node, Withdraw(number))
             number += step
 
@@ -172,7 +171,6 @@ class ReservingScheduler(Component):
         """Report the counts since the last report; once per job at most, and when all is done."""
         for field, name in self.FACTS:
             amount = getattr(self, field)
-
             if amount:
                 self._port.observe(Counted(name, amount))
                 setattr(self, field, 0)

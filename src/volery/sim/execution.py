@@ -107,9 +107,8 @@ class LabPort:
 
     def _fire(self, event: TimerFired, _: None, now: Time) -> None:
         timers = self._timers
-        if (
-            timers is not None and timers.get(event.key) is event
-        ):  # else it was cancelled or replaced, and its action stayed behind
+        # Otherwise the timer was cancelled or replaced, and its action stayed behind.
+        if timers is not None and timers.get(event.key) is event:
             del timers[event.key]
             self.deliver(event, None, now)
 
@@ -265,7 +264,7 @@ def port_class(
 
         def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives its component here
             number = task.id
-            # One test for all that is not a plain first start: hot, so the reasons are told apart in `relaunched`.
+            # One test for all that is not a plain first start: it is hot, so `relaunched` separates the reasons.
             if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
                 attempts.relaunched(self, task, attempt)
 

@@ -103,8 +103,8 @@ class FaultPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for crash in sorted(self.crashes, key=lambda crash: crash.at_us):
             if crash.back_us < crash.at_us or crash.at_us < up_at.get(crash.address, 0):
                 raise InputError("faults.crashes", f"{crash.address} cannot crash at {crash.at_us} us and not be up")
-            # A restart at the time of the next crash would be played after it or before it: one microsecond lies
-            # between them.
+            # In one instant the order of calls would decide whether the restart or the next crash comes first: so the
+            # crash is a microsecond later at least.
             up_at[crash.address] = crash.back_us + 1
 
 
@@ -282,9 +282,10 @@ class FaultInjector(Extension):
 
     def _demand_progress(self, _first: None, _second: None, now: Time) -> None:
         if open_jobs := self._open_jobs():
-            down = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
+            down_addresses = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
             raise NotQuiet(
-                f"{open_jobs} jobs are not done at {now} us; {', '.join(down) or 'no component'} is gone for good"
+                f"{open_jobs} jobs are not done at {now} us; "
+                f"{', '.join(down_addresses) or 'no component'} is gone for good"
             )
 
     def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
@@ -406,8 +407,6 @@ class FaultInjector(Extension):
         side, outage = side_outage
         is_of_this_outage = pair.cut and outage == pair.outage
         if not self._is_up(side) or pair.informed[side] or not (pair.suspected or is_of_this_outage):
-            return
-
             return
         pair.suspected = pair.informed[side] = True
         self._report(side, PeerLost(pair.other(side)), now)

@@ -81,7 +81,7 @@ class Kernel:
         self._pace = PaceRule(lab)
         # Ports are classes made with the rules, and doors are wrapped by extensions, so both exist before the first
         # component is installed.
-        self._attempts, self._rules = self._launching(deployment, are_whole_graphs=options.graphs)
+        self._attempts, self._rules = self._launching(deployment, takes_whole_graphs=options.graphs)
         self._extensions = self._extended(deployment, options)
         if trace.tag_set:
             self._extensions.append(self._tagged(deployment, options))
@@ -91,13 +91,13 @@ class Kernel:
         for address, component in deployment.components.items():
             self.install(address, component)
 
-    def _launching(self, deployment: Deployment, *, are_whole_graphs: bool) -> tuple[Attempts, list[LaunchRule]]:
+    def _launching(self, deployment: Deployment, *, takes_whole_graphs: bool) -> tuple[Attempts, list[LaunchRule]]:
         """Attempts, and the rules of launches that trace, cluster and deployment need."""
         lab = self.lab
         rules = list[LaunchRule]()
         if comes_in_parts(lab.trace):
             refused_tasks = refused(lab.trace, deployment)
-            rules.append(Workflows(lab, self.submitter, refused_tasks, are_whole_graphs=are_whole_graphs))
+            rules.append(Workflows(lab, self.submitter, refused_tasks, takes_whole_graphs=takes_whole_graphs))
 
         resumption = deployment.capability(Resumption) or Resumption()
         replication = deployment.capability(Replication)
@@ -374,8 +374,9 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, workflows have a cycle, replicas are on no
-            machine, or tags cannot be met by any order of starts, or are not supported by the design.
+        InputError: tasks ask for other resources than machines offer, parents are no earlier tasks of their job,
+            replicas are on no machine, or tags cannot be met by any order of starts, or are not supported by the
+            design.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)

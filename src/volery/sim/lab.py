@@ -196,8 +196,8 @@ class Lab:
         self.left_us = trace.duration_us[:] if keeps_progress else trace.duration_us
         self.slots: Sequence[int] = [UNCOUNTED] * len(cluster.slots) if cluster.resources else cluster.slots
         self.now: Time = 0
-
         self.path = 0
+
         self.times: list[Time] = []
         self.finishes: dict[Time, list[tuple[Launcher, TaskFinished]]] = {}
         self.killed: set[tuple[Address, TaskId, int]] = set()
@@ -325,12 +325,11 @@ class Dispersal:
         """Schedule these messages of a lane, or deliver them with this instant's."""
         lab, stream = self._lab, self._stream
         now, path, jitter = lab.now, lab.path, lab.network.jitter_us
-
-        immediate = []
+        immediate_messages = []
 
         for item in messages:
             if item[3] == SUBMITTER or item[0] == self._submitter:
-                immediate.append(item)
+                immediate_messages.append(item)
                 continue
 
             link = (item[3], item[0])
@@ -342,12 +341,12 @@ class Dispersal:
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
             for extra in self._copies(item[3], item[0]):
                 if due + extra == now:
-                    immediate.append(item)
+                    immediate_messages.append(item)
                 else:
                     lab.schedule(due + extra, self._arrive, item, path + due + extra - now)
 
-        if immediate:
-            lane.batches.append((now, path, immediate))
+        if immediate_messages:
+            lane.batches.append((now, path, immediate_messages))
 
     def _arrive(self, item: Sent, path: int, now: Time) -> None:
         self._lab.deliver([item], path, now)

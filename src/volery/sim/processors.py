@@ -80,7 +80,7 @@ class Wire:
         """Send a frame, now; frames of a link arrive in the order of sending."""
         now = self._lab.now
         delay_us = self._delays_us[int(self._lab.network_stream.random() * len(self._delays_us))]
-        # The measured delay contains the broker's work; the broker stands in the middle of the rest.
+        # The measured delay contains the broker's work; the broker is in the middle of the rest.
         half_us = max(0, delay_us - self._broker_us) // 2
         link = self._links.setdefault((sender, receiver), deque())
         link.append((receiver, letters, now))

@@ -168,8 +168,7 @@ class CapacityRule(LaunchRule):
             request_text, free_text = self._in_words(task.request), self._in_words(packing.fields(free))
             raise BrokenRule(f"{launch_of(port, task, attempt)}: asks for {request_text} where {free_text} are free")
 
-        # The capacity says how much a machine has; `named` decides on which devices it lies, as the design's own
-        # packing does.
+        # The lab chooses devices by the same rule as the design's own packing.
         if counts_devices:
             amounts = packing.named(free, amounts)
 
@@ -191,7 +190,7 @@ class PowerRule(LaunchRule):
     """Machines are switched on and off: off they run nothing, and with tasks on them they stay on.
 
     Args:
-        billing: Names of the machines that come and go; they are off at first, and all others are on.
+        billing: Billing of machines that come and go; they are off at first, and all others are on.
     """
 
     def __init__(self, billing: Billing) -> None:
@@ -277,7 +276,7 @@ class Copies(Attempts):
 
     def _follows(self, previous: LostAttempt) -> bool:
         number = previous.task
-        # A winner in the table needs no room there: its task's other attempts end by themselves or are killed.
+        # A winner in the table has ended: it is none of the attempts that run at once.
         has_winner = number in self._winners
         if not has_winner and super()._follows(previous):
             return True
@@ -290,8 +289,8 @@ class Copies(Attempts):
             self._other_attempts[number, previous.attempt] = previous, self._records.path[number]
         return True
 
-    def launched(self, number: TaskId) -> None:
-        """An attempt was launched: one that has finished before it, and is not reported yet, stays in the table."""
+    def keep_winner(self, number: TaskId) -> None:
+        """Keep an attempt in the table that has finished and is not reported yet: another was launched after it."""
         # The launch has overwritten the table's row of the winner: move the launched attempt beside it and write the
         # winner back.
         if number in self._winners:
@@ -349,7 +348,7 @@ class CopyRule(LaunchRule):
 
     def launched(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
         """Put the attempt beside another that has finished."""
-        self._copies.launched(task.id)
+        self._copies.keep_winner(task.id)
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
         """Give the task its first attempt to finish."""

@@ -121,19 +121,19 @@ class Submitter:
         del self._moves_at[origin]
         move = self._assignments.next_move(origin)
 
-        # An heir that is lost itself gives no move: it is tried again as long as jobs of the lost entry are open.
+        # While no other entry answers there is no heir: the move is tried again as long as any job is open.
         if move is None:
             if self._assignments.is_lost(origin) and any(self._open_jobs()):
                 self._move_later(origin)
             return
 
-        job_ids = self._assignments.make(move, self._open_jobs())
+        moved_jobs = self._assignments.make(move, self._open_jobs())
 
         for entry in (move.heir, move.origin):
             for message in self._assignments.greeting(entry):
                 self._send_to(entry, [message])
 
-        for job in job_ids:
+        for job in moved_jobs:
             self.submit(job)
 
     def _open_jobs(self) -> list[tuple[JobId, str]]:
@@ -158,7 +158,6 @@ class Submitter:
         """Send messages about a job to its entry, without delay."""
         owner = self._owner_of(job)
 
-        # An entry that took a job over must not obey an older owner of it.
         if owner.epoch:
             messages = [
                 replace(message, epoch=owner.epoch) if isinstance(message, Submit) else message for message in messages

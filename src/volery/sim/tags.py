@@ -69,8 +69,8 @@ class TagRule(LaunchRule):
 
         if broken is None:
             return None
-        # The scheduler hears of an end one hop later: an end until one hop before the subject's arrival was possibly
-        # unknown.
+        # The report of an end takes one hop: what has ended since one hop before the job's arrival may still have
+        # counted when the task was placed.
         since = self._lab.trace.arrival_us[task.job] - self._hop_us
         counts = dict(running_counts)
         for (ended_set, ended_tags), ends in self._ends.items():
@@ -106,9 +106,9 @@ class TagRule(LaunchRule):
             self._ends.setdefault(((group, self._sets[group][port.machine]), tags), []).append(now)
 
     def _count(self, port: LabPort, tags: Tags, sign: int) -> None:
-        everywhere = self._cluster_counts
+        cluster_counts = self._cluster_counts
         for counts in (
-            everywhere,
+            cluster_counts,
             *[self._running_counts.setdefault((group, self._sets[group][port.machine]), {}) for group in NODE_GROUPS],
         ):
             counts[tags] = counts.get(tags, 0) + sign

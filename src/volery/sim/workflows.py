@@ -26,20 +26,20 @@ def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
     offers: set[tuple[int, Amounts]] = set(
         zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.constraints), strict=True)
     )
-    is_lacking: dict[tuple[int, Amounts], bool] = {}
-    lacking_tasks = []
+    is_kind_lacking: dict[tuple[int, Amounts], bool] = {}
+    is_lacking = []
 
     for task in range(trace.task_count):
         needs = trace.constraints[task] if trace.constraints else 0
-        amounts_asked = trace.requests[trace.request[task]] if trace.request else ()
+        request = trace.requests[trace.request[task]] if trace.request else ()
         # Traces have few distinct requests and millions of tasks.
-        if (needs, amounts_asked) not in is_lacking:
-            is_lacking[needs, amounts_asked] = not any(
-                not needs & ~bits and all(a <= b for a, b in zip(amounts_asked, amounts, strict=True))
+        if (needs, request) not in is_kind_lacking:
+            is_kind_lacking[needs, request] = not any(
+                not needs & ~bits and all(a <= b for a, b in zip(request, amounts, strict=True))
                 for bits, amounts in offers
             )
-        lacking_tasks.append(is_lacking[needs, amounts_asked])
-    return lacking_tasks
+        is_lacking.append(is_kind_lacking[needs, request])
+    return is_lacking
 
 
 def _is_any(_: TaskId) -> bool:
@@ -53,17 +53,17 @@ class Workflows(LaunchRule):
         lab: Shared state of the run.
         submitter: Submitter of the run.
         refused: True for tasks that the design lets run on no machine.
-        are_whole_graphs: True if the design takes workflows whole, so that it alone holds tasks back.
+        takes_whole_graphs: True if the design takes workflows whole, so that it alone holds tasks back.
 
     Attributes:
         waits: Count of each task's unfinished parents, and one more until it is submitted.
     """
 
-    def __init__(self, lab: Lab, submitter: Submitter, refused: Sequence[bool], *, are_whole_graphs: bool) -> None:
+    def __init__(self, lab: Lab, submitter: Submitter, refused: Sequence[bool], *, takes_whole_graphs: bool) -> None:
         self._lab = lab
         self._submitter = submitter
         submitter.source = self
-        self._are_whole_graphs = are_whole_graphs
+        self._takes_whole_graphs = takes_whole_graphs
         self._first, self._children = children_of(trace := lab.trace)
 
         places = trace.parent_first or longs(trace.task_count + 1)
@@ -72,7 +72,7 @@ class Workflows(LaunchRule):
         self._ended = bytearray(trace.task_count)
 
         unfit = list(map(or_, lacking(trace, lab.cluster), refused))
-        self._barred = [False] * trace.task_count if are_whole_graphs else below(trace, unfit)
+        self._barred = [False] * trace.task_count if takes_whole_graphs else below(trace, unfit)
         self._sent_tasks: dict[JobId, list[TaskId]] = {}
         self._ready_at: Time = NEVER
         self._ready_tasks: list[TaskId] = []
@@ -131,20 +131,22 @@ class Workflows(LaunchRule):
         trace = self._lab.trace
         low, high = trace.first[job], trace.first[job + 1]
         has_parents = (
-            not self._are_whole_graphs and trace.parents and trace.parent_first[low] < trace.parent_first[high]
+            not self._takes_whole_graphs and trace.parents and trace.parent_first[low] < trace.parent_first[high]
         )
         has_late_tasks = trace.submit_us and max(trace.submit_us[low:high], default=0) > trace.arrival_us[job]
         return not (has_parents or has_late_tasks)
 
     def _held_back(self, task: TaskId) -> bool:
-        return task in self._unsubmitted if self._are_whole_graphs else self.waits[task] > 0
+        return task in self._unsubmitted if self._takes_whole_graphs else self.waits[task] > 0
 
     def _named_parents(
         self, tasks: Sequence[TaskId], is_named: Callable[[TaskId], bool]
     ) -> tuple[tuple[TaskId, ...], ...]:
         """The parents that each task's message names, for designs that take workflows whole."""
         parents_of = self._lab.trace.parents_of
-        parents = tuple([tuple(filter(is_named, parents_of(task))) for task in tasks]) if self._are_whole_graphs else ()
+        parents = (
+            tuple([tuple(filter(is_named, parents_of(task))) for task in tasks]) if self._takes_whole_graphs else ()
+        )
         return parents if any(parents) else ()
 
     def _open(self, task: TaskId) -> bool:
@@ -168,7 +170,7 @@ class Workflows(LaunchRule):
             waits[child] -= 1
             if not waits[child]:
                 ready_us[child] = now
-                if not (self._are_whole_graphs or self._barred[child]):
+                if not (self._takes_whole_graphs or self._barred[child]):
                     self._send_later(child, now)
 
     def _send_later(self, task: TaskId, now: Time) -> None:

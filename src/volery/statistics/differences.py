@@ -60,8 +60,8 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     Args:
         a, b: Labels; a is the first architecture of the study.
         jobs: Jobs that are compared: "all", "short" or "long".
-        quantity: Quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
-        unit: Unit: "s", or empty for a fraction.
+        quantity: Measure that is compared: "median delay", "mean delay", "p99 delay" or "mean utilisation".
+        unit: Unit of the quantity: "s", or empty for a fraction.
         difference: Difference a - b. Its interval is that of this comparison alone; its verdict is corrected.
         comparisons: Count of comparisons the verdict is corrected for (Holm): those of this quantity in this setting.
         confidence: Confidence of the interval, and of the family of verdicts; unset: 95 %.
@@ -213,11 +213,11 @@ def holm(
     shown = [False] * len(excludes)
 
     while not all(shown):
-        still_open = shown.count(False) + other_comparisons
+        open_count = shown.count(False) + other_comparisons
         newly_shown = [
             i
             for i, excludes_at in enumerate(excludes)
-            if not shown[i] and excludes_at(1 - (1 - confidence) / still_open)
+            if not shown[i] and excludes_at(1 - (1 - confidence) / open_count)
         ]
 
         # The next comparison with the least p-value fails: so do all others, whose p-values are larger.

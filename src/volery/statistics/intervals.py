@@ -35,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
 
     Args:
         low, high: Bounds of the interval, in the unit of the values.
-        method: Method: "paired t", "BCa bootstrap", or "exact" where all values are equal.
+        method: Method of the interval: "paired t", "BCa bootstrap", or "exact" where all values are equal.
     """
 
     low: float
@@ -88,7 +88,7 @@ def interval_of_mean(
     if len(array) < SEEDS_FOR_BOOTSTRAP:
         return Interval(*student, PAIRED_T)
 
-    # Student's interval is the lower bound of the width: the bootstrap of few values is too narrow.
+    # The wider of the two at each end: the bootstrap of few values is too narrow.
     bootstrapped = _bca(array, confidence, resamples)
     if bootstrapped is None:
         return Interval(*student, PAIRED_T)

@@ -43,7 +43,7 @@ class JobsDifference(msgspec.Struct, frozen=True):
     """The comparison of a with b over the jobs of one run.
 
     Args:
-        statistic: Statistic: "mean", "median" or a percentile such as "p99".
+        statistic: Name of the statistic: "mean", "median" or a percentile such as "p99".
         a, b: Values of the statistic over the jobs that have a delay in both runs, seconds; 0 without such a job.
         difference: Difference a - b, seconds.
         low, high: Confidence interval of the difference, seconds; None where there is no statement.
@@ -53,9 +53,10 @@ class JobsDifference(msgspec.Struct, frozen=True):
         block: Count of jobs per block; 0 where there is no statement.
         verdict: Statement: "lower" or "higher" (a against b), "identical" (every job is equal), "no difference shown: "
             or "no statement: " and why. Where there is an interval of the ratio, that interval decides.
-        method: Method: "block bootstrap", "exact" where every job is equal; empty where there is no statement.
-        p_value: Probability: 1 less the highest confidence at which the deciding interval still excludes "no
-            difference"; None where there is no statement.
+        method: Method of the interval: "block bootstrap", "exact" where every job is equal; empty where there is no
+            statement.
+        p_value: 1 less the highest confidence at which the deciding interval still excludes "no difference"; None where
+            there is no statement.
     """
 
     statistic: str
@@ -100,7 +101,7 @@ def jobs_difference(
         submit_s: Submission per job, seconds; only their order matters.
         a_delay_s, b_delay_s: Delay of the same jobs under each design, seconds; NaN for a job without delay, which
             leaves the comparison.
-        statistics: Statistics: "mean", "median" and percentiles from "p1" to "p99.9".
+        statistics: Names of the statistics: "mean", "median" and percentiles from "p1" to "p99.9".
         confidence: Confidence of each interval, above 0, below 1.
         resamples: Count of resamples, drawn from a fixed stream: the same input gives the same intervals.
 
@@ -213,7 +214,6 @@ def _influence(a: Floats, b: Floats, level: float | None, resampled: _Resampled)
 def _slope(beyond: Floats, percentiles: Floats, resampled: _Resampled) -> float:
     """Return how a percentile moves with the share of jobs beyond it: the ratio of their deviations in the blocks."""
     blocks = len(beyond) / resampled.block
-
     share = math.sqrt(float((block_sums(beyond, resampled.block) ** 2).mean()) / blocks) / resampled.block
     return float(percentiles.std()) / share if share > 0 else 0.0
 
@@ -466,7 +466,6 @@ def degrees_of_freedom(influence: Floats, block: int) -> float:
         influence: Influence of each value on the statistic, of mean zero.
     """
     blocks = len(influence) / block
-
     squares = block_sums(influence, block) ** 2
     variance = float(squares.mean())
     if variance <= 0:

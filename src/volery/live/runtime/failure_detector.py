@@ -209,7 +209,7 @@ class FailureDetector:
                 peer.state, peer.proved_at = READY, now
                 self._welcome(peer, now, first=True)
                 self._beat(name, peer, now)
-        # Ready and the peer is no longer down: it has seen that this end is ready.
+        # The peer is ready or up: it, too, has seen the outage, and its masters have received PeerBack.
         elif beat.state != DOWN:
             log.warning("host %s is back", name)
             peer.state, peer.proved_at, peer.up_since = UP, now, peer.number + 1
@@ -314,8 +314,10 @@ class HostRegister:
             return
 
         was_lost = entry.missed >= MISSED_MAX
-        entry.report, entry.heard_us = report, self._clock_us()
-        entry.incarnation, entry.missed = incarnation, 0
+        entry.report = report
+        entry.heard_us = self._clock_us()
+        entry.incarnation = incarnation
+        entry.missed = 0
 
         if was_lost:
             log.warning("host %s (%s) answers again", host, _components_text(entry))
@@ -334,7 +336,7 @@ class HostRegister:
         """Count a check without a message for every other host, and log each that becomes lost.
 
         Args:
-            shortage: Resource that the machine of the API's host lacks.
+            shortage: Shortage of the API's host, in words; empty: none.
         """
         for host, entry in self._entries.items():
             if host == self._me:
@@ -469,7 +471,7 @@ class Presence:
         Args:
             send: Sends a message that is not repeated when it is lost.
             absent: Gives the hosts that this one waits for; none once it has opened.
-            shortage: Gives the resource that the machine lacks, see `HostReport`.
+            shortage: Gives the machine's shortage in words, see `HostReport`.
         """
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(PRESENCE_S, self.start, send, absent, shortage)  # a failure ends nothing

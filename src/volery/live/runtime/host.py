@@ -252,13 +252,13 @@ class Host:
     def refused(self) -> int:
         return self._ingress.refused
 
-    # The ways in.
-
     def _absent_hosts(self) -> frozenset[HostName]:
         return self.waits_for
 
     def _shortage(self) -> str:
         return self._stall.words
+
+    # The ways in.
 
     def _report(self, component: Address, message: Message) -> None:
         """Report something that is no effect of an event to the submitter, which stores it."""
@@ -276,7 +276,7 @@ class Host:
         except LaterIncarnation as error:
             self._ingress.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
-            # Another host's word is no proof: the transport asks under this host's own name.
+            # A frame of another host proves nothing: the transport asks under this host's own name.
             self._transport.doubt()
 
     def _superseded(self, incarnation: int) -> None:
@@ -392,20 +392,20 @@ class Host:
         self.inbox.events.clear()
         for to, event, at in news:
             mailbox = self._mailboxes[to]
-            at_us = max(self._turn_us, at)
+            handled_us = max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
                 self._post_to_submitter(mailbox, event)
                 continue
 
             # A turn has one time: what was handled at an earlier one is committed first.
-            if at_us > self._turn_us:
+            if handled_us > self._turn_us:
                 self._commit(self._turn_us)
-                self._turn_us = at_us
+                self._turn_us = handled_us
 
             try:
-                mailbox.handle(event, to, at_us)
+                mailbox.handle(event, to, handled_us)
             except BaseException as error:  # whatever it is, it ends the host
-                self._fail(mailbox, event, to, at_us, error)
+                self._fail(mailbox, event, to, handled_us, error)
                 return
 
             self._entries.append((to, to, event, checksum(self._effects)))
@@ -429,15 +429,15 @@ class Host:
             if type(receiver) is not str:
                 self._request(mailbox, effect, now)
                 continue
-            mailbox_there = mailboxes.get(receiver)
-            if mailbox_there is None:
+            receiver_mailbox = mailboxes.get(receiver)
+            if receiver_mailbox is None:
                 self._outbox.put(self._host_of[receiver], receiver, source, effect[1])
-            elif mailbox_there.journalled:
-                self.inbox.events.append((mailbox_there, effect[1], source))
+            elif receiver_mailbox.journalled:
+                self.inbox.events.append((receiver_mailbox, effect[1], source))
             else:
                 # A component without a journal (submitter, agent) must see nothing that a crash could undo: it waits
                 # for the commit.
-                self._late_events.append((mailbox_there, effect[1], source))
+                self._late_events.append((receiver_mailbox, effect[1], source))
 
         self._effects.clear()
 

@@ -220,7 +220,7 @@ class JournalStall:
         on_failure: Called with an error that is no shortage.
 
     Attributes:
-        words: Resource that the machine lacks, in words; empty: nothing.
+        words: Shortage of the machine, in words; empty: none.
     """
 
     def __init__(self, host: HostName, on_written: Callable[[], None], on_failure: Callable[[OSError], None]) -> None:
@@ -332,7 +332,7 @@ class JournalReader:
             DamagedError: a record is damaged.
         """
         decoder = msgspec.msgpack.Decoder(tuple[Time, msgspec.Raw])
-        # The entries stay encoded: a period of days is told from the times alone.
+        # The entries stay encoded: only the times are needed.
         first = last = None
         for record in self._records():
             last = decoder.decode(record)[0]

@@ -119,10 +119,10 @@ class _Observed:
                 if expected == RAISED:
                     return header
                 started_ns = clock()
-                actual = player.feed(address, source, event, now)
+                effects_checksum = player.feed(address, source, event, now)
                 took_ns = clock() - started_ns
 
-                if actual != expected:
+                if effects_checksum != expected:
                     raise InputError(str(reader.path), "does not replay; `volery replay` shows where")
 
                 if type(event) is not Started:

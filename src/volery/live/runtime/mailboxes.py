@@ -191,13 +191,11 @@ class Mailbox:
 
     def _arm(self, timer: LiveTimer, at: Time, now: Time) -> None:
         # Loops count milliseconds and round to the nearest: a shorter delay would be called early, again and again.
-
         delay_s = -((now - at) // 1000) / 1000
         timer.handle = asyncio.get_running_loop().call_later(delay_s, self._due, timer, at)
 
     def _due(self, timer: LiveTimer, at: Time) -> None:
         now = self._inbox.now()
-
         if now < at:
             self._arm(timer, at, now)  # the loop's clock is coarser than ours
             return
@@ -242,12 +240,12 @@ class IngressFilter:
         # A second pass finds the reasons: the first one is hot, and nearly always admits all.
         if len(admitted) < len(parcels):
             for to, source, message in parcels:
-                mailbox_there = mailboxes.get(to)
-                if mailbox_there is None:
+                receiver_mailbox = mailboxes.get(to)
+                if receiver_mailbox is None:
                     self.refuse(sender, f"{to} is not on this host")
                 elif host_of.get(source) != sender:
                     self.refuse(sender, f"{source} is not on that host")
-                elif type(message) not in mailbox_there.takes:
+                elif type(message) not in receiver_mailbox.takes:
                     self.refuse(sender, f"{to} takes no {type(message).__name__}")
         return admitted
 

@@ -277,15 +277,15 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     """Replay one file of a journal, from its snapshot where it has one.
 
     Args:
-        lookup: name -> architecture.
+        lookup: Name -> architecture.
         witness: Sees every event with all that it caused: what was sent and launched, and when.
 
     Raises:
         InputError: it is no journal, or of an architecture that does not exist as it was.
     """
     reader = JournalReader(path)
-
-    plan, effects = plan_of(reader.header, lookup, str(path)), list[Effect]()
+    plan = plan_of(reader.header, lookup, str(path))
+    effects = list[Effect]()
     return _replayed(reader, plan, _Beginning(Player(*hosted(reader, plan, effects), effects)), witness)
 
 
@@ -419,16 +419,16 @@ def _replayed(reader: JournalReader, plan: FederationPlan, beginning: _Beginning
             problem = ""
             started_s = time.perf_counter() if witness is not None else 0.0
             try:
-                actual = player.feed(address, source, event, now, refused=expected != RAISED)
+                effects_checksum = player.feed(address, source, event, now, refused=expected != RAISED)
             except Exception as error:
-                # The journal says so by `RAISED`, its last entry: an exception there is what has to come.
+                # `RAISED` marks the last entry of a host that has failed: there an exception has to come.
                 if expected != RAISED:
                     problem = f"raises {error!r}, which it did not"
             else:
                 if expected == RAISED:
                     problem = "raises nothing, but did"
-                elif actual != expected:
-                    problem = f"the effects have checksum {actual:#010x}, in the journal {expected:#010x}"
+                elif effects_checksum != expected:
+                    problem = f"the effects have checksum {effects_checksum:#010x}, in the journal {expected:#010x}"
 
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])

@@ -58,7 +58,7 @@ NICE: Final = 5
 LIMIT_S: Final = 300
 """A process that has not written a snapshot by then is ended by the kernel, with its host or without."""
 REASON_BYTES: Final = 500
-_ALLOWED: Final = frozenset(
+_ALLOWED_NAMES: Final = frozenset(
     {
         "builtins.set",
         "builtins.frozenset",
@@ -90,7 +90,7 @@ _ALLOWED: Final = frozenset(
         "_codecs.encode",
     }
 )
-"""Names that a snapshot may load beside those of Volery and of the design; none of them runs code that a file names."""
+"""Names that a snapshot may load beside those of Volery and of the design."""
 
 Problems = Mapping[tuple[Address, Key], Any]
 Hosted = tuple[dict[Address, Component], dict[tuple[Address, Key], Any]]
@@ -127,12 +127,15 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("builtins", "getattr"):
             return self._method
 
-        if f"{module}.{name}" not in _ALLOWED and module.partition(".")[0] not in self._roots:
+        if f"{module}.{name}" not in _ALLOWED_NAMES and module.partition(".")[0] not in self._roots:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a snapshot")
 
         # The name may lead elsewhere, to a module that an allowed one imports: the origin is checked, too.
         class_or_function = super().find_class(module, name)
-        if f"{module}.{name}" not in _ALLOWED and class_or_function.__module__.partition(".")[0] not in self._roots:
+        if (
+            f"{module}.{name}" not in _ALLOWED_NAMES
+            and class_or_function.__module__.partition(".")[0] not in self._roots
+        ):
             raise pickle.UnpicklingError(f"{class_or_function.__module__}.{name} has no place in a snapshot")
         return class_or_function
 
@@ -233,20 +236,20 @@ def snapshot_apart(path: Path, full_path: Path, components: Mapping[Address, Com
     Raises:
         OSError: there can be no further process.
     """
-    unfinished = path.with_suffix(UNFINISHED)
+    unfinished_path = path.with_suffix(UNFINISHED)
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the child has none of its own
 
     try:
         child = os.fork()
         if not child:
-            _write_and_exit(unfinished, path, full_path, components, problems)
+            _write_and_exit(unfinished_path, path, full_path, components, problems)
         return child
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
 
 
 def _write_and_exit(
-    unfinished: Path, path: Path, full_path: Path, components: Mapping[Address, Component], problems: Problems
+    unfinished_path: Path, path: Path, full_path: Path, components: Mapping[Address, Component], problems: Problems
 ) -> NoReturn:
     """Run to the end of this process: nothing that the host has begun may go on in its copy."""
     status = 1
@@ -261,7 +264,7 @@ def _write_and_exit(
             write_snapshot(file, components, problems)
         status = 0
     except BaseException as error:
-        unfinished.write_text(repr(error)[:REASON_BYTES])
+        unfinished_path.write_text(repr(error)[:REASON_BYTES])
     finally:
         os._exit(status)
 
@@ -283,10 +286,10 @@ def _leave_host() -> None:
 
 def failure_of(path: Path) -> str:
     """Why the process that was to write a snapshot has failed; what it left is removed."""
-    unfinished = path.with_suffix(UNFINISHED)
+    unfinished_path = path.with_suffix(UNFINISHED)
     try:
-        reason = unfinished.read_bytes()[:REASON_BYTES].decode("utf-8", "replace")
-        unfinished.unlink()
+        reason = unfinished_path.read_bytes()[:REASON_BYTES].decode("utf-8", "replace")
+        unfinished_path.unlink()
     except OSError:
         return "it was ended"
     return reason if reason.isprintable() else "it was ended"
@@ -322,36 +325,36 @@ def first_difference(expected: Any, actual: Any) -> str:
     return ""
 
 
-def _parts(part: Any) -> Iterator[tuple[str, Any]] | None:
+def _parts(state: Any) -> Iterator[tuple[str, Any]] | None:
     """The named parts of an object, in order; None: it is compared as a whole."""
-    if isinstance(part, dict):
-        return itertools.chain(((".keys()", key) for key in part), ((f"[{key!r}]", part[key]) for key in part))
-    if isinstance(part, list | tuple | deque):
-        return ((f"[{at}]", element) for at, element in enumerate(part))
-    if isinstance(part, random.Random):
-        return iter([(".getstate()", part.getstate())])
-    if isinstance(part, LivePort):
-        return iter([(".address", part.address)])
-    if isinstance(part, np.ndarray):
-        return iter([(".dtype", part.dtype), (".shape", part.shape), (".tobytes()", part.tobytes())])
-    if isinstance(part, types.MethodType):
-        return iter([(".__func__", part.__func__), (".__self__", part.__self__)])
-    if isinstance(part, types.BuiltinMethodType):
-        return iter([(".__name__", part.__name__), (".__self__", part.__self__)])
-    if isinstance(part, msgspec.msgpack.Decoder):
-        return iter([(".type", part.type)])
-    if isinstance(part, partial):
-        return iter([(".func", part.func), (".args", part.args), (".keywords", part.keywords)])
-    if isinstance(part, itertools.count):
-        return iter([("", repr(part))])
-    if isinstance(part, str | bytes | int | float | set | frozenset | array.array | type | types.FunctionType):
+    if isinstance(state, dict):
+        return itertools.chain(((".keys()", key) for key in state), ((f"[{key!r}]", state[key]) for key in state))
+    if isinstance(state, list | tuple | deque):
+        return ((f"[{at}]", element) for at, element in enumerate(state))
+    if isinstance(state, random.Random):
+        return iter([(".getstate()", state.getstate())])
+    if isinstance(state, LivePort):
+        return iter([(".address", state.address)])
+    if isinstance(state, np.ndarray):
+        return iter([(".dtype", state.dtype), (".shape", state.shape), (".tobytes()", state.tobytes())])
+    if isinstance(state, types.MethodType):
+        return iter([(".__func__", state.__func__), (".__self__", state.__self__)])
+    if isinstance(state, types.BuiltinMethodType):
+        return iter([(".__name__", state.__name__), (".__self__", state.__self__)])
+    if isinstance(state, msgspec.msgpack.Decoder):
+        return iter([(".type", state.type)])
+    if isinstance(state, partial):
+        return iter([(".func", state.func), (".args", state.args), (".keywords", state.keywords)])
+    if isinstance(state, itertools.count):
+        return iter([("", repr(state))])
+    if isinstance(state, str | bytes | int | float | set | frozenset | array.array | type | types.FunctionType):
         return None
-    if isinstance(part, msgspec.Struct):
-        return ((f".{name}", getattr(part, name)) for name in part.__struct_fields__)
+    if isinstance(state, msgspec.Struct):
+        return ((f".{name}", getattr(state, name)) for name in state.__struct_fields__)
 
-    slots = [name for kind in type(part).__mro__ for name in _slots(kind) if hasattr(part, name)]
-    fields = {name: getattr(part, name) for name in slots} | getattr(part, "__dict__", {})
-    if not fields and any("__eq__" in vars(kind) for kind in type(part).__mro__[:-1]):
+    slots = [name for kind in type(state).__mro__ for name in _slots(kind) if hasattr(state, name)]
+    fields = {name: getattr(state, name) for name in slots} | getattr(state, "__dict__", {})
+    if not fields and any("__eq__" in vars(kind) for kind in type(state).__mro__[:-1]):
         return None
     return ((f".{name}", value) for name, value in fields.items())
 

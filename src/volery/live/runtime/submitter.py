@@ -22,10 +22,10 @@ class SubmitterSite(NamedTuple):
     """The host of a submitter.
 
     Args:
-        post: hands an event to the submitter.
-        layout: host -> addresses of its components.
+        post: Hands an event to the submitter.
+        layout: Host -> addresses of its components.
         transport: Transport to the other hosts; None: there are none.
-        gives_up_jobs: take a store that is older than it was, or is missing; see `volery.live.service.marks`.
+        gives_up_jobs: True to take a store that is older than it was, or is missing; see `volery.live.service.marks`.
     """
 
     federation: Federation

@@ -200,7 +200,7 @@ class HierarchicalDrf:
         if not self._settle():
             return None
 
-        passed_over: list[TreeNode] = []
+        passed_leaves: list[TreeNode] = []
         user = None
 
         while user is None and not self._root.blocked:
@@ -210,10 +210,10 @@ class HierarchicalDrf:
             else:
                 leaf.is_passed_over = True
                 self._count((leaf.number,))
-                passed_over.append(leaf)
+                passed_leaves.append(leaf)
 
         # Passed over in this decision only: they are counted as what they are before the next.
-        for leaf in passed_over:
+        for leaf in passed_leaves:
             leaf.is_passed_over = False
             self._stale[leaf.number] = None
         return user

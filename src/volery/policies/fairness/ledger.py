@@ -138,7 +138,7 @@ class ShareLedger:
         number = self._numbers[user]
         wish = dominant_share(total, self._capacity)
         due = self._due[number]
-        # A wish far above what is due, before and after, changes no entitlement.
+        # A wish above what is due, before and after, changes no entitlement.
         if wish != self._wanted_shares[number] and (wish <= due or self._wanted_shares[number] <= due):
             self._is_outdated = True
         self._wanted_shares[number] = wish
