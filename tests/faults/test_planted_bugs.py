@@ -162,7 +162,7 @@ def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for what it has asked of a leader that is gone."""
-    patch.setattr(CapacityView, "begin_epoch", lambda self, lm: None)
+    patch.setattr(CapacityView, "start_epoch", lambda self, lm: None)
 
 
 def no_share_kept(patch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def weights_unheard(patch: pytest.MonkeyPatch) -> None:
 
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for preemptions that a leader has taken with it."""
-    patch.setattr(WeightedFairness, "begin_epoch", lambda self, lm, tasks: None)
+    patch.setattr(WeightedFairness, "start_epoch", lambda self, lm, tasks: None)
 
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:

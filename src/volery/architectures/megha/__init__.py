@@ -26,14 +26,14 @@ import msgspec
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
-from volery.architectures.megha.fairness import NoFairness, WeightedFairness
+from volery.architectures.megha.decisions import DecisionNarrator
+from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.global_master import GlobalMaster, MasterParts, Rescheduling
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import CAPTIONS, MESSAGES
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.recovery import Paired, pair_of
-from volery.architectures.megha.reports import NoReports, ReportRecovery
+from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import ClaimTable, WeightedShares
 from volery.architectures.megha.users import Users
 from volery.architectures.megha.view import MeghaMatch, SlotView
@@ -42,7 +42,7 @@ from volery.core.capabilities import CrashRecovery, Draining, DueShares, Resumpt
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.events import Reassignment
-from volery.core.model import SECOND, Address, Cluster, Time
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.roles.node import Node
@@ -189,21 +189,60 @@ class MasterAssembly:
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
         config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        recovery = partial(ReportRecovery, gm, incarnation, printed=self._as_printed) if config.reliable else None
-        search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
-        parts = partial(
-            _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery,
-        )  # fmt: skip
         return GlobalMaster(
             gm,
             self._layout,
-            parts,
+            partial(self._master_parts, number=gm, incarnation=incarnation, stream=stream),
             batch_max=config.batch_max,
             eager_retry=config.eager_retry,
             rescheduling=config.rescheduling,
             queue_max=config.queue_max,
             ask=config.ask,
         )
+
+    def _master_parts(
+        self, master: GlobalMaster, moves: tuple[Reassignment, ...], *, number: int, incarnation: int, stream: Random
+    ) -> MasterParts:
+        """Parts of a Global Master that knows nothing but these moves of jobs."""
+        config, layout, search = self._config, self._layout, SearchOrder(self._layout, number)
+        fairness: WeightedFairness | None = None
+        recovery: ReportRecovery | None = None
+        observer: DecisionNarrator | None = None
+        view: SlotView | CapacityView
+        if self._capacities is None:
+            view = SlotView(master, layout, search, match=config.match, stream=stream)
+        else:
+            if self.users is not None:
+                fairness = WeightedFairness(
+                    master,
+                    self.users,
+                    layout,
+                    self._capacities.ladders.packing,
+                    spared_us=self._heartbeat_us,
+                    printed=config.preemption == "paper",
+                    in_turn=config.turns == "round-robin",
+                    can_crash=config.reliable,
+                )
+            view = CapacityView(
+                master,
+                layout,
+                self._capacities,
+                search,
+                match=config.match,
+                stream=stream,
+                gm=number,
+                waits_for_kind=config.eager_retry,
+                can_crash=config.reliable,
+                queue=None if fairness is None else fairness.lines,
+                account=fairness,
+            )
+            if fairness is not None:
+                fairness.view = view
+        if config.reliable:
+            recovery = ReportRecovery(master, fairness, layout, number, incarnation, moves, printed=self._as_printed)
+        if config.why:
+            observer = DecisionNarrator(master, layout, view, fairness)
+        return MasterParts(view, fairness, recovery, observer)
 
     def local_master(self, lm: int, me: int = 0, lease: Lease | None = None, incarnation: int = 0) -> LocalMaster:
         """One of the Local Masters; with a lease one of a pair, which may crash."""
@@ -283,7 +322,7 @@ class MasterAssembly:
             number = int(address.split("/")[1])
             if role == "gm":
                 gm = self.global_master(number, incarnation)
-                return linking.around(gm, incarnation, gm.heeds)
+                return linking.around(gm, incarnation, gm.accepts)
             master = self.local_master(number, pairs[number].index(address), lease, incarnation)
             return linking.around(master, incarnation)
 
@@ -299,27 +338,6 @@ class MasterAssembly:
                 Draining(lambda node: pairs[self._lm_of[node]] if node in self._lm_of else ()),
             ),
         )
-
-
-def _master_parts(
-    config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None,
-    search: SearchOrder, stream: Random, spared_us: Time,
-    recovery: Callable[[tuple[Reassignment, ...]], ReportRecovery] | None, moves: tuple[Reassignment, ...],
-) -> MasterParts:  # fmt: skip
-    """Parts of a Global Master that knows nothing but these moves of jobs."""
-    fairness: NoFairness | WeightedFairness = NoFairness()
-    view: SlotView | CapacityView
-    if capacities is None:
-        view = SlotView(layout, search, match=config.match, stream=stream)
-    else:
-        view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
-        if users is not None:
-            printed, in_turn = config.preemption == "paper", config.turns == "round-robin"
-            fairness = WeightedFairness(users, spared_us, view, printed=printed, in_turn=in_turn)
-    narrator = DecisionNarrator() if config.why else SilentNarrator()
-    if recovery is None:
-        return MasterParts(view, fairness, NoReports(), narrator)
-    return MasterParts(view, fairness, recovery(moves), narrator)
 
 
 def _stages(view: str) -> dict[Stage, Realisation]:
