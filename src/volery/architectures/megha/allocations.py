@@ -291,9 +291,9 @@ class SlotAllocations:
         # As `free` and `credit`, in one call: once per task.
         unit, gm = attempt.unit, self._gms[attempt.owner]
         partition, bit = unit >> UNIT_SHIFT, self._bits[unit & UNIT_MASK]
+        gm.busy[partition] ^= bit
         if not self._closed[partition] & bit:
             self._busy[partition] ^= bit
-        gm.busy[partition] ^= bit
         if self._twice:
             gm.repeat[partition] |= bit
         return gm

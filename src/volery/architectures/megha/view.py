@@ -175,6 +175,7 @@ class SlotView:
         """
         free, layout, partition, placed = self._free, self._layout, self.next, self.placed
         bits, random, after, members_of = layout.bits, self._stream.random, self.search.after, self._members
+        matches, by_fewest = layout.matches, self._by_fewest
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[int] = set()  # constraint sets that fit nothing: slots only become fewer here
@@ -185,6 +186,13 @@ class SlotView:
             elif task.constraints in nowhere:
                 unplaced.append(task)
                 continue
+            elif free[partition] and (candidates := free[partition] & matches[partition][task.constraints]):
+                chosen = partition
+                if by_fewest:
+                    position = (candidates & -candidates).bit_length() - 1
+                else:
+                    position = matches[partition].pick(task.constraints, candidates, random)
+                bit = bits[position]
             else:
                 chosen, position = self._find(partition, task.constraints)
                 if chosen < 0:
