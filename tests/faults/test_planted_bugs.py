@@ -13,14 +13,14 @@ from volery.architectures.hydra.messages import Register
 from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.allocations import SlotAllocations
-from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.fairness import WeightedFairness
+from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
-from volery.architectures.megha.recovery import Paired
-from volery.architectures.megha.reports import ReportRecovery
-from volery.architectures.megha.shares import ClaimTable
+from volery.architectures.megha.recovery.pair import Paired
+from volery.architectures.megha.recovery.reports import ReportRecovery
+from volery.architectures.megha.shares.fairness import WeightedFairness
+from volery.architectures.megha.shares.preemptions import ClaimTable
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Architecture
 from volery.core.events import PeerLost

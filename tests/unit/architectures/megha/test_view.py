@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from volery.architectures.megha.capacity_view import CapacityView
+from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import UNIT_SHIFT, Change, PartitionState, StateUpdate, TasksEnded
-from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
+from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import SlotView
 from volery.core.events import Fact
 from volery.core.model import Cluster, Task

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import (
     AttemptsLost,
     PreemptionRequest,
@@ -21,7 +20,8 @@ from volery.architectures.megha.messages import (
     TasksEnded,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.users import sum_of
+from volery.architectures.megha.shares.fairness import KINDS_MAX, WeightedFairness
+from volery.architectures.megha.shares.users import sum_of
 from volery.architectures.megha.view import ClusterView
 from volery.core.events import Event, Fact
 from volery.core.model import Address, Amounts, Task, TaskId, Time

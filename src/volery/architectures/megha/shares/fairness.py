@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar, Final, Protocol
 
-from volery.architectures.megha.capacity_view import CapacityView
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import (
     AttemptsLost,
     Holding,
@@ -27,7 +27,7 @@ from volery.architectures.megha.messages import (
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.users import HeldTask, UserAccount, UserLines, Users
+from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
 from volery.architectures.megha.view import Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Reweigh, TimerFired

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import PartitionState, StateUpdate, TasksEnded, place_of
-from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
+from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, TaskQueue, ViewHost, Wanted
 from volery.core.events import Counted
 from volery.core.model import Amounts, JobId, Task, TaskId

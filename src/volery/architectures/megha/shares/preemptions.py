@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Protocol
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import AttemptTable, GmSyncState
-from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.amounts.allocations import AmountAllocations
 from volery.architectures.megha.local_master import NodeControl
 from volery.architectures.megha.messages import (
     ATTEMPTS,

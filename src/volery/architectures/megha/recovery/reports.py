@@ -28,7 +28,7 @@ from volery.architectures.megha.messages import (
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.recovery import pair_of
+from volery.architectures.megha.recovery.pair import pair_of
 from volery.architectures.megha.view import ClusterView, Freed, Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Moved, Reassignment, Submit
