@@ -22,8 +22,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from volery.architectures.megha.allocations import Allocations, ClusterState, SlotAllocations
+from volery.architectures.megha.attachments import DecisionObserver, MasterParts, StateRecovery
 from volery.architectures.megha.config import MeghaConfig, check_unshared
-from volery.architectures.megha.global_master import DecisionObserver, GlobalMaster, MasterParts, StateRecovery
+from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.partitions import Layout, SearchOrder
@@ -40,7 +41,7 @@ from volery.roles.recovery.leases import GuardedNode, Lease
 
 if TYPE_CHECKING:
     from volery.architectures.megha.amounts.attachment import Amounts
-    from volery.architectures.megha.shares.attachment import UserShares
+    from volery.architectures.megha.shares.attachment import ShareAttachment
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -88,16 +89,16 @@ class Recipe:
                 self._lm_of.setdefault(address, lm)
 
         self.amounts: Amounts | None = None
-        self.shares: UserShares | None = None
+        self.shares: ShareAttachment | None = None
         if by_machine:
             from volery.architectures.megha.amounts.attachment import Amounts
 
             self.amounts = Amounts(cluster, self._layout, config)
             if config.shares:
-                from volery.architectures.megha.shares.attachment import UserShares
+                from volery.architectures.megha.shares.attachment import ShareAttachment
 
                 packing = self.amounts.capacities.ladders.packing
-                self.shares = UserShares(cluster, self._layout, packing, config)
+                self.shares = ShareAttachment(cluster, self._layout, packing, config)
 
     def master_parts(
         self, master: GlobalMaster, moves: tuple[Reassignment, ...], *, number: int, incarnation: int, stream: Random

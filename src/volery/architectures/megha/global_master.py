@@ -8,8 +8,9 @@ their reasons (`DecisionObserver`, in `reasons`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, TypeVar
 
+from volery.architectures.megha.attachments import MasterParts
 from volery.architectures.megha.messages import (
     AttemptsLost,
     Holdings,
@@ -27,7 +28,7 @@ from volery.architectures.megha.messages import (
     Withdraw,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.view import ClusterView, Freed
+from volery.architectures.megha.view import Freed
 from volery.core.component import Component, Sends, UnknownMessageError, sent_to, unknown
 from volery.core.events import (
     Cancel,
@@ -44,7 +45,7 @@ from volery.core.events import (
     Submit,
     TimerFired,
 )
-from volery.core.model import Address, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.model import Address, JobId, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
 from volery.roles.recovery.leases import Forget, LeaderStatus, StaleEpoch
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
@@ -54,156 +55,6 @@ ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, TasksEnded, StateUpdate, Re
 OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, UpdateRequest)
 """Messages that it sends whatever its parts are."""
 Part = TypeVar("Part")
-
-
-class Fairness(Protocol):
-    """Account of what users have, and preemption for those below their share; see `shares`."""
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-
-    def submitted(self, job: Job) -> None:
-        """Note whose job it is."""
-
-    def scheduled(self, tasks: Sequence[Task]) -> None:
-        """Note that tasks have come, so that there is something to claim."""
-
-    def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
-        """Return the users of tasks, for a request."""
-
-    def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
-        """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
-
-    def refused(self, message: Refusal, now: Time) -> None:
-        """Take refused tasks off: nobody can take anything from them, and nothing was preempted for them."""
-
-    def enforce(self) -> None:
-        """Preempt for users that wait and have less than their share."""
-
-    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
-        """Take other weights of users."""
-
-    def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
-        """Learn which tasks of others run where."""
-
-    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
-        """Note that a preemption has come to its end."""
-
-    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
-        """Give tasks of a user up, or refuse to."""
-
-    def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
-        """Take tasks back that were preempted."""
-
-    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Ask again users that have refused to give up a task."""
-
-    def check(self) -> None:
-        """Raise AssertionError where the account and the view differ."""
-
-
-class StateRecovery(Protocol):
-    """State of a Global Master that is rebuilt from reports; see `recovery`.
-
-    Attributes:
-        epochs: Epoch of the leader of each cluster.
-        term: Epoch of the last move of jobs of this GM's; see `Request`.
-        first_attempt: Number of a task's first attempt.
-    """
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-    epochs: list[int]
-    term: int
-    first_attempt: int
-
-    def start(self) -> None:
-        """Ask every cluster what runs there, after a restart."""
-
-    def masters_of(self, lm: int) -> tuple[Address, ...]:
-        """Return the addresses of the Local Masters of a cluster, the one that leads at first before the other."""
-
-    def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
-        """Note a request of tasks to a cluster; return the addresses to which it is sent."""
-
-    def knows_all(self) -> bool:
-        """Find out whether all that runs is known."""
-
-    def submitted(self, message: Submit) -> None:
-        """Note whether a job was moved here."""
-
-    def ready(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
-        """Return the tasks that have to be scheduled; None: all are held back."""
-
-    def cancelled(self, job: JobId) -> None:
-        """Drop what is held back of a job."""
-
-    def ended(self, tasks: Sequence[TaskId], source: Address) -> Iterable[JobId]:
-        """Note who keeps the results of tasks, before their ends are counted; return their jobs."""
-
-    def maybe_forget(self, job: JobId) -> None:
-        """Have the results of a job dropped when it is done."""
-
-    def preempted(self, task: TaskId, attempt: int) -> None:
-        """Forget an attempt that was preempted."""
-
-    def accepts(self, message: Message, source: Address) -> bool:
-        """Find out whether a message of a Local Master is valid."""
-
-    def on_resync_reply(self, message: ResyncReply, source: Address, now: Time) -> None:
-        """Adopt the report of a leader."""
-
-    def on_attempts_lost(self, message: AttemptsLost, source: Address, now: Time) -> None:
-        """Place tasks again whose attempts are dead."""
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Note that jobs were moved between GMs."""
-
-    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
-        """Send the epoch that is known to a master that asks."""
-
-
-class DecisionObserver(Protocol):
-    """Observer of decisions, which reports them with their reasons; see `reasons`. Nothing depends on it."""
-
-    def start(self, now: Time) -> None:
-        """Begin: the view is that of an empty cluster, which is true now."""
-
-    def receive(self, event: Event, source: Address, now: Time) -> None:
-        """Note an event before it is handled."""
-
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks by the view, and report what each has met; return those that fit nowhere."""
-
-    def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        """Report tasks that are requested."""
-
-    def refused(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose placements were invalid."""
-
-    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
-        """Report tasks that had to let this one go first."""
-
-    def dropped(self, tasks: Iterable[Task]) -> None:
-        """Note tasks that wait no more."""
-
-    def claimed(self, task: Task) -> None:
-        """Report a task that takes the place of others."""
-
-    def preempted(self, task: TaskId) -> None:
-        """Report a task that was preempted."""
-
-    def lost(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose attempts are dead."""
-
-
-class MasterParts(NamedTuple):
-    """Parts of a Global Master that knows nothing yet."""
-
-    view: ClusterView
-    fairness: Fairness | None = None
-    recovery: StateRecovery | None = None
-    observer: DecisionObserver | None = None
 
 
 class GlobalMaster(Component):

@@ -44,7 +44,7 @@ class ReasonsHost(Protocol):
     lm_at: dict[Address, int]
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report a fact to the driver."""
 
     def epoch_and_term(self, lm: int) -> tuple[int, int]:
         """Return the epoch of a cluster's leader and the term of this GM."""

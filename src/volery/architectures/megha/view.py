@@ -63,7 +63,7 @@ class ViewHost(Protocol):
         """Ask a Local Master for units of a partition."""
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report a fact to the driver."""
 
 
 class ClusterView(Protocol):

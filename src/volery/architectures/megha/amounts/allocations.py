@@ -32,7 +32,7 @@ from volery.policies.match import positions, vector_bytes
 from volery.roles.recovery.leases import RunningAttempt
 
 
-class Reservations(Protocol):
+class SetAsideAmounts(Protocol):
     """Amounts that are set aside on machines for tasks that will run there."""
 
     def reserved(self, here: int, position: int) -> int:
@@ -64,7 +64,7 @@ class AmountAllocations:
         snapshots: bool,
         twice: bool,
         repartition: bool,
-        reservations: Reservations | None = None,
+        reservations: SetAsideAmounts | None = None,
         can_crash: bool = False,
     ) -> None:
         self._cluster = cluster

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from volery.architectures.megha.allocations import Allocations, ClusterState
-from volery.architectures.megha.amounts.allocations import AmountAllocations, Reservations
+from volery.architectures.megha.amounts.allocations import AmountAllocations, SetAsideAmounts
 from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.amounts.view import CapacityHost, CapacityView, FittingQueue, UseAccount
 from volery.architectures.megha.config import MeghaConfig
@@ -46,7 +46,7 @@ class Amounts:
         )
 
     def allocations(
-        self, partitions: range, reservations: Reservations | None
+        self, partitions: range, reservations: SetAsideAmounts | None
     ) -> Callable[[ClusterState], Allocations]:
         """Return a maker of the allocations of a Local Master."""
         return partial(

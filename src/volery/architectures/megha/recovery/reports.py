@@ -66,7 +66,7 @@ class RecoveryHost(Protocol):
     def jobs(self) -> JobLedger: ...
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
+        """Send a message to another component."""
 
     def attempt_of(self, task: TaskId) -> int:
         """Return the number of a task's present attempt."""
@@ -99,7 +99,7 @@ class RecoveryHost(Protocol):
         """Forget everything but these moves of jobs."""
 
     def start(self, now: Time) -> None:
-        """Begin anew."""
+        """Begin as a component that was restarted."""
 
 
 class RebuiltShares(Protocol):

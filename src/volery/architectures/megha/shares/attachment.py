@@ -20,7 +20,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.resources import Packing
 
 
-class UserShares:
+class ShareAttachment:
     """Attachment of shares: accounts and preemption at Global Masters, validation at Local Masters.
 
     Args:

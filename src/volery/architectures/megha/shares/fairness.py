@@ -57,10 +57,10 @@ class FairnessHost(Protocol):
     attempts: dict[TaskId, int]
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
+        """Send a message to another component."""
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Set a timer."""
+        """Set a timer of the component."""
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
