@@ -9,9 +9,9 @@ from tests.conformance.mutation import mutant
 
 from volery.architectures import configure
 from volery.architectures.megha import MEGHA_2021, MeghaConfig, build
-from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.global_master import GlobalMaster
-from volery.architectures.megha.users import HeldTask
+from volery.architectures.megha.shares.fairness import WeightedFairness
+from volery.architectures.megha.shares.users import HeldTask
 from volery.core.component import Deployment
 from volery.core.model import Cluster, TaskId
 from volery.core.streams import Streams

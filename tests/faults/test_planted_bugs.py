@@ -13,14 +13,14 @@ from volery.architectures.hydra.messages import Register
 from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.allocations import SlotAllocations
-from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.fairness import WeightedFairness
+from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
-from volery.architectures.megha.recovery import Paired
-from volery.architectures.megha.reports import ReportRecovery
-from volery.architectures.megha.shares import ClaimTable
+from volery.architectures.megha.recovery.pair import Paired
+from volery.architectures.megha.recovery.reports import ReportRecovery
+from volery.architectures.megha.shares.fairness import WeightedFairness
+from volery.architectures.megha.shares.preemptions import ClaimTable
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Architecture
 from volery.core.events import PeerLost
@@ -162,7 +162,7 @@ def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for what it has asked of a leader that is gone."""
-    patch.setattr(CapacityView, "begin_epoch", lambda self, lm: None)
+    patch.setattr(CapacityView, "start_epoch", lambda self, lm: None)
 
 
 def no_share_kept(patch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def weights_unheard(patch: pytest.MonkeyPatch) -> None:
 
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for preemptions that a leader has taken with it."""
-    patch.setattr(WeightedFairness, "begin_epoch", lambda self, lm, tasks: None)
+    patch.setattr(WeightedFairness, "start_epoch", lambda self, lm, tasks: None)
 
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:

@@ -116,13 +116,13 @@ class AttemptTable:
                 self._by_node[node][attempt.task] = attempt
 
     def remove(self, attempt: RunningAttempt) -> None:
-        """Remove an attempt."""
+        """Remove an attempt that has ended."""
         del self.by_task[attempt.task]
         if self._by_node:
             del self._by_node[self.node_of(attempt)][attempt.task]
 
     def clear(self) -> None:
-        """Remove all attempts."""
+        """Remove all attempts from the table."""
         self.by_task.clear()
         for attempts in self._by_node.values():
             attempts.clear()
@@ -147,7 +147,7 @@ class ClusterState(Protocol):
         """Find out whether tasks may be placed on a node."""
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report a fact to the driver."""
 
     def send_before_state(self, gm: GmSyncState) -> None:
         """Send a GM what it must not count twice: ends and holdings that the next state contains."""
@@ -291,9 +291,9 @@ class SlotAllocations:
         # As `free` and `credit`, in one call: once per task.
         unit, gm = attempt.unit, self._gms[attempt.owner]
         partition, bit = unit >> UNIT_SHIFT, self._bits[unit & UNIT_MASK]
+        gm.busy[partition] ^= bit
         if not self._closed[partition] & bit:
             self._busy[partition] ^= bit
-        gm.busy[partition] ^= bit
         if self._twice:
             gm.repeat[partition] |= bit
         return gm

@@ -1,37 +1,39 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
-Free units, slots or amounts, are the business of its `ClusterView`; holdings of users, of its `Fairness`; leaders of
-clusters, and what runs there after a crash, of its `StateRecovery`; reports of decisions, of its `Narrator`.
+Free units, slots or amounts, are the business of its `ClusterView`. Attached where they are asked for: the shares of
+users (`Fairness`, in `shares`), the state after a crash (`StateRecovery`, in `recovery`), and reports of decisions with
+their reasons (`DecisionObserver`, in `reasons`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, TypeVar
 
-from volery.architectures.megha.decisions import Narrator
-from volery.architectures.megha.fairness import Fairness, WeightedFairness
+from volery.architectures.megha.attachments import MasterParts
 from volery.architectures.megha.messages import (
     AttemptsLost,
     Holdings,
+    Preempt,
     PreemptionDone,
     PreemptionRequest,
+    PreemptionVote,
     Refusal,
     Request,
     ResyncReply,
+    ResyncRequest,
     StateUpdate,
     TasksEnded,
     UpdateRequest,
     Withdraw,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.reports import ReportRecovery, StateRecovery
-from volery.architectures.megha.view import ClusterView, Freed
-from volery.core.component import Component, Sends, sent_to
+from volery.architectures.megha.view import Freed
+from volery.core.component import Component, Sends, UnknownMessageError, sent_to, unknown
 from volery.core.events import (
     Cancel,
     Counted,
+    Event,
     Fact,
     Look,
     Measured,
@@ -43,47 +45,39 @@ from volery.core.events import (
     Submit,
     TimerFired,
 )
-from volery.core.model import Address, Key, Message, Task, TaskId, Time
+from volery.core.model import Address, JobId, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.roles.recovery.leases import LeaderStatus
+from volery.roles.recovery.leases import Forget, LeaderStatus, StaleEpoch
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 Rescheduling = Literal["head", "tail"]
 ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, TasksEnded, StateUpdate, Refusal})
 OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, UpdateRequest)
 """Messages that it sends whatever its parts are."""
-
-
-class MasterParts(NamedTuple):
-    """Parts of a Global Master that knows nothing yet."""
-
-    view: ClusterView
-    fairness: Fairness
-    recovery: StateRecovery
-    narrator: Narrator
+Part = TypeVar("Part")
 
 
 class GlobalMaster(Component):
     """Searches internal partitions before external ones, and asks the Local Master before it trusts its view.
 
     Args:
-        parts: makes its parts, of a component that knows of these moves of jobs.
-        batch_max: placements per request.
-        eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
-            the next unit that becomes free (the published code).
-        rescheduling: where a refused task goes that fits nowhere in the view: before all others, as in the published
-            code of 2023, or to the tail (arXiv 2103.08413, section IV-B5).
-        queue_max: see `JobLedger`.
-        ask: whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
+        parts: Maker of its parts, of a component that knows of these moves of jobs.
+        batch_max: Placements per request.
+        eager_retry: Whether a task whose placement was invalid is placed at once; otherwise it waits at the head of the
+            queue for the next unit that becomes free (the published code).
+        rescheduling: End of the queue for a refused task that fits nowhere in the view: before all others, as in the
+            published code of 2023, or the tail (arXiv 2103.08413, section IV-B5).
+        queue_max: Tasks that may wait, see `JobLedger`.
+        ask: Whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
 
     Attributes:
-        view, fairness, recovery, narrator: its parts.
-        jobs: the ledger of jobs.
-        placed: tasks that were requested and have not ended, of the view.
-        lms: per cluster, the Local Master that leads.
-        lm_at: address of a Local Master -> its cluster.
-        heard: address of a Local Master -> the last update received from it.
-        attempts: of tasks that were placed more than once.
+        view, fairness, recovery, observer: Parts; all but the view may be None.
+        jobs: Ledger of jobs.
+        placed: Tasks that were requested and have not ended, of the view.
+        lms: Local Master that leads, per cluster.
+        lm_at: Cluster of a Local Master, by its address.
+        last_update: Number of the last update received, by address of the Local Master.
+        attempts: Numbers of attempts, of tasks that were placed more than once.
     """
 
     jobs: JobLedger
@@ -92,7 +86,7 @@ class GlobalMaster(Component):
         self,
         number: int,
         layout: Layout,
-        parts: Callable[[tuple[Reassignment, ...]], MasterParts],
+        parts: Callable[[GlobalMaster, tuple[Reassignment, ...]], MasterParts],
         *,
         batch_max: int,
         eager_retry: bool,
@@ -108,107 +102,169 @@ class GlobalMaster(Component):
         self._tail = rescheduling == "tail"
         self._queue_max = queue_max
         self._ask = ask
-        self.begin_anew(())
+        self.restart(())
 
-    def begin_anew(self, moves: tuple[Reassignment, ...]) -> None:
+    def restart(self, moves: tuple[Reassignment, ...]) -> None:
         """Forget everything but these moves of jobs."""
-        self.view, self.fairness, self.recovery, self.narrator = self._parts(moves)
-        self.placed = self.view.placed
         self.attempts: dict[TaskId, int] = {}
-        masters = [self.recovery.masters_of(lm) for lm in range(self.layout.lm_count)]
+        self._requests = [0] * self.layout.lm_count
+        self._asked_clusters: set[int] = set()
+        self.view, self.fairness, self.recovery, self.observer = self._parts(self, moves)
+        self.placed = self.view.placed
+        masters = [self._masters_of(lm) for lm in range(self.layout.lm_count)]
         self.lms = [addresses[0] for addresses in masters]
         self.lm_at = {address: lm for lm, addresses in enumerate(masters) for address in addresses}
         self.last_update = dict.fromkeys(self.lm_at, 0)
-        self._requests = [0] * self.layout.lm_count
-        self._asked: set[int] = set()
-        self._numbered = self.recovery.paired or isinstance(self.fairness, WeightedFairness)
-        self.recovery.join(self)
-        self.view.join(self)
-        self.fairness.join(self)
-        self.narrator.join(self)
+        self._is_numbered = self.recovery is not None or self.fairness is not None
+
+    def _masters_of(self, lm: int) -> tuple[Address, ...]:
+        return (f"lm/{lm}",) if self.recovery is None else self.recovery.masters_of(lm)
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs; a new incarnation asks every cluster what runs there."""
         self.jobs = JobLedger(self._port.send, self._queue_max)
-        self.narrator.start(now)
-        self.recovery.start()
+        if self.observer is not None:
+            self.observer.start(now)
+        if self.recovery is not None:
+            self.recovery.start()
 
     def takes(self) -> Collection[type]:
         """Return the types of events that its parts know of."""
-        return ALWAYS | self.fairness.takes | self.recovery.takes
+        return ALWAYS.union(*[part.takes for part in (self.fairness, self.recovery) if part is not None])
 
     def emits(self) -> Sends:
         """Return the messages that its parts send."""
-        return OWN | self.fairness.sends | self.recovery.sends
+        return OWN.union(*[part.sends for part in (self.fairness, self.recovery) if part is not None])
+
+    def accepts(self, message: Message, source: Address) -> bool:
+        """Find out whether a message of a Local Master is valid."""
+        return self.recovery is None or self.recovery.accepts(message, source)
+
+    # What parts ask for.
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message of a part's."""
+        """Send a message of a part."""
         self._port.send(to, message)
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact of a part's."""
+        """Report a fact of a part."""
         self._port.observe(fact)
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Set a timer of a part's."""
+        """Set a timer of a part."""
         self._port.set_timer(key, at)
 
-    def heeds(self, message: Message, source: Address) -> bool:
-        """Find out whether a message of a Local Master is valid."""
-        return not isinstance(self.recovery, ReportRecovery) or self.recovery.heeds(message, source)
+    def attempt_of(self, task: TaskId) -> int:
+        """Return the number of a task's present attempt."""
+        return self.attempts.get(task, 0 if self.recovery is None else self.recovery.first_attempt)
+
+    def next_request(self, lm: int) -> int:
+        """Return the number of the next request to a cluster."""
+        number = self._requests[lm] = self._requests[lm] + 1
+        return number
+
+    def route(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
+        """Return the addresses to which a request of tasks to a cluster is sent."""
+        return (self.lms[lm],) if self.recovery is None else self.recovery.requested(lm, tasks)
+
+    def epoch_and_term(self, lm: int) -> tuple[int, int]:
+        """Return the epoch of a cluster's leader and the term of this GM, for a request."""
+        return (0, 0) if self.recovery is None else (self.recovery.epochs[lm], self.recovery.term)
+
+    def knows_all(self) -> bool:
+        """Find out whether all that runs is known."""
+        return self.recovery is None or self.recovery.knows_all()
+
+    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
+        """Report tasks that had to let this one go first."""
+        if self.observer is not None:
+            self.observer.dequeued(task, partition, offered, free)
+
+    def claimed(self, task: Task) -> None:
+        """Report a task that takes the place of others."""
+        if self.observer is not None:
+            self.observer.claimed(task)
+
+    def preempted(self, task: TaskId, attempt: int) -> bool:
+        """Forget an attempt that was preempted; find out whether it is the present one of a placed task."""
+        if self.recovery is not None:
+            self.recovery.preempted(task, attempt)
+        if task not in self.placed or self.attempt_of(task) != attempt:
+            return False
+        if self.observer is not None:
+            self.observer.preempted(task)
+        return True
+
+    def lost(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose attempts are dead."""
+        if self.observer is not None:
+            self.observer.lost(tasks)
 
     # Jobs.
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job's tasks; those that fit nowhere now wait, those that fit no machine are reported."""
-        self.recovery.submitted(message)
-        self.fairness.submitted(message.job)
+        self._note(message, source, now)
+        if self.recovery is not None:
+            self.recovery.submitted(message)
+        if self.fairness is not None:
+            self.fairness.submitted(message.job)
         queued = self.view.queue.length
         self._port.observe(Measured("queued_tasks", queued))
         self.schedule(self.jobs.admit(message, source, queued))
-        self.fairness.enforce()
-        self.recovery.maybe_forget(message.job.id)
+        self._enforce_shares()
+        self._maybe_forget(message.job.id)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
+        self._note(message, source, now)
         self.schedule(self.jobs.more(message))
-        self.fairness.enforce()
-        self.recovery.maybe_forget(message.job)
+        self._enforce_shares()
+        self._maybe_forget(message.job)
 
     def on_look(self, message: Look, source: Address, now: Time) -> None:
         """Count the machines that have room in the view."""
         machines: set[int] = set()
-        for partition, here in enumerate(self.layout.machines):
+        for partition, machine_at in enumerate(self.layout.machines):
             places = positions(self.view.room(partition, message.constraints, message.request))
-            machines.update([here[place] for place in places])
+            machines.update([machine_at[place] for place in places])
         self._port.send(source, Seen(message.number, len(machines)))
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's tasks that wait, and have the Local Masters kill those that are placed."""
+        self._note(message, source, now)
         if not self.jobs.cancel(message, source):
             return
+
         placed: dict[int, list[TaskId]] = {}
         for task, partition, _ in self.placed.values():
             if task.job == message.job:
                 placed.setdefault(self.layout.lm_of[partition], []).append(task.id)
         for lm, tasks in placed.items():
             self._port.send(self.lms[lm], Withdraw(tuple(tasks)))
+
         job = message.job
         dropped = self.view.queue.remove(lambda task: task.job == job)
-        self.narrator.dropped(dropped)
+        if self.observer is not None:
+            self.observer.dropped(dropped)
         if dropped:
             self.jobs.finished(message.job, len(dropped))
-        self.recovery.cancelled(message.job)
+        if self.recovery is not None:
+            self.recovery.cancelled(message.job)
+
+    def _maybe_forget(self, job: JobId) -> None:
+        if self.recovery is not None:
+            self.recovery.maybe_forget(job)
 
     # Placements.
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
-        return self.narrator.place(tasks)
+        return self.view.place(tasks) if self.observer is None else self.observer.place(tasks)
 
     def schedule(self, tasks: Sequence[Task]) -> None:
         """Place tasks; those that fit nowhere now wait."""
-        ready = self.recovery.ready(tasks)
+        ready = tasks if self.recovery is None else self.recovery.ready(tasks)
         if ready is None:
             return
         for task in self.place(ready):
@@ -217,7 +273,8 @@ class GlobalMaster(Component):
             else:
                 self.jobs.unsatisfiable(task.job)
         self.ask_all()
-        self.fairness.scheduled(ready)
+        if self.fairness is not None:
+            self.fairness.scheduled(ready)
 
     def request_all(self, batches: Mapping[int, tuple[list[Task], list[int]]]) -> None:
         """Ask the Local Masters for units of these partitions."""
@@ -230,61 +287,70 @@ class GlobalMaster(Component):
 
     def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Ask a Local Master for units of a partition."""
-        lm, recovery = self.layout.lm_of[partition], self.recovery
-        for at in range(0, len(tasks), self._batch_max):
+        lm = self.layout.lm_of[partition]
+        for start in range(0, len(tasks), self._batch_max):
             number = self._requests[lm] = self._requests[lm] + 1
-            some, where = tuple(tasks[at : at + self._batch_max]), tuple(places[at : at + self._batch_max])
-            self.view.requested(lm, (number, partition, some, where))
-            if self._numbered:
-                attempts, users = tuple([self.attempt_of(task.id) for task in some]), self.fairness.users_of(some)
-                epoch, term = recovery.epochs[lm], recovery.term
-                request = Request(number, partition, some, where, attempts, users, epoch, term)
-            else:
-                request = Request(number, partition, some, where)
-            for address in recovery.requested(lm, some):
+            batch, where = tuple(tasks[start : start + self._batch_max]), tuple(places[start : start + self._batch_max])
+            self.view.requested(lm, (number, partition, batch, where))
+            if not self._is_numbered:
+                self._port.send(self.lms[lm], Request(number, partition, batch, where))
+                continue
+
+            # Attempts tell apart placements of one task, which may be lost or preempted.
+            attempts = tuple([self.attempt_of(task.id) for task in batch])
+            users = () if self.fairness is None else self.fairness.users_of(batch)
+            request = Request(number, partition, batch, where, attempts, users, *self.epoch_and_term(lm))
+            for address in self.route(lm, batch):
                 self._port.send(address, request)
-        self.narrator.requested(partition, tasks, places)
+        if self.observer is not None:
+            self.observer.requested(partition, tasks, places)
 
-    def next_request(self, lm: int) -> int:
-        """Number of the next request to a cluster."""
-        number = self._requests[lm] = self._requests[lm] + 1
-        return number
-
-    def attempt_of(self, task: TaskId) -> int:
-        """Number of a task's present attempt."""
-        return self.attempts.get(task, self.recovery.first_attempt)
+    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
+        """Return refused tasks without those of cancelled jobs, which end here."""
+        cancelled = self.jobs.cancelled
+        if not cancelled:
+            return refused
+        wanted = []
+        for task in refused:
+            if task.job in cancelled:
+                self.jobs.finished(task.job)
+            else:
+                wanted.append(task)
+        return wanted
 
     def ask_all(self) -> None:
         """While tasks wait, ask each Local Master for news once."""
         if self._ask and self.view.queue.length:
             for lm, address in enumerate(self.lms):
-                if lm not in self._asked:
-                    self._asked.add(lm)
+                if lm not in self._asked_clusters:
+                    self._asked_clusters.add(lm)
                     self._port.send(address, UpdateRequest())
 
     def answered(self, lm: int) -> None:
         """Ask again: news has come, or the Local Master that was asked is gone."""
-        self._asked.discard(lm)
+        self._asked_clusters.discard(lm)
         self.ask_all()
 
     # News.
 
     def on_tasks_ended(self, message: TasksEnded, source: Address, now: Time) -> None:
         """Offer the units of tasks that have ended to the queue, and count their jobs down."""
-        jobs = self.recovery.ended(message.tasks, source)
-        given_up = self.fairness.ended(message.tasks)
+        self._note(message, source, now)
+        jobs = () if self.recovery is None else self.recovery.ended(message.tasks, source)
+        released = {} if self.fairness is None else self.fairness.ended(message.tasks)
         self.view.end(message, self.lm_at[source])
-        for job, count in given_up.items():
+        for job, count in released.items():
             self.jobs.finished(job, count)
-        self.fairness.enforce()
+        self._enforce_shares()
         for job in jobs:
-            self.recovery.maybe_forget(job)
+            self._maybe_forget(job)
 
     def on_update(self, message: StateUpdate, source: Address, now: Time) -> None:
         """Adopt the news of a Local Master about its cluster, and use what has become free."""
+        self._note(message, source, now)
         self.offer_all(self.learn(message, source))
         self.answered(self.lm_at[source])
-        self.fairness.enforce()
+        self._enforce_shares()
 
     def learn(self, update: StateUpdate, source: Address) -> Freed:
         """Change the view; an update older than the last one is stale."""
@@ -301,47 +367,88 @@ class GlobalMaster(Component):
                 self.view.offer(partition, positions(vector))
 
     def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
-        """Learn what is true there, then try the refused tasks again, before all others or after them.
-
-        A repeat is stale.
-        """
+        """Learn what is true there, then try the refused tasks again, before all others or after them."""
+        self._note(message, source, now)
         if message.update.number <= self.last_update[source]:
-            return
-        self.narrator.refused(message.tasks)
-        self.fairness.refused(message, now)
-        back = [self.view.take_back(task) for task in message.tasks if task in self.placed]
-        self.view.count_refused(self.lm_at[source], len(back))
+            return  # a repeat, or older than a state that contains it
+
+        if self.observer is not None:
+            self.observer.refused(message.tasks)
+        if self.fairness is not None:
+            self.fairness.refused(message, now)
+        refused = [self.view.take_back(task) for task in message.tasks if task in self.placed]
+        self.view.count_refused(self.lm_at[source], len(refused))
         freed = self.learn(message.update, source)
-        refused = self.still_wanted(back)
+        wanted = self.still_wanted(refused)
+
+        # As in the published code of 2023 a refused task keeps its turn; in 2021 it goes to the tail (IV-B5), so that
+        # what waits is offered first what the answer shows to be free.
         queue = self.view.queue
         if self._tail:
             self.offer_all(freed)
-            for task in self.place(refused) if self.eager_retry else refused:
+            for task in self.place(wanted) if self.eager_retry else wanted:
                 queue.push(task)
         else:
-            for task in reversed(self.place(refused) if self.eager_retry else refused):
+            for task in reversed(self.place(wanted) if self.eager_retry else wanted):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
-        self.fairness.enforce()
+        self._enforce_shares()
+
+    def _enforce_shares(self) -> None:
+        if self.fairness is not None:
+            self.fairness.enforce()
+
+    def _note(self, event: Event, source: Address, now: Time) -> None:
+        if self.observer is not None:
+            self.observer.receive(event, source, now)
+
+    # Messages for what is attached; without it they are unknown.
+
+    def _attached(self, part: Part | None, event: Event, source: Address, now: Time) -> Part:
+        if part is None:
+            raise UnknownMessageError(unknown(self, event, source, now))
+        self._note(event, source, now)
+        return part
+
+    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
+        """Take other weights of users."""
+        self._attached(self.fairness, message, source, now).on_reweigh(message, source, now)
+
+    def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
+        """Learn which tasks of others run where."""
+        self._attached(self.fairness, message, source, now).on_holdings(message, source, now)
+
+    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
+        """Note that a preemption has come to its end."""
+        self._attached(self.fairness, message, source, now).on_preemption_done(message, source, now)
+
+    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
+        """Give tasks of a user up, or refuse to."""
+        self._attached(self.fairness, message, source, now).on_preemption_request(message, source, now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Ask again users that have refused to give up a task."""
+        self._attached(self.fairness, event, source, now).on_timer(event, source, now)
 
     def on_attempts_lost(self, message: AttemptsLost, source: Address, now: Time) -> None:
         """Take tasks back whose attempts were preempted, or are dead."""
-        of_part(*(("fairness", "on_preempted") if message.is_preemption else ("recovery", "on_attempts_lost")))(
-            self, message, source, now
-        )
+        if message.is_preemption:
+            self._attached(self.fairness, message, source, now).on_preempted(message, source, now)
+        else:
+            self._attached(self.recovery, message, source, now).on_attempts_lost(message, source, now)
 
-    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Refused tasks without those of cancelled jobs, which end here."""
-        cancelled, wanted = self.jobs.cancelled, []
-        if not cancelled:
-            return refused
-        for task in refused:
-            if task.job in cancelled:
-                self.jobs.finished(task.job)
-            else:
-                wanted.append(task)
-        return wanted
+    def on_resync_reply(self, message: ResyncReply, source: Address, now: Time) -> None:
+        """Adopt the report of a leader."""
+        self._attached(self.recovery, message, source, now).on_resync_reply(message, source, now)
+
+    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+        """Note that jobs were moved between GMs."""
+        self._attached(self.recovery, message, source, now).on_moved(message, source, now)
+
+    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
+        """Send the epoch that is known to a master that asks."""
+        self._attached(self.recovery, message, source, now).on_leader_status(message, source, now)
 
     def believed_free(self) -> dict[int, int] | None:
         """Return the view, by machine."""
@@ -352,7 +459,8 @@ class GlobalMaster(Component):
         if self.eager_retry:
             self.view.check()
         assert len(self.jobs) or not (self.placed or self.view.queue.length), "tasks without an open job"
-        self.fairness.check()
+        if self.fairness is not None:
+            self.fairness.check()
 
     def check_rest(self) -> None:
         """Check that no task is left, and nothing is taken in the view."""
@@ -368,14 +476,16 @@ class GlobalMaster(Component):
         TasksEnded: on_tasks_ended,
         StateUpdate: on_update,
         Refusal: on_refusal,
-        Reweigh: of_part("fairness", "on_reweigh"),
-        Holdings: of_part("fairness", "on_holdings"),
-        PreemptionDone: of_part("fairness", "on_preemption_done"),
-        PreemptionRequest: of_part("fairness", "on_preemption_request"),
-        TimerFired: of_part("fairness", "on_timer"),
-        ResyncReply: of_part("recovery", "on_resync_reply"),
+        Reweigh: on_reweigh,
+        Holdings: on_holdings,
+        PreemptionDone: on_preemption_done,
+        PreemptionRequest: on_preemption_request,
+        TimerFired: on_timer,
+        ResyncReply: on_resync_reply,
         AttemptsLost: on_attempts_lost,
-        Moved: of_part("recovery", "on_moved"),
-        LeaderStatus: of_part("recovery", "on_leader_status"),
+        Moved: on_moved,
+        LeaderStatus: on_leader_status,
     }
-    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one
+    sends = OWN | sent_to(  # with all that may be attached; `emits` has what is
+        "lm", Preempt, PreemptionVote, Forget, ResyncRequest, Moved, StaleEpoch
+    )

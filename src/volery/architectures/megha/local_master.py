@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Container, Sequence
 from typing import ClassVar, Final, Literal, Protocol, TypeVar
 
 from volery.architectures.megha.allocations import Allocations, AttemptTable, ClusterState, GmSyncState, Start
+from volery.architectures.megha.attachments import NodeControl, PairControl, Preemptions
 from volery.architectures.megha.messages import (
     AttemptsLost,
     Holdings,
@@ -46,128 +47,6 @@ NEWS_US: Final[Time] = 2_000
 """A GM that has asked is sent news of room this old: its last GM has taken it again by then, if it has tasks."""
 ALWAYS: Final = frozenset({Request, Withdraw, UpdateRequest, Drain, TimerFired})
 Part = TypeVar("Part")
-
-
-class NodeControl(Protocol):
-    """Control of the nodes of a cluster: which may be used, and how attempts are started and ended there.
-
-    Attributes:
-        drained: Nodes on which nothing is placed by order.
-    """
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-
-    @property
-    def drained(self) -> Container[Address]: ...
-
-    @property
-    def opened(self) -> bool:
-        """True where this master leads, and knows what runs on all nodes that it can reach."""
-
-    def bind(self, port: Port) -> None:
-        """Take the master's port."""
-
-    def start(self, now: Time) -> None:
-        """Begin: a restarted master asks who leads."""
-
-    def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
-        """Note tasks that a GM requests in a term, whether they are placed or not."""
-
-    def accepts(self, gm: Address, epoch: int, term: int) -> bool:
-        """Find out whether a request is valid: this master leads in its epoch, and the GM still has its jobs."""
-
-    def answers(self, gm: Address) -> bool:
-        """Find out whether a GM is sent news of room."""
-
-    def is_usable(self, node: Address) -> bool:
-        """Find out whether tasks may be placed on a node."""
-
-    def is_reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there, and to obey this master."""
-
-    def term_of(self, gm: Address) -> int:
-        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
-
-    def launch(self, starts: Sequence[Start]) -> None:
-        """Have nodes launch attempts."""
-
-    def evict(self, node: Address, attempt: RunningAttempt) -> None:
-        """Have a node end an attempt for another task's sake."""
-
-    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        """Have nodes end what still runs of these."""
-
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again."""
-
-    def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Find out whether a timer was its own, or must not have any effect."""
-
-    def check_rest(self) -> None:
-        """Raise AssertionError where something is left that nodes or GMs should have been sent."""
-
-
-class PairControl(NodeControl, Protocol):
-    """Control of nodes by one of two masters, which are rebuilt from their nodes; see `recovery`."""
-
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
-        """Take an event of the election, or of a node's lease."""
-
-    def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
-        """Note that a later epoch is known, or a later term of a GM."""
-
-    def on_result(self, message: Result, node: Address, now: Time) -> None:
-        """Keep the result of an attempt."""
-
-    def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
-        """Drop results of a job that is done."""
-
-    def on_resync_request(self, message: ResyncRequest, gm: Address, now: Time) -> None:
-        """Report everything to a GM that knows nothing."""
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Note that jobs were moved between GMs."""
-
-
-class Preemptions(Protocol):
-    """Preemptions for users with less than their share, and news for GMs of what others have; see `shares`."""
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-
-    def started(self, attempt: RunningAttempt) -> None:
-        """Note that an attempt has what it asked for."""
-
-    def absorbs(self, attempt: RunningAttempt) -> bool:
-        """Note the end of an attempt; find out whether what it had is set aside for another task."""
-
-    def evicted(self, attempt: RunningAttempt, now: Time) -> bool:
-        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
-
-    def resume(self, node: Address, now: Time) -> None:
-        """Launch what waits for victims at a node that have ended."""
-
-    def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
-        """Drop tasks that still wait for their victims to end."""
-
-    def send_holdings(self, gm: GmSyncState) -> None:
-        """Send a GM the ends and starts of others' tasks, before a state that contains them."""
-
-    def send_outcomes(self) -> None:
-        """Send GMs the outcome of their requests, with a heartbeat, so that they can count on their tasks."""
-
-    def clear(self) -> None:
-        """Forget everything but weights."""
-
-    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
-        """Validate a preemption."""
-
-    def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
-        """Take the answer of the GM whose tasks are to be ended."""
-
-    def check(self) -> None:
-        """Raise AssertionError where preemptions and attempts differ."""
 
 
 class NodeHost(Protocol):
@@ -533,7 +412,7 @@ class LocalMaster(Component):
         return part
 
     def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
-        """Validate a preemption."""
+        """Validate a preemption, and ask the GM that is to lose."""
         self._attached(self.preemptions, message, source, now).on_preempt(message, source, now)
 
     def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:

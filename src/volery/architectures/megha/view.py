@@ -7,21 +7,18 @@ correct it. It places tasks, keeps where they were placed, and gives queued task
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
-from volery.architectures.megha.users import UserLines
-from volery.core.events import Counted
+from volery.core.events import Counted, Fact
 from volery.core.model import Amounts, Task, TaskId
 from volery.policies.match import bytes_vector, positions
-from volery.policies.queues import ConstraintQueue, VectorQueue
+from volery.policies.queues import ConstraintQueue
 from volery.roles.recovery.leases import RunningAttempt
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.global_master import GlobalMaster
+from volery.roles.submission import JobLedger
 
 MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
 """Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
@@ -35,6 +32,38 @@ Wanted = tuple[int, int, tuple[Task, ...], tuple[int, ...]]
 """Number, partition, tasks and positions of a request."""
 Reasons = tuple[int, int, int, int]
 """Units that lack a constraint, are too small, are taken, and are taken where others have first call."""
+
+
+class TaskQueue(Protocol):
+    """Queue of the tasks that wait, as the Global Master uses it; the view knows which task fits where."""
+
+    @property
+    def length(self) -> int: ...
+
+    def push(self, task: Task) -> None:
+        """Add a task at the tail."""
+
+    def push_front(self, task: Task) -> None:
+        """Add a task at the head."""
+
+    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+        """Take every task of this sort out; the others keep their places."""
+
+
+class ViewHost(Protocol):
+    """A Global Master as its view calls it."""
+
+    @property
+    def jobs(self) -> JobLedger: ...
+
+    def request_all(self, batches: Mapping[int, tuple[list[Task], list[int]]]) -> None:
+        """Ask the Local Masters for units of these partitions."""
+
+    def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        """Ask a Local Master for units of a partition."""
+
+    def observe(self, fact: Fact) -> None:
+        """Report a fact to the driver."""
 
 
 class ClusterView(Protocol):
@@ -52,9 +81,7 @@ class ClusterView(Protocol):
     placed: dict[TaskId, Place]
 
     @property
-    def queue(self) -> ConstraintQueue | VectorQueue | UserLines: ...
-
-    def join(self, gm: GlobalMaster) -> None: ...
+    def queue(self) -> TaskQueue: ...
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
@@ -85,7 +112,7 @@ class ClusterView(Protocol):
 
     # Where components may crash.
 
-    def begin_epoch(self, lm: int) -> None:
+    def start_epoch(self, lm: int) -> None:
         """Forget what was requested of the leader of before."""
 
     def follow(self, task: Task, active: RunningAttempt) -> None:
@@ -119,10 +146,14 @@ class SlotView:
     """View of slots: a bit vector of the free ones per partition.
 
     Args:
-        match: which suitable slot of a partition is taken.
+        host: The Global Master.
+        match: Choice of one of the suitable slots of a partition.
     """
 
-    def __init__(self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random) -> None:
+    def __init__(
+        self, host: ViewHost, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random
+    ) -> None:
+        self._host = host
         self.search = search
         self.next = search.first
         self.placed: dict[TaskId, Place] = {}
@@ -136,9 +167,6 @@ class SlotView:
             {} if self._by_fewest else matches.members for matches in layout.matches
         ]
 
-    def join(self, gm: GlobalMaster) -> None:
-        self._gm = gm
-
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view.
 
@@ -147,6 +175,7 @@ class SlotView:
         """
         free, layout, partition, placed = self._free, self._layout, self.next, self.placed
         bits, random, after, members_of = layout.bits, self._stream.random, self.search.after, self._members
+        matches, by_fewest = layout.matches, self._by_fewest
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[int] = set()  # constraint sets that fit nothing: slots only become fewer here
@@ -157,6 +186,13 @@ class SlotView:
             elif task.constraints in nowhere:
                 unplaced.append(task)
                 continue
+            elif free[partition] and (candidates := free[partition] & matches[partition][task.constraints]):
+                chosen = partition
+                if by_fewest:
+                    position = (candidates & -candidates).bit_length() - 1
+                else:
+                    position = matches[partition].pick(task.constraints, candidates, random)
+                bit = bits[position]
             else:
                 chosen, position = self._find(partition, task.constraints)
                 if chosen < 0:
@@ -173,7 +209,7 @@ class SlotView:
             batch[0].append(task)
             batch[1].append(position)
         self.next = partition
-        self._gm.request_all(batches)
+        self._host.request_all(batches)
         return unplaced
 
     def _find(self, start: int, mask: int) -> tuple[int, int]:
@@ -198,7 +234,7 @@ class SlotView:
     def requested(self, lm: int, wanted: Wanted) -> None: ...
 
     def end(self, message: TasksEnded, lm: int) -> None:
-        placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._gm.jobs
+        placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._host.jobs
         freed: dict[int, list[int]] = {}
         job, count = -1, 0
         for number in message.tasks:
@@ -232,7 +268,7 @@ class SlotView:
                     tasks.append(task)
                     taken.append(position)
         if tasks:
-            self._gm.request(partition, tasks, taken)
+            self._host.request(partition, tasks, taken)
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
         freed_units = []
@@ -245,12 +281,12 @@ class SlotView:
         return freed_units
 
     def count_refused(self, lm: int, count: int) -> None:
-        self._gm.observe(Counted("inconsistencies", count))
+        self._host.observe(Counted("inconsistencies", count))
 
     def take_back(self, task: TaskId) -> Task:
         return self.placed.pop(task)[0]
 
-    def begin_epoch(self, lm: int) -> None: ...
+    def start_epoch(self, lm: int) -> None: ...
 
     def follow(self, task: Task, active: RunningAttempt) -> None:
         self.placed[task.id] = (task, *place_of(active.unit))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from volery.architectures.megha.allocations import AttemptTable, ClusterState, GmSyncState, SlotAllocations
-from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
-from volery.architectures.megha.partitions import Capacities, Layout
+from volery.architectures.megha.partitions import Layout
 from volery.core import model
 from volery.core.events import Fact
 from volery.core.model import Task

@@ -78,12 +78,13 @@ def test_slots_that_bear_crashes_take_every_value_of_other_parameters(other: dic
 def test_a_master_that_begins_anew_has_new_parts_and_knows_what_was_moved(why: bool) -> None:
     master = seen_through(built(SLOTS, reliable=True, shares="a:1+b:1", why=why).components["gm/0"])
     assert isinstance(master, GlobalMaster)
-    view, fairness, recovery, narrator = before = (master.view, master.fairness, master.recovery, master.narrator)
+    view, fairness, recovery, observer = before = (master.view, master.fairness, master.recovery, master.observer)
     master.attempts[1] = 4
-    master.begin_anew((Reassignment(3, "gm/0", "gm/1"),))
-    after = (master.view, master.fairness, master.recovery, master.narrator)
-    assert not {id(part) for part in before} & {id(part) for part in after}
-    assert [type(part) for part in after] == [type(part) for part in (view, fairness, recovery, narrator)]
+    master.restart((Reassignment(3, "gm/0", "gm/1"),))
+    after = (master.view, master.fairness, master.recovery, master.observer)
+    assert not {id(part) for part in before if part is not None} & {id(part) for part in after}
+    assert [type(part) for part in after] == [type(part) for part in (view, fairness, recovery, observer)]
+    assert master.recovery is not None
     assert (master.recovery.term, master.recovery.knows_all(), master.attempts) == (3, False, {})
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.fairness import NoFairness
+from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import UNIT_SHIFT, Change, PartitionState, StateUpdate, TasksEnded
-from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
+from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import SlotView
+from volery.core.events import Fact
 from volery.core.model import Cluster, Task
 from volery.policies.match import vector_bytes
 from volery.roles.recovery.leases import RunningAttempt
@@ -26,35 +28,41 @@ View = SlotView | CapacityView
 class Master:
     """As much of a Global Master as its view sees; it keeps what is requested and which jobs' tasks have finished."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self) -> None:
         self.asked: list[tuple[int, list[int], list[int]]] = []
         self.done: list[tuple[int, int]] = []
-        self.eager_retry = True
-        self.fairness = NoFairness()
-        self.jobs = SimpleNamespace(finished=lambda job, count: self.done.append((job, count)))
-        self.narrator = SimpleNamespace(dequeued=lambda *_: None)
-        joining: Any = self
-        view.join(joining)
+        self.jobs: Any = SimpleNamespace(finished=lambda job, count: self.done.append((job, count)))
 
-    def request(self, partition: int, tasks: list[Task], places: list[int]) -> None:
+    def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         self.asked.append((partition, [task.id for task in tasks], list(places)))
 
-    def request_all(self, batches: dict[int, tuple[list[Task], list[int]]]) -> None:
+    def request_all(self, batches: Mapping[int, tuple[list[Task], list[int]]]) -> None:
         for partition, (tasks, places) in batches.items():
             self.request(partition, tasks, places)
 
+    def observe(self, fact: Fact) -> None: ...
+    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None: ...
+
 
 def slots() -> tuple[SlotView, Master]:
-    layout = Layout(SLOTS, 2, 1)
-    view = SlotView(layout, SearchOrder(layout, 0), match="min-constraints", stream=Random(0))
-    return view, Master(view)
+    layout, master = Layout(SLOTS, 2, 1), Master()
+    return SlotView(master, layout, SearchOrder(layout, 0), match="min-constraints", stream=Random(0)), master
 
 
 def amounts() -> tuple[CapacityView, Master]:
-    layout = Layout(ROOM, 2, 1, by_machine=True)
-    capacities = Capacities(ROOM, layout)
-    view = CapacityView(layout, capacities, SearchOrder(layout, 0), match="min-constraints", stream=Random(0))
-    return view, Master(view)
+    layout, master = Layout(ROOM, 2, 1, by_machine=True), Master()
+    view = CapacityView(
+        master,
+        layout,
+        Capacities(ROOM, layout),
+        SearchOrder(layout, 0),
+        match="min-constraints",
+        stream=Random(0),
+        gm=0,
+        waits_for_kind=True,
+        can_crash=False,
+    )
+    return view, master
 
 
 def whole_machines(count: int) -> list[Task]:

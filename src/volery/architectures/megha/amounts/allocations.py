@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import ClusterState, GmSyncState, Start
+from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import (
     UNIT_MASK,
     UNIT_SHIFT,
@@ -23,7 +24,7 @@ from volery.architectures.megha.messages import (
     TasksEnded,
     place_of,
 )
-from volery.architectures.megha.partitions import Capacities, Layout
+from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
@@ -31,7 +32,7 @@ from volery.policies.match import positions, vector_bytes
 from volery.roles.recovery.leases import RunningAttempt
 
 
-class Reservations(Protocol):
+class SetAsideAmounts(Protocol):
     """Amounts that are set aside on machines for tasks that will run there."""
 
     def reserved(self, here: int, position: int) -> int:
@@ -63,7 +64,7 @@ class AmountAllocations:
         snapshots: bool,
         twice: bool,
         repartition: bool,
-        reservations: Reservations | None = None,
+        reservations: SetAsideAmounts | None = None,
         can_crash: bool = False,
     ) -> None:
         self._cluster = cluster

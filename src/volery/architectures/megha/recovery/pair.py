@@ -46,10 +46,10 @@ class PairHost(Protocol):
     attempts: AttemptTable
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
+        """Send a message to another component."""
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report a fact to the driver."""
 
     def adopt(self, attempt: RunningAttempt) -> None:
         """Take account of an attempt that runs."""

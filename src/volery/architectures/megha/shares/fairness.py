@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
-from volery.architectures.megha.capacity_view import CapacityView
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import (
     AttemptsLost,
     Holding,
@@ -26,16 +26,15 @@ from volery.architectures.megha.messages import (
     Refusal,
     place_of,
 )
-from volery.architectures.megha.users import HeldTask, UserAccount, UserLines, Users
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
+from volery.architectures.megha.view import Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Reweigh, TimerFired
-from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
-from volery.core.resources import SLOT
+from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.resources import SLOT, Packing
 from volery.policies.queues import Kind
 from volery.roles.recovery.leases import RunningAttempt
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.global_master import GlobalMaster
 
 SEARCH_MAX: Final = 256
 """Tasks of a violator that are looked at for one request, the youngest first."""
@@ -44,76 +43,70 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class NoFairness:
-    """No account of what users have: they are served as they come, and nobody preempts."""
+class FairnessHost(Protocol):
+    """A Global Master as the shares of its users call it.
 
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
+    Attributes:
+        lms: Local Master that leads, per cluster.
+        lm_at: Cluster of a Local Master, by its address.
+        attempts: Numbers of attempts, of tasks that were placed more than once.
+    """
 
-    def join(self, gm: GlobalMaster) -> None: ...
+    lms: list[Address]
+    lm_at: dict[Address, int]
+    attempts: dict[TaskId, int]
 
-    def submitted(self, job: Job) -> None:
-        """Note whose job it is."""
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message to another component."""
 
-    def scheduled(self, tasks: Sequence[Task]) -> None:
-        """Note that tasks have come, so that there is something to claim."""
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set a timer of the component."""
 
-    def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
-        """Users of tasks, for a request."""
-        return ()
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
 
-    def took(self, claim: Task, partition: int, position: int) -> None:
-        """Count what a task was given in the view."""
+    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
+        """Return refused tasks without those of cancelled jobs, which end here."""
 
-    def promised(self, tasks: Sequence[Task], sign: int) -> None:
-        """Count what was asked for and may be refused; a sign of -1: no longer."""
+    def attempt_of(self, task: TaskId) -> int:
+        """Return the number of a task's present attempt."""
 
-    def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
-        """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
-        return {}
+    def next_request(self, lm: int) -> int:
+        """Return the number of the next request to a cluster."""
 
-    def refused(self, message: Refusal, now: Time) -> None:
-        """Take refused tasks off: nobody can take anything from them, and nothing was preempted for them."""
+    def route(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
+        """Return the addresses to which a request of tasks to a cluster is sent."""
 
-    def enforce(self) -> None:
-        """Preempt for users that wait and have less than their share."""
+    def epoch_and_term(self, lm: int) -> tuple[int, int]:
+        """Return the epoch of a cluster's leader and the term of this GM, for a request."""
 
-    # Where components may crash.
+    def knows_all(self) -> bool:
+        """Find out whether all that runs is known."""
 
-    def pictured(self, source: Address) -> bool:
-        """Find out whether the picture that belongs to a whole report has come."""
-        return True
+    def claimed(self, task: Task) -> None:
+        """Report a task that takes the place of others."""
 
-    def adopt_picture(self, source: Address, lm: int) -> None: ...
-    def reported(self, source: Address) -> None:
-        """Go on after a report."""
-        self.enforce()
-
-    def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
-        """Give up preemptions that were under way in a cluster, where these tasks run."""
-
-    def followed(self, task: Task, active: RunningAttempt) -> None:
-        """Count a task where an attempt of it runs."""
-
-    def part_with(self, task: TaskId) -> None:
-        """Take off a task that is neither there nor asked for."""
-
-    def check(self) -> None:
-        """Raise AssertionError where the account and the view differ."""
+    def preempted(self, task: TaskId, attempt: int) -> bool:
+        """Forget an attempt that was preempted; find out whether it is the present one of a placed task."""
 
 
 class WeightedFairness:
     """Accounts of users by weight, and preemption under contention.
 
     Args:
-        spared_us: a user whose GM has refused to give up a task is not asked again for so long.
-        printed: algorithm 2 as printed: who has no more than its share *without* the task may claim any task of who has
-            more, though that may leave it less.
-        in_turn: users take turns alone; else those with less than their share come first.
+        host: The Global Master.
+        layout: The whole cluster, by machine.
+        packing: Packing of amounts into one number.
+        spared_us: Time for which a user is not asked again whose GM has refused to give up a task.
+        printed: Whether algorithm 2 is as printed: a user with no more than its share *without* the task may claim any
+            task of one that has more, though that may leave it less.
+        in_turn: Whether users take turns alone; else those with less than their share come first.
+        can_crash: Whether what others have may move from one cluster to another when a leader is lost.
 
     Attributes:
-        account: of what all users have, in this GM's view.
-        lines: the queues of users.
+        account: Account of what all users have, in this GM's view.
+        lines: Queues of users.
+        view: View that victims are sought on; set once it exists, because it counts with this account.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset(
@@ -121,19 +114,32 @@ class WeightedFairness:
     )
     sends: ClassVar[Sends] = sent_to("lm", Preempt, PreemptionVote)
 
+    view: CapacityView
+
     def __init__(
-        self, users: Users, spared_us: Time, view: CapacityView, *, printed: bool = False, in_turn: bool = False
+        self,
+        host: FairnessHost,
+        users: Users,
+        layout: Layout,
+        packing: Packing,
+        *,
+        spared_us: Time,
+        printed: bool = False,
+        in_turn: bool = False,
+        can_crash: bool = False,
     ) -> None:
+        self._host = host
         self._users = users
+        self._layout = layout
         self._printed = printed
         self._spared_us = spared_us
-        self._view = view
+        self._can_crash = can_crash
         self._weights_number = 0
         self._is_refusal_uncertain = False
-        self.account = UserAccount(users, view.packing)
-        self._packing = view.packing
+        self.account = UserAccount(users, packing)
+        self._packing = packing
         self._user_of_job: dict[JobId, int] = {}
-        view.queue = self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
+        self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._beneficiary_of: dict[TaskId, TaskId] = {}
         self._released_tasks: set[TaskId] = set()
@@ -143,12 +149,12 @@ class WeightedFairness:
         self._whole_holdings: dict[Address, Holdings] = {}
         self._leaving_tasks: set[TaskId] = set()
 
-    def join(self, gm: GlobalMaster) -> None:
-        self._gm = gm
-        self._layout = gm.layout
-        self._placed = gm.placed
-        self._last_preemption_request = dict.fromkeys(gm.lm_at, 0)
-        self._last_holdings = dict.fromkeys(gm.lm_at, 0)
+        self._last_preemption_request: dict[Address, int] = {}
+        self._last_holdings: dict[Address, int] = {}
+
+    @property
+    def _placed(self) -> dict[TaskId, Place]:
+        return self.view.placed
 
     def user_of(self, task: Task) -> int:
         return self._user_of_job[task.job]
@@ -159,7 +165,7 @@ class WeightedFairness:
     def took(self, claim: Task, partition: int, position: int) -> None:
         self.account.hold(claim.id, HeldTask(self.user_of(claim), partition, position, claim.request or SLOT))
 
-    def _let_go(self, task: TaskId) -> HeldTask | None:
+    def _release(self, task: TaskId) -> HeldTask | None:
         held = self.account.let_go(task)
         if held is not None:
             self._users_without_victims.discard(held.user)
@@ -218,7 +224,7 @@ class WeightedFairness:
     def _victims(self, loser: int, kind: Kind) -> list[TaskId]:
         """The youngest task that makes enough room where it runs; else the youngest ones of one machine that do."""
         mask, need, packing, guards = kind[0], self._packing[kind[1]], self._packing, self._packing.guards
-        matches, running, index = self._layout.matches, self.account.running[loser], self._view.index
+        matches, running, index = self._layout.matches, self.account.running[loser], self.view.index
         machines: dict[tuple[int, int], list[TaskId]] = {}
         losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
@@ -253,26 +259,26 @@ class WeightedFairness:
         claimed: dict[TaskId, HeldTask] = {}
         for victim in victims:
             claimed[victim] = self.account.held[victim]
-            self._let_go(victim)
+            self._release(victim)
             self._beneficiary_of[victim] = task.id
             if victim in self._placed:
                 self._released_tasks.add(victim)
         self._claims[task.id] = claimed
         had = sum([self._packing[held.request] for held in claimed.values()])
-        task = self._view.take_over(task, partition, position, had)
+        task = self.view.take_over(task, partition, position, had)
         request = task.request or SLOT
         self.account.hold(task.id, HeldTask(user, partition, position, request))
         self._doubt(user, request, 1)
-        gm, recovery, lm = self._gm, self._gm.recovery, self._layout.lm_of[partition]
+        gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
-        epoch, attempt, taken = recovery.epochs[lm], gm.attempt_of(task.id), tuple(victims)
-        number, weighed, term = gm.next_request(lm), self._weights_number, recovery.term
+        (epoch, term), attempt, taken = gm.epoch_and_term(lm), gm.attempt_of(task.id), tuple(victims)
+        number, weighed = gm.next_request(lm), self._weights_number
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        for address in recovery.requested(lm, (task,)):
+        for address in gm.route(lm, (task,)):
             gm.send(address, asked)
-        gm.narrator.claimed(task)
+        gm.claimed(task)
 
     def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:
         """A preemption has come to an end; returns the victims of which nothing was heard."""
@@ -315,9 +321,9 @@ class WeightedFairness:
             for victim, held in self._settle(number).items():
                 if victim not in self._released_tasks:
                     self.account.hold(victim, held)
-            self._let_go(number)
+            self._release(number)
             self._forget_victim(number)
-            self._gm.attempts.pop(number, None)
+            self._host.attempts.pop(number, None)
             if withdrawn or number in self._released_tasks:
                 self._released_tasks.discard(number)
                 job = self._placed.pop(number)[0].job
@@ -325,7 +331,7 @@ class WeightedFairness:
         return given_up
 
     def refused(self, message: Refusal, now: Time) -> None:
-        """See `Fairness`; a refused preemption is tried again with other victims."""
+        """Take refused tasks off; a refused preemption is tried again with other victims."""
         for task in message.tasks:
             claimed = self._settle(task)
             for victim, held in claimed.items():
@@ -335,8 +341,8 @@ class WeightedFairness:
             self._unavailable_victims.update(claimed.keys() & message.unavailable_victims)
             if message.is_vetoed and claimed:
                 self._vetoing_users.add(next(iter(claimed.values())).user)
-                self._gm.set_timer(SPARED, now + self._spared_us)
-            self._let_go(task)
+                self._host.set_timer(SPARED, now + self._spared_us)
+            self._release(task)
             self._forget_victim(task)
             self._released_tasks.discard(task)
 
@@ -345,13 +351,13 @@ class WeightedFairness:
         if message.is_whole:
             self._whole_holdings[source] = message
             return
-        if message.number <= self._last_holdings[source]:
+        if message.number <= self._last_holdings.get(source, 0):
             return
         self._last_holdings[source] = message.number
-        recovery, lm = self._gm.recovery, self._gm.lm_at[source]
-        for task in [one for one in message.ended_tasks if not recovery.paired or self._last_seen(one) in (lm, None)]:
+        lm = self._host.lm_at[source]
+        for task in [one for one in message.ended_tasks if not self._can_crash or self._last_seen(one) in (lm, None)]:
             self._forget_victim(task)
-            self._let_go(task)
+            self._release(task)
         self._learn_started(message.started_tasks)
 
     def _last_seen(self, task: TaskId) -> int | None:
@@ -365,10 +371,10 @@ class WeightedFairness:
 
     def _learn_started(self, started: Iterable[Holding]) -> None:
         """Others have these tasks here, and no longer where they were before, if components may crash."""
-        for holding in started if self._gm.recovery.paired else ():
+        for holding in started if self._can_crash else ():
             if holding.task not in self._placed:
                 self._forget_victim(holding.task)
-                self._let_go(holding.task)
+                self._release(holding.task)
         for holding in started:
             if holding.task not in self.account.held and holding.task not in self._placed:
                 request = holding.request or SLOT
@@ -389,34 +395,32 @@ class WeightedFairness:
 
     def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""
-        if message.number <= self._last_preemption_request[source]:
+        if message.number <= self._last_preemption_request.get(source, 0):
             return
         self._last_preemption_request[source] = message.number
-        self._view.arrived(self._gm.lm_at[source], message.last_request)
+        self.view.arrived(self._host.lm_at[source], message.last_request)
         known = [self.account.held[task] for task in message.tasks if task in self.account.held]
-        knows_all = len(known) == len(message.tasks) and self._gm.recovery.knows_all()
+        knows_all = len(known) == len(message.tasks) and self._host.knows_all()
         agreed = knows_all and self._can_lose(message.user, known)
         loss, before = None, self.account.has(message.user)
         if agreed:
             for task in message.tasks:
                 self._released_tasks.add(task)
-                self._let_go(task)
+                self._release(task)
             loss = self.account.change(message.user, before)
-        self._gm.send(source, PreemptionVote(message.number, agreed, loss))
+        self._host.send(source, PreemptionVote(message.number, agreed, loss))
 
     def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
-        gm = self._gm
+        gm = self._host
         for active in message.attempts:
             number = active.task
             self._leaving_tasks.discard(number)
-            gm.recovery.ousted(number, active.attempt)
-            if number not in self._placed or gm.attempt_of(number) != active.attempt:
+            if not gm.preempted(number, active.attempt):
                 continue
-            gm.narrator.ousted(number)
             self._settle(number)
-            self._let_go(number)
-            task = self._view.oust(number)
+            self._release(number)
+            task = self.view.oust(number)
             self._released_tasks.discard(number)
             self._forget_victim(number)
             gm.attempts[number] = active.attempt + 1
@@ -427,16 +431,16 @@ class WeightedFairness:
 
     # Where components may crash.
 
-    def pictured(self, source: Address) -> bool:
+    def has_whole_holdings(self, source: Address) -> bool:
         return source in self._whole_holdings
 
-    def adopt_picture(self, source: Address, lm: int) -> None:
+    def adopt_whole_holdings(self, source: Address, lm: int) -> None:
         """Others have there what the picture shows, and nothing else."""
         picture, lm_of = self._whole_holdings[source], self._layout.lm_of
         for task in [task for task, held in self.account.held.items() if lm_of[held.partition] == lm]:
             if task not in self._placed:
                 self._forget_victim(task)
-                self._let_go(task)
+                self._release(task)
         self._leaving_tasks.update(picture.leaving_tasks)
         self._learn_started(picture.started_tasks)
 
@@ -444,8 +448,8 @@ class WeightedFairness:
         self._whole_holdings.pop(source, None)
         self.enforce()
 
-    def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
-        leader = self._gm.lms[lm]
+    def start_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
+        leader = self._host.lms[lm]
         self._last_holdings[leader] = self._last_preemption_request[leader] = 0
         for task in tasks:
             if task in self._claims:
@@ -459,16 +463,16 @@ class WeightedFairness:
     def followed(self, task: Task, active: RunningAttempt) -> None:
         """The user has it, unless it was given up."""
         if task.id in self._leaving_tasks:
-            self._let_go(task.id)
+            self._release(task.id)
             self._released_tasks.add(task.id)
             return
         held = HeldTask(self.user_of(task), *place_of(active.unit), active.request or SLOT)
         if task.id not in self._released_tasks and self.account.held.get(task.id) != held:
-            self._let_go(task.id)
+            self._release(task.id)
             self.account.hold(task.id, held)
 
-    def part_with(self, task: TaskId) -> None:
-        self._let_go(task)
+    def forget_task(self, task: TaskId) -> None:
+        self._release(task)
         self._forget_victim(task)
         self._released_tasks.discard(task)
         self._leaving_tasks.discard(task)
@@ -481,6 +485,3 @@ class WeightedFairness:
         assert self._beneficiary_of.keys() == {one for claimed in self._claims.values() for one in claimed}, (
             "prey of nobody"
         )
-
-
-Fairness = NoFairness | WeightedFairness

@@ -11,7 +11,7 @@ tasks of these jobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from volery.architectures.megha.messages import (
     ATTEMPTS,
@@ -27,14 +27,14 @@ from volery.architectures.megha.messages import (
     TasksEnded,
     place_of,
 )
-from volery.architectures.megha.recovery import pair_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.recovery.pair import pair_of
+from volery.architectures.megha.view import ClusterView, Freed, Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Forget, LeaderStatus, RunningAttempt, StaleEpoch
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.global_master import GlobalMaster
+from volery.roles.submission import JobLedger
 
 FROM_LEADERS: Final = frozenset(
     {TasksEnded, StateUpdate, Refusal, AttemptsLost, Holdings, PreemptionDone, PreemptionRequest}
@@ -43,78 +43,125 @@ FROM_LEADERS: Final = frozenset(
 before one."""
 
 
-class NoReports:
-    """No reports: one Local Master per cluster leads, and none ever crashes.
+class RecoveryHost(Protocol):
+    """A Global Master as its recovery calls it.
 
     Attributes:
-        paired: whether each cluster has two Local Masters.
-        epochs: per cluster, of its leader.
-        term: the epoch of the last move of jobs of this GM's; see `Request`.
-        first_attempt: number of a task's first attempt.
+        view: View of the cluster.
+        placed: Tasks that were requested and have not ended, of the view.
+        lms: Local Master that leads, per cluster.
+        lm_at: Cluster of a Local Master, by its address.
+        last_update: Number of the last update received, by address of the Local Master.
+        attempts: Numbers of attempts, of tasks that were placed more than once.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
-    paired: ClassVar[bool] = False
-    term = first_attempt = 0
+    view: ClusterView
+    placed: dict[TaskId, Place]
+    lms: list[Address]
+    lm_at: dict[Address, int]
+    last_update: dict[Address, int]
+    attempts: dict[TaskId, int]
 
-    def join(self, gm: GlobalMaster) -> None:
-        """Become the part of this Global Master."""
-        self.epochs = [0] * gm.layout.lm_count
-        self._leaders = gm.lms
+    @property
+    def jobs(self) -> JobLedger: ...
 
-    def start(self) -> None:
-        """Ask every cluster what runs there, after a restart."""
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message to another component."""
 
-    def masters_of(self, lm: int) -> tuple[Address, ...]:
-        """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
-        return (f"lm/{lm}",)
+    def attempt_of(self, task: TaskId) -> int:
+        """Return the number of a task's present attempt."""
 
-    def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
-        """Note a request of tasks to a cluster; return the addresses to which it is sent."""
-        return (self._leaders[lm],)
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
 
-    def knows_all(self) -> bool:
-        """Find out whether all that runs is known."""
-        return True
+    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
+        """Return refused tasks without those of cancelled jobs, which end here."""
 
-    def submitted(self, message: Submit) -> None:
-        """Note whether a job was moved here."""
+    def schedule(self, tasks: Sequence[Task]) -> None:
+        """Place tasks; those that fit nowhere now wait."""
 
-    def ready(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
-        """Tasks that have to be scheduled; None: all are held back."""
-        return tasks
+    def learn(self, update: StateUpdate, source: Address) -> Freed:
+        """Change the view by an update."""
 
-    def cancelled(self, job: JobId) -> None:
-        """Drop what is held back of a job."""
+    def offer_all(self, freed: Freed) -> None:
+        """Give what has become free to the queue."""
 
-    def ended(self, tasks: Sequence[TaskId], source: Address) -> Iterable[JobId]:
-        """Note who keeps the results of tasks, before their ends are counted; return their jobs."""
-        return ()
+    def ask_all(self) -> None:
+        """While tasks wait, ask each Local Master for news once."""
 
-    def maybe_forget(self, job: JobId) -> None:
-        """Have the results of a job dropped when it is done."""
+    def answered(self, lm: int) -> None:
+        """Ask again: news has come, or the Local Master that was asked is gone."""
 
-    def ousted(self, task: TaskId, attempt: int) -> None:
-        """Forget an attempt that was preempted."""
+    def lost(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose attempts are dead."""
+
+    def restart(self, moves: tuple[Reassignment, ...]) -> None:
+        """Forget everything but these moves of jobs."""
+
+    def start(self, now: Time) -> None:
+        """Begin as a component that was restarted."""
+
+
+class RebuiltShares(Protocol):
+    """Account of users of a Global Master that may crash, as its recovery calls it."""
+
+    def has_whole_holdings(self, source: Address) -> bool:
+        """Find out whether the holdings that belong to a whole report have come."""
+
+    def adopt_whole_holdings(self, source: Address, lm: int) -> None:
+        """Take it that others have in a cluster what its holdings show, and nothing else."""
+
+    def reported(self, source: Address) -> None:
+        """Go on after a report."""
+
+    def start_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
+        """Give up preemptions that were under way in a cluster, where these tasks run."""
+
+    def followed(self, task: Task, attempt: RunningAttempt) -> None:
+        """Count a task where an attempt of it runs."""
+
+    def forget_task(self, task: TaskId) -> None:
+        """Take off a task that is neither there nor asked for."""
+
+    def scheduled(self, tasks: Sequence[Task]) -> None:
+        """Note that tasks have come, so that there is something to claim."""
+
+    def enforce(self) -> None:
+        """Preempt for users that wait and have less than their share."""
 
 
 class ReportRecovery:
     """State of a Global Master that is rebuilt from reports.
 
     Args:
-        moves: of jobs from one GM to another, of which this component knows.
-        printed: whether the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
+        host: The Global Master.
+        fairness: Account of its users; None: they have no shares.
+        layout: The whole cluster.
+        gm: Number of the Global Master.
+        moves: Moves of jobs from one GM to another, of which this component knows.
+        printed: Whether the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({ResyncReply, AttemptsLost, Moved, LeaderStatus})
     sends: ClassVar[Sends] = sent_to("lm", Forget, ResyncRequest, Moved, StaleEpoch)
-    paired: ClassVar[bool] = True
 
-    def __init__(self, gm: int, incarnation: int, moves: tuple[Reassignment, ...], *, printed: bool = False) -> None:
+    def __init__(
+        self,
+        host: RecoveryHost,
+        fairness: RebuiltShares | None,
+        layout: Layout,
+        gm: int,
+        incarnation: int,
+        moves: tuple[Reassignment, ...],
+        *,
+        printed: bool = False,
+    ) -> None:
+        self._host = host
+        self._fairness = fairness
+        self._address = f"gm/{gm}"
         self._printed = printed
         self._moves = moves
-        self.term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
+        self.term = max((move.epoch for move in moves if move.origin == self._address), default=0)
         self.first_attempt = incarnation * ATTEMPTS
         self._is_restarted = bool(incarnation or self.term)
         self._move_epoch_of: dict[JobId, int] = {}
@@ -124,26 +171,23 @@ class ReportRecovery:
         self._results: dict[JobId, list[tuple[int, TaskId]]] = {}
         self._listed_tasks: dict[JobId, dict[tuple[int, TaskId], None]] = {}
         self._resubmitted_jobs: dict[JobId, None] = {}
-
-    def join(self, gm: GlobalMaster) -> None:
-        count = gm.layout.lm_count
-        self._gm = gm
-        self._lm_of = gm.layout.lm_of
+        count = layout.lm_count
+        self._lm_of = layout.lm_of
         self.epochs = [-1 if self._is_restarted else 0] * count
         self._fenced_epochs = [0] * count
         self._clusters_to_report: dict[int, None] = dict.fromkeys(range(count if self._is_restarted else 0))
         self._unconfirmed_tasks: list[dict[TaskId, None]] = [{} for _ in range(count)]
 
     def start(self) -> None:
-        for address in self._gm.lm_at if self._clusters_to_report else ():
-            self._gm.send(address, ResyncRequest(self.term))
+        for address in self._host.lm_at if self._clusters_to_report else ():
+            self._host.send(address, ResyncRequest(self.term))
 
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
 
     def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
         if not self._printed:
-            return (self._gm.lms[lm],)
+            return (self._host.lms[lm],)
         for task in tasks:
             self._listed_tasks.setdefault(task.job, {})[lm, task.id] = None
         return pair_of(lm)
@@ -152,7 +196,7 @@ class ReportRecovery:
         return not self._clusters_to_report and not any(self._unconfirmed_tasks)
 
     def submitted(self, message: Submit) -> None:
-        if message.epoch and not self._gm.jobs.is_done(message.job.id):
+        if message.epoch and not self._host.jobs.is_done(message.job.id):
             self._move_epoch_of[message.job.id] = message.epoch
 
     def ready(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
@@ -160,7 +204,7 @@ class ReportRecovery:
         epoch = self._move_epoch_of.get(tasks[0].job, 0) if tasks and self._move_epoch_of else 0
         if epoch:
             for task in tasks:
-                self._gm.attempts.setdefault(task.id, self._first_of(epoch))
+                self._host.attempts.setdefault(task.id, self._first_of(epoch))
         if self._clusters_to_report or epoch > min(self._fenced_epochs):
             self._tasks_to_schedule += tasks
             self._resubmitted_jobs.update({task.job: None for task in tasks})
@@ -183,24 +227,24 @@ class ReportRecovery:
         return over is not None
 
     def _follow(self, task: Task, active: RunningAttempt) -> None:
-        self._gm.view.follow(task, active)
-        self._gm.attempts[task.id] = active.attempt
-        self._gm.fairness.followed(task, active)
+        self._host.view.follow(task, active)
+        self._host.attempts[task.id] = active.attempt
+        if self._fairness is not None:
+            self._fairness.followed(task, active)
 
     def _count(self, lm: int, active: RunningAttempt) -> None:
-        self._gm.attempts.pop(active.task, None)
+        self._host.attempts.pop(active.task, None)
         self._results.setdefault(active.job, []).append((lm, active.task))
-        self._gm.jobs.finished(active.job)
+        self._host.jobs.finished(active.job)
 
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Forget all jobs that were moved to another; have all clusters fenced against the origins of the others."""
-        gm, relieved = self._gm, False
+        gm, relieved = self._host, False
         if len(message.moves) > len(self._moves):
             self._moves = message.moves
-            me = f"gm/{gm.number}"
-            relieved = any(move.origin == me and move.epoch > self.term for move in message.moves)
+            relieved = any(move.origin == self._address and move.epoch > self.term for move in message.moves)
         if relieved:
-            gm.begin_anew(message.moves)
+            gm.restart(message.moves)
         for address in gm.lm_at:
             gm.send(address, message)
         if relieved:
@@ -211,20 +255,20 @@ class ReportRecovery:
         held_back = sum(task.job == job for task in self._tasks_to_schedule)
         if held_back:
             self._tasks_to_schedule = [task for task in self._tasks_to_schedule if task.job != job]
-            self._gm.jobs.finished(job, held_back)
+            self._host.jobs.finished(job, held_back)
 
     # Results.
 
     def maybe_forget(self, job: JobId) -> None:
-        """See `NoReports`; as printed clusters list what was requested there, perhaps of an earlier GM."""
-        if not self._gm.jobs.is_done(job):
+        """Have results dropped; as printed clusters list what was requested there, perhaps of an earlier GM."""
+        if not self._host.jobs.is_done(job):
             return
         earlier = self._move_epoch_of.pop(job, None) is not None or job in self._resubmitted_jobs
         self._resubmitted_jobs.pop(job, None)
         kept = dict.fromkeys(self._results.pop(job, ())) | self._listed_tasks.pop(job, {})
         if self._printed and earlier:
             tasks = dict.fromkeys(task for _, task in kept)
-            kept |= {(lm, task): None for lm in range(self._gm.layout.lm_count) for task in tasks}
+            kept |= {(lm, task): None for lm in range(len(self.epochs)) for task in tasks}
         if kept:
             self._forget(kept)
 
@@ -234,11 +278,11 @@ class ReportRecovery:
             at.setdefault(lm, []).append(task)
         for lm, tasks in at.items():
             for address in pair_of(lm):
-                self._gm.send(address, Forget(tuple(tasks)))
+                self._host.send(address, Forget(tuple(tasks)))
 
     def ended(self, tasks: Sequence[TaskId], source: Address) -> Iterable[JobId]:
         """Note who keeps the results of tasks; the ends that the leader of before reports, its successor repeats."""
-        gm, lm = self._gm, self._gm.lm_at[source]
+        gm, lm = self._host, self._host.lm_at[source]
         jobs = dict[JobId, None]()
         for number in tasks:
             place = gm.placed.get(number)
@@ -252,7 +296,7 @@ class ReportRecovery:
                 gm.view.give_back(active)
         return jobs
 
-    def ousted(self, task: TaskId, attempt: int) -> None:
+    def preempted(self, task: TaskId, attempt: int) -> None:
         """Forget an attempt of which perhaps only its node and its Local Master knew."""
         found = self._running_orphans.get(task)
         if found is not None and found.attempt == attempt:
@@ -260,30 +304,33 @@ class ReportRecovery:
 
     # Reports.
 
-    def heeds(self, message: Message, source: Address) -> bool:
+    def accepts(self, message: Message, source: Address) -> bool:
         """Find out whether a message is of the leader of a cluster, or not one that leaders alone send."""
         if type(message) not in FROM_LEADERS or (isinstance(message, Holdings) and message.is_whole):
             return True
-        return self._gm.lms[self._gm.lm_at[source]] == source
+        return self._host.lms[self._host.lm_at[source]] == source
 
     def on_resync_reply(self, message: ResyncReply, source: Address, now: Time) -> None:
         """Adopt the report of a leader; what goes with it may have come before this GM began anew."""
-        fairness = self._gm.fairness
-        if not message.is_whole or fairness.pictured(source):
+        fairness = self._fairness
+        if fairness is None:
+            self._adopt(message, source)
+        elif not message.is_whole or fairness.has_whole_holdings(source):
             self._adopt(message, source)
             fairness.reported(source)
 
     def _adopt(self, message: ResyncReply, source: Address) -> None:
-        gm, lm = self._gm, self._gm.lm_at[source]
+        gm, lm = self._host, self._host.lm_at[source]
         if message.epoch < self.epochs[lm] or (message.epoch > self.epochs[lm] and not message.is_whole):
             return
         if message.epoch > self.epochs[lm]:
             self.epochs[lm], gm.lms[lm], gm.last_update[source] = message.epoch, source, 0
             self._unconfirmed_tasks[lm] = self._tasks_at(lm)
-            gm.view.begin_epoch(lm)
-            gm.fairness.begin_epoch(lm, self._unconfirmed_tasks[lm])
-        if message.is_whole:
-            gm.fairness.adopt_picture(source, lm)
+            gm.view.start_epoch(lm)
+            if self._fairness is not None:
+                self._fairness.start_epoch(lm, self._unconfirmed_tasks[lm])
+        if message.is_whole and self._fairness is not None:
+            self._fairness.adopt_whole_holdings(source, lm)
         freed = gm.learn(message.update, source)
         for active in message.running_attempts:
             self._runs(lm, active)
@@ -312,13 +359,13 @@ class ReportRecovery:
     def _tasks_at(self, lm: int) -> dict[TaskId, None]:
         """All tasks that run in a cluster, as far as is known."""
         lm_of = self._lm_of
-        placed = {task: None for task, place in self._gm.placed.items() if lm_of[place[1]] == lm}
+        placed = {task: None for task, place in self._host.placed.items() if lm_of[place[1]] == lm}
         found = {task: None for task, active in self._running_orphans.items() if lm_of[place_of(active.unit)[0]] == lm}
         return placed | found
 
     def _runs(self, lm: int, active: RunningAttempt) -> None:
-        place = self._gm.placed.get(active.task)
-        if place is not None and active.attempt < self._gm.attempt_of(active.task):
+        place = self._host.placed.get(active.task)
+        if place is not None and active.attempt < self._host.attempt_of(active.task):
             return  # it was given up, and another attempt was made: that one is in doubt
         self._unconfirmed_tasks[lm].pop(active.task, None)
         if place is not None:
@@ -327,7 +374,7 @@ class ReportRecovery:
             self._running_orphans[active.task] = active
 
     def _has_finished(self, lm: int, active: RunningAttempt) -> None:
-        gm, job = self._gm, active.job
+        gm, job = self._host, active.job
         if active.task in gm.placed:
             if active.attempt < gm.attempt_of(active.task):
                 return  # it was given up, and another attempt was made
@@ -335,7 +382,8 @@ class ReportRecovery:
             self._unconfirmed_tasks[lm].pop(active.task, None)
             self._count(lm, active)
             self.maybe_forget(job)
-            gm.fairness.part_with(active.task)
+            if self._fairness is not None:
+                self._fairness.forget_task(active.task)
         elif gm.jobs.is_done(job):
             self._forget([(lm, active.task)])
         elif (lm, active.task) not in self._results.get(job, ()):
@@ -343,15 +391,17 @@ class ReportRecovery:
 
     def _place_again(self, dead: Sequence[TaskId]) -> None:
         """Tasks whose attempt is dead go before all others, as another attempt."""
-        gm = self._gm
-        gm.narrator.lost(dead)
-        for number in dead:
-            gm.fairness.part_with(number)
+        gm = self._host
+        gm.lost(dead)
+        if self._fairness is not None:
+            for number in dead:
+                self._fairness.forget_task(number)
         tasks = [gm.view.take_back(number) for number in dead]
         for task in tasks:
             epoch = self._move_epoch_of.get(task.job, 0)
             gm.attempts[task.id] = max(gm.attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)
-        gm.fairness.scheduled(tasks)
+        if self._fairness is not None:
+            self._fairness.scheduled(tasks)
         for task in reversed(gm.place(gm.still_wanted(tasks))):
             gm.view.queue.push_front(task)
         gm.ask_all()
@@ -361,15 +411,13 @@ class ReportRecovery:
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._running_orphans.pop(active.task, None)
-            attempt = self._gm.attempt_of(active.task)
-            if active.task in self._gm.placed and attempt == active.attempt:
+            attempt = self._host.attempt_of(active.task)
+            if active.task in self._host.placed and attempt == active.attempt:
                 dead[active.task] = None
         self._place_again(list(dead))
-        self._gm.fairness.enforce()
+        if self._fairness is not None:
+            self._fairness.enforce()
 
     def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """Send the epoch that is known."""
-        self._gm.send(source, StaleEpoch(self.epochs[self._gm.lm_at[source]], self.term))
-
-
-StateRecovery = NoReports | ReportRecovery
+        self._host.send(source, StaleEpoch(self.epochs[self._host.lm_at[source]], self.term))

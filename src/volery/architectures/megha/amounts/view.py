@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec.structs import replace
 
+from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import PartitionState, StateUpdate, TasksEnded, place_of
-from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
-from volery.architectures.megha.users import UserLines
-from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, Wanted
+from volery.architectures.megha.partitions import Layout, SearchOrder
+from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, TaskQueue, ViewHost, Wanted
 from volery.core.events import Counted
 from volery.core.model import Amounts, JobId, Task, TaskId
 from volery.policies.capacity import CapacityIndex, Choice
 from volery.policies.match import bytes_vector, positions
-from volery.policies.queues import VectorQueue
+from volery.policies.queues import Kind, VectorQueue
 from volery.roles.recovery.leases import RunningAttempt
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.global_master import GlobalMaster
 
 CHOICES: dict[MeghaMatch, Choice] = {
     "random": "random", "min-constraints": "first", "best-fit": "best-fit", "first": "first"
 }  # fmt: skip
 """Machines of a partition stand in the order of their constraints, the fewest first; for `first` in their own order."""
+
+
+class FittingQueue(TaskQueue, Protocol):
+    """Queue of tasks that ask for amounts."""
+
+    def pop_fitting(self, offered: int, free: int) -> Task | None:
+        """Take the first task that a machine with these constraints and this much free can take."""
+
+    def kinds(self) -> list[Kind]:
+        """Return the distinct constraint sets and requests that wait."""
+
+    def __contains__(self, kind: object) -> bool:
+        """Find out whether a task of this kind waits."""
+
+
+class CapacityHost(ViewHost, Protocol):
+    """A Global Master as its view on amounts calls it."""
+
+    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
+        """Report tasks that had to let this one go first."""
+
+
+class UseAccount(Protocol):
+    """Account of what tasks of users have in the view."""
+
+    def took(self, claim: Task, partition: int, position: int) -> None:
+        """Count what a task was given in the view."""
+
+    def promised(self, tasks: Sequence[Task], sign: int) -> None:
+        """Count what was asked for and may be refused; a sign of -1: no longer."""
 
 
 class CapacityView:
@@ -37,22 +64,44 @@ class CapacityView:
     taken off again.
 
     Args:
-        layout: of the cluster, by machine.
-        match: which machine of a partition is taken.
+        host: The Global Master.
+        layout: The whole cluster, by machine.
+        match: Choice of one of the suitable machines of a partition.
+        gm: Number of the Global Master.
+        waits_for_kind: Whether a task waits behind others of its kind that wait, since they fit nowhere either.
+        can_crash: Whether Local Masters report what is free, so that the view is true when all is done.
+        queue, account: Queues and account of users; None: they have no shares.
 
     Attributes:
-        index: per partition, what its machines have free.
-        packing: of amounts.
+        index: Free amounts of the machines of each partition.
+        packing: Packing of amounts into one number.
     """
 
     def __init__(
-        self, layout: Layout, capacities: Capacities, search: SearchOrder, *, match: MeghaMatch, stream: Random
+        self,
+        host: CapacityHost,
+        layout: Layout,
+        capacities: Capacities,
+        search: SearchOrder,
+        *,
+        match: MeghaMatch,
+        stream: Random,
+        gm: int,
+        waits_for_kind: bool,
+        can_crash: bool,
+        queue: FittingQueue | None = None,
+        account: UseAccount | None = None,
     ) -> None:
+        self._host = host
+        self._gm = gm
+        self._waits_for_kind = waits_for_kind
+        self._can_crash = can_crash
+        self._account = account
         self.search = search
         self.next = search.first
         self.placed: dict[TaskId, Place] = {}
         self.packing = capacities.ladders.packing
-        self.queue: VectorQueue | UserLines = VectorQueue(self.packing)
+        self.queue: FittingQueue = VectorQueue(self.packing) if queue is None else queue
         self.index = [index.copy() for index in capacities.whole]
         self.capacities = capacities
         self._layout = layout
@@ -65,16 +114,12 @@ class CapacityView:
         self._seen: dict[int, bytes] = {}
         self._dirty = [0] * len(layout.size)
 
-    def join(self, gm: GlobalMaster) -> None:
-        self._gm = gm
-        self._fairness = gm.fairness if gm.fairness.takes else None  # asked per task
-
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         partition, after = self.next, self.search.after
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
-        waiting: Container[tuple[int, Amounts]] = self.queue if self._gm.eager_retry else ()  # see `check`
+        waiting: Container[tuple[int, Amounts]] = self.queue if self._waits_for_kind else ()  # see `check`
         for task in tasks:
             kind = (task.constraints, task.request)
             if kind in nowhere or kind in waiting:
@@ -93,7 +138,7 @@ class CapacityView:
             batch[0].append(claim)
             batch[1].append(position)
         self.next = partition
-        self._gm.request_all(batches)
+        self._host.request_all(batches)
         return unplaced
 
     def _find(self, start: int, task: Task) -> tuple[int, int]:
@@ -120,8 +165,8 @@ class CapacityView:
         self._dirty[partition] |= 1 << position
         claim = packing.naming(task, took)
         self.placed[task.id] = (claim, partition, position)
-        if self._fairness is not None:
-            self._fairness.took(claim, partition, position)
+        if self._account is not None:
+            self._account.took(claim, partition, position)
         return claim
 
     def take_over(self, task: Task, partition: int, position: int, had: int) -> Task:
@@ -161,8 +206,8 @@ class CapacityView:
                 promised[position] = amount
             else:
                 promised.pop(position, None)
-        if self._fairness is not None:
-            self._fairness.promised(tasks, sign)
+        if self._account is not None:
+            self._account.promised(tasks, sign)
 
     def end(self, message: TasksEnded, lm: int) -> None:
         self.arrived(lm, message.last_request)
@@ -182,7 +227,7 @@ class CapacityView:
             if self.queue.length:
                 self.offer(partition, positions(machines))
         for job, count in ended.items():
-            self._gm.jobs.finished(job, count)
+            self._host.jobs.finished(job, count)
 
     def offer(self, partition: int, places: Iterable[int]) -> None:
         constraints, index = self._layout.constraints[partition], self.index[partition]
@@ -193,11 +238,11 @@ class CapacityView:
                 task = self.queue.pop_fitting(offered, free)
                 if task is None:
                     break
-                self._gm.narrator.dequeued(task, partition, offered, free)
+                self._host.dequeued(task, partition, offered, free)
                 tasks.append(self._take(task, partition, position))
                 taken.append(position)
         if tasks:
-            self._gm.request(partition, tasks, taken)
+            self._host.request(partition, tasks, taken)
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
         self.arrived(lm, update.last_request)
@@ -238,8 +283,8 @@ class CapacityView:
         return positions(dirty | bytes_vector(np.packbits(differs, bitorder="little").tobytes()))
 
     def count_refused(self, lm: int, count: int) -> None:
-        self._gm.observe(Counted("inconsistencies", count))
-        self._gm.observe(Counted(f"inconsistencies_gm{self._gm.number}_lm{lm}", count))
+        self._host.observe(Counted("inconsistencies", count))
+        self._host.observe(Counted(f"inconsistencies_gm{self._gm}_lm{lm}", count))
 
     def take_back(self, task: TaskId) -> Task:
         return self.packing.anywhere(self.placed.pop(task)[0])
@@ -250,7 +295,7 @@ class CapacityView:
         self._dirty[partition] |= 1 << position
         return self.take_back(task)
 
-    def begin_epoch(self, lm: int) -> None:
+    def start_epoch(self, lm: int) -> None:
         """Forget what was under way to the leader of before; all that its successor sends is news."""
         while self._under_way[lm]:
             self._promise(self._under_way[lm].popleft(), -1)
@@ -296,7 +341,7 @@ class CapacityView:
 
     def check_rest(self) -> None:
         """Check the view where Local Masters report it; elsewhere it may be out of date until it is asked for."""
-        if not self._gm.recovery.paired:
+        if not self._can_crash:
             return
         assert not any(self._under_way), "requests are under way"
         for partition, (index, whole) in enumerate(zip(self.index, self.capacities.whole, strict=True)):

@@ -25,7 +25,7 @@ from volery.architectures.megha.messages import (
     TasksEnded,
     Withdraw,
 )
-from volery.architectures.megha.users import UserLines
+from volery.architectures.megha.shares.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.errors import InputError

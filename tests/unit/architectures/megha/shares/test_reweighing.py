@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.architectures.megha.test_shares import FOUR_OF_A, A, B, busy_lm, contended, job, preempt, sent, task
+from tests.unit.architectures.megha.shares.test_shares import (
+    FOUR_OF_A,
+    A,
+    B,
+    busy_lm,
+    contended,
+    job,
+    preempt,
+    sent,
+    task,
+)
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Preempt, PreemptionRequest, PreemptionVote

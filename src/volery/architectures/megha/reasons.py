@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import (
     AttemptsLost,
     PreemptionRequest,
@@ -20,52 +19,35 @@ from volery.architectures.megha.messages import (
     StateUpdate,
     TasksEnded,
 )
-from volery.architectures.megha.users import sum_of
-from volery.core.events import Event
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.fairness import KINDS_MAX, WeightedFairness
+from volery.architectures.megha.shares.users import sum_of
+from volery.architectures.megha.view import ClusterView
+from volery.core.events import Event, Fact
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.global_master import GlobalMaster
 
 NEWS: Final = (StateUpdate, TasksEnded, Refusal, PreemptionRequest, ResyncReply, AttemptsLost)
 """Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 
 
-class SilentNarrator:
-    """No reports of what a Global Master decides: it places tasks by the view."""
+class ReasonsHost(Protocol):
+    """A Global Master as the observer of its decisions sees it.
 
-    def join(self, gm: GlobalMaster) -> None:
-        """Become the narrator of this Global Master."""
-        self._view = gm.view
+    Attributes:
+        lms: Local Master that leads, per cluster.
+        lm_at: Cluster of a Local Master, by its address.
+    """
 
-    def start(self, now: Time) -> None:
-        """Begin: the view is that of an empty cluster, which is true now."""
+    lms: list[Address]
+    lm_at: dict[Address, int]
 
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks by the view; return those that fit nowhere."""
-        return self._view.place(tasks)
+    def observe(self, fact: Fact) -> None:
+        """Report a fact to the driver."""
 
-    def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        """Report tasks that waited for these units."""
-
-    def refused(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose placements were invalid."""
-
-    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
-        """Report tasks that had to let this one go first."""
-
-    def dropped(self, tasks: Iterable[Task]) -> None: ...
-
-    def claimed(self, task: Task) -> None:
-        """Report a task that takes the place of others."""
-
-    def ousted(self, task: TaskId) -> None:
-        """Report a task that was preempted."""
-
-    def lost(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose attempts are dead."""
+    def epoch_and_term(self, lm: int) -> tuple[int, int]:
+        """Return the epoch of a cluster's leader and the term of this GM."""
 
 
 class DecisionNarrator:
@@ -77,27 +59,27 @@ class DecisionNarrator:
     got it.
     """
 
-    def join(self, gm: GlobalMaster) -> None:
-        self._gm = gm
-        self._view = gm.view
+    def __init__(self, host: ReasonsHost, layout: Layout, view: ClusterView, fairness: WeightedFairness | None) -> None:
+        self._host = host
+        self._layout = layout
+        self._view = view
         self._calls: FirstCalls | None = None
-        if isinstance(gm.fairness, WeightedFairness) and isinstance(gm.view, CapacityView):
-            self._calls = FirstCalls(gm, gm.fairness, gm.view)
-        self._told_of_shares: set[TaskId] = set()
+        if fairness is not None and isinstance(view, CapacityView):
+            self._calls = FirstCalls(layout, fairness, view)
+        self._tasks_with_share_report: set[TaskId] = set()
         self._matching = False
-        vars(gm)["receives"] = dict.fromkeys(type(gm).receives, _noted)
 
     def start(self, now: Time) -> None:
         self._now = now
-        self._heard_at = [now] * len(self._gm.lms)
+        self._heard_at = [now] * self._layout.lm_count
 
-    def note(self, event: Event, source: Address, now: Time) -> None:
+    def receive(self, event: Event, source: Address, now: Time) -> None:
         """Keep the time, and that of the last message from the leader of each cluster."""
         self._now = now
         if isinstance(event, NEWS):
-            gm, lm = self._gm, self._gm.lm_at[source]
-            new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > gm.recovery.epochs[lm]
-            if new_leader or gm.lms[lm] == source:
+            host, lm = self._host, self._host.lm_at[source]
+            new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > host.epoch_and_term(lm)[0]
+            if new_leader or host.lms[lm] == source:
                 self._heard_at[lm] = now
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
@@ -129,7 +111,7 @@ class DecisionNarrator:
             return self._passed(task, copies, order)
         rejected = self._passed(task, copies, order, self._calls.against(task))
         if any(one.reason is Reason.SHARE for one in rejected):
-            self._told_of_shares.add(task.id)
+            self._tasks_with_share_report.add(task.id)
         return rejected
 
     def _passed(
@@ -160,21 +142,21 @@ class DecisionNarrator:
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
         if self._calls is None:
             return
-        self._told_of_shares.discard(task.id)
+        self._tasks_with_share_report.discard(task.id)
         for other in self._calls.lines.overtaken(task, offered, free):
-            if other.id not in self._told_of_shares:
-                self._told_of_shares.add(other.id)
+            if other.id not in self._tasks_with_share_report:
+                self._tasks_with_share_report.add(other.id)
                 self._tell(other, "queued", (Rejection(self._scope(partition), Reason.SHARE, 1),))
 
     def dropped(self, tasks: Iterable[Task]) -> None:
-        self._told_of_shares.difference_update([task.id for task in tasks])
+        self._tasks_with_share_report.difference_update([task.id for task in tasks])
 
     def claimed(self, task: Task) -> None:
         """Report where the task is to run; what was passed over was reported when it began to wait."""
-        self._told_of_shares.discard(task.id)
+        self._tasks_with_share_report.discard(task.id)
         self._tell_of(task.id, "placed")
 
-    def ousted(self, task: TaskId) -> None:
+    def preempted(self, task: TaskId) -> None:
         self._tell_of(task, "preempted", Reason.SHARE)
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
@@ -189,25 +171,14 @@ class DecisionNarrator:
     def _tell(
         self, task: Task, chosen: Chosen, rejected: tuple[Rejection, ...], partition: int = -1, position: int = -1
     ) -> None:
-        gm = self._gm
+        host, layout = self._host, self._layout
         if partition < 0:
             asked, machine, age_us = "", -1, self._now - min(self._heard_at)
         else:
-            lm = gm.layout.lm_of[partition]
-            asked, machine = gm.lms[lm], gm.layout.machines[partition][position]
+            lm = layout.lm_of[partition]
+            asked, machine = host.lms[lm], layout.machines[partition][position]
             age_us = self._now - self._heard_at[lm]
-        gm.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
-
-
-def _noted(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
-    """Let the narrator note an event, then call the handler of the master's class.
-
-    The handler is looked up with each event: a clock of stages may change the class, and a snapshot takes functions by
-    their names alone.
-    """
-    assert isinstance(gm.narrator, DecisionNarrator), "a narrator that reports"
-    gm.narrator.note(event, source, now)
-    type(gm).receives[type(event)](gm, event, source, now)
+        host.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
 
 
 class FirstCalls:
@@ -222,9 +193,9 @@ class FirstCalls:
     taken from a queue, a look at the kinds that wait.
     """
 
-    def __init__(self, gm: GlobalMaster, fairness: WeightedFairness, view: CapacityView) -> None:
+    def __init__(self, layout: Layout, fairness: WeightedFairness, view: CapacityView) -> None:
         self.lines = fairness.lines
-        self._matches = gm.layout.matches
+        self._matches = layout.matches
         self._fairness = fairness
         self._account = fairness.account
         self._view = view
@@ -273,6 +244,3 @@ class FirstCalls:
             if not enough[losing]:
                 machines[partition] |= 1 << position
         return machines
-
-
-Narrator = SilentNarrator | DecisionNarrator

@@ -263,15 +263,15 @@ def test_before_its_first_report_a_new_leader_sends_whole_holdings_and_nothing_e
     """All else of a Local Master that does not lead is void, whatever the message also carries."""
     gm, standby = Inside("gm/0", shares="a:1+b:1"), "lm/0/standby"
     update, ousted = StateUpdate(1, 0, (), 0), (RunningAttempt(1, 0, 0, "gm/0", 0),)
-    assert gm.state.heeds(Holdings(0, (), (), is_whole=True), standby)
+    assert gm.state.accepts(Holdings(0, (), (), is_whole=True), standby)
     for message in (
         Holdings(1, (), ()),
         AttemptsLost(ousted, is_preemption=True),
         AttemptsLost(ousted),
         Refusal((1,), update, (2,), True),
     ):
-        assert not gm.state.heeds(message, standby)
-        assert gm.state.heeds(message, "lm/0")
+        assert not gm.state.accepts(message, standby)
+        assert gm.state.accepts(message, "lm/0")
 
 
 @pytest.mark.parametrize(("order", "source"), [(Withdraw((1,)), "gm/0"), (Drain("node/0", True), "node/0")])

@@ -14,8 +14,8 @@ from typing import ClassVar, Final, Protocol
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import AttemptTable, GmSyncState
-from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.local_master import NodeControl
+from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.attachments import NodeControl
 from volery.architectures.megha.messages import (
     ATTEMPTS,
     UNIT_SHIFT,
@@ -55,10 +55,10 @@ class PreemptionHost(Protocol):
     nodes: NodeControl
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
+        """Send a message to another component."""
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report a fact to the driver."""
 
     def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
@@ -146,7 +146,7 @@ class ClaimTable:
         return sum(claim.pool for claim in self.by_task.values() if claim.position == (here, position))
 
     def add(self, claim: PreemptionClaim) -> None:
-        """Add a claim."""
+        """Add a claim on a machine."""
         self.by_task[claim.wanted.task.id] = claim
         self.by_victim.update(dict.fromkeys(claim.victims, claim))
 
@@ -157,7 +157,7 @@ class ClaimTable:
             del self.by_victim[task]
 
     def clear(self) -> None:
-        """Remove all claims."""
+        """Remove all claims on machines."""
         self.by_task.clear()
         self.by_victim.clear()
 

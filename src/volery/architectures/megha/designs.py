@@ -1,0 +1,146 @@
+"""Megha, its central form and the first Megha, as the registry lists them: parameters, stages, captions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from volery.architectures.megha.assembly import build
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.messages import MESSAGES
+from volery.core.component import Architecture
+from volery.core.stages import Realisation, Stage
+
+_ASKED: Final = "{sender} asks {receiver}, the Local Master, for {tasks}: only {receiver} knows what is really free."
+_LAUNCHED: Final = "{sender} finds it free, and launches {tasks} on {receiver}."
+_REFUSED: Final = (
+    "An inconsistency: {receiver}'s view was old. {sender} refuses {tasks}, and sends the truth along; {receiver} "
+    "tries again."
+)
+_UPDATED: Final = "Heartbeat: {sender} tells {receiver} what has changed. Until the next one, that view grows old."
+_FREED: Final = "{sender} tells {receiver} at once that {tasks} finished: room for others."
+
+CAPTIONS: Final = {
+    "Submit": (
+        "Job {job}{user} comes to {receiver}, a Global Master. It matches {tasks_of_job} on its own view, its own "
+        "partitions first: an internal match."
+    ),
+    "Request": _ASKED,
+    "Launch": _LAUNCHED,
+    "Run": _LAUNCHED,
+    "external_placements": (
+        "{sender} has nothing free left in its own partitions, and borrows machines of others: an external match."
+    ),
+    "Refusal": _REFUSED,
+    "inconsistencies": "",
+    "StateUpdate": _UPDATED,
+    "TasksEnded": _FREED,
+    "AttemptsLost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
+    "Preempt": "{sender} takes {tasks} from who has more than its share, for who has less.",
+}
+"""Captions of a film, by the name of a message or of a counted fact; what is empty has no caption of its own."""
+
+
+def _stages(view: str) -> dict[Stage, Realisation]:
+    """Methods that realise stages, those of this view among them."""
+    find, place = f"{view}._find", f"{view}.place"
+    return {
+        Stage.J1: Realisation("GlobalMaster.on_submit"),
+        Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
+        Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
+        Stage.J6: Realisation("GlobalMaster.on_tasks_ended", "full", "JobDone after the last task"),
+        Stage.T2: Realisation(f"{view}.offer", "full", "first come first served among the tasks that fit"),
+        Stage.T3: Realisation(place),
+        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
+        Stage.T7: Realisation("LocalMaster.on_completed"),
+        Stage.T10: Realisation(
+            "WeightedFairness.enforce", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        ),
+        Stage.T11: Realisation(
+            "ReportRecovery.on_attempts_lost", "full", "another attempt, before all that waits", "reliable=true"
+        ),
+        Stage.M2: Realisation("GlobalMaster.request", "full", "every task goes by the Local Master of its machine"),
+        Stage.M3: Realisation(find, "full", "the partitions of all LMs, the GM's own first"),
+        Stage.M4: Realisation(find, "full", "partitions with something free in the view"),
+        Stage.M5: Realisation(find, "full", "round robin over LMs, own partitions first"),
+        Stage.M6: Realisation(
+            "GlobalMaster.request", "full", "a batch of tasks with the machines that they shall have"
+        ),
+        Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
+        Stage.R3: Realisation(place, "full", "constraint bit vectors"),
+        Stage.R4: Realisation(place, "full", "availability bit vector"),
+        Stage.R5: Realisation(place, "full", "random or minimum constraints"),
+    }
+
+
+STAGES = _stages("SlotView")
+HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
+"""Stages that a scheduler with one Local Master lacks."""
+
+MEGHA = Architecture(
+    name="megha",
+    summary="federated: Global Masters match on a stale view, Local Masters validate",
+    source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
+    defaults=MeghaConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=3,
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
+    bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    live={"ask": True},
+    vectors=True,
+    features={"constraints": "", "users": "shares"},
+    captions=CAPTIONS,
+)
+
+CENTRAL = msgspec.structs.replace(
+    MEGHA,
+    name="central",
+    summary="Megha with one Global Master and one Local Master: a central scheduler",
+    source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
+    defaults=MeghaConfig(gms=1, lms=1),
+    tolerates=MEGHA.tolerates - {"gone:gm"},
+    bearing={"reliable": True},
+    stages={
+        **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
+        Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
+        Stage.R1: Realisation("GlobalMaster.on_tasks_ended", "full", "the GM's view, exact: nobody else places"),
+    },
+)
+
+MEGHA_2021 = msgspec.structs.replace(
+    MEGHA,
+    name="megha-2021",
+    summary="the first Megha: amounts of several resources, repartition, full states, rescheduling at the tail",
+    source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), section IV",
+    defaults=MeghaConfig(
+        match="min-constraints",
+        heartbeat_s=10.0,
+        batch_max=1,
+        updates="snapshots",
+        repartition=True,
+        rescheduling="tail",
+    ),
+    fuzzed={
+        "updates": ("snapshots", "snapshots", "deltas"),
+        "batch_max": (1, 1, 100),
+        "match": ("min-constraints", "random", "best-fit"),
+        "rescheduling": ("tail", "tail", "head"),
+        "completion_notice": ("once", "once", "twice"),
+        "eager_retry": (True, True, False),
+        "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
+    },
+    stages={
+        **_stages("CapacityView"),
+        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation, repartition"),
+        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
+        Stage.M4: Realisation("CapacityView._find", "full", "partitions with enough free in the view"),
+        Stage.M6: Realisation("GlobalMaster.request", "full", "requests, and repartitions of another's machine"),
+        Stage.R4: Realisation("CapacityView._find", "full", "bit vectors of free capacity"),
+        Stage.R5: Realisation("CapacityView._find", "full", "the first machine that fits"),
+    },
+)
