@@ -71,9 +71,13 @@ class ApiCall(Generic[AnswerT]):
     """
 
     def __init__(
-        self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
-        query: Mapping[str, object] | None = None, body: object = None,
-    ) -> None:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        read: Callable[[httpx2.Response], AnswerT],
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ) -> None:
         params = {name: str(value) for name, value in (query or {}).items() if value is not None}
         refuse_surrogates(params, "query")
         self.read = read
@@ -177,15 +181,22 @@ def submit_followed(job: JobLike, named: bool, stream: str) -> ApiCall[tuple[Rec
     """As `submit`; the answer is also whether a stream of events follows the job from now on."""
     read = reader(Receipt)
     return ApiCall(
-        "POST", "/jobs", lambda found: (read(found), found.headers.get(STREAM) == stream), {"stream": stream},
+        "POST",
+        "/jobs",
+        lambda found: (read(found), found.headers.get(STREAM) == stream),
+        {"stream": stream},
         description_of(job, named),
-    )  # fmt: skip
+    )
 
 
 def jobs(
-    state: str | None, user: str | None, before: int | None, limit: int, reason: str | None = None,
+    state: str | None,
+    user: str | None,
+    before: int | None,
+    limit: int,
+    reason: str | None = None,
     since_us: int | None = None,
-) -> ApiCall[list[JobStatus]]:  # fmt: skip
+) -> ApiCall[list[JobStatus]]:
     query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
     return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
@@ -323,9 +334,7 @@ def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
     return ApiCall("GET", "/reweighs", reader(list[WeightChange]), {"name": name, "limit": limit})
 
 
-def preemptions(
-    user: str | None, job: int | None, before: int | None, limit: int
-) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
+def preemptions(user: str | None, job: int | None, before: int | None, limit: int) -> ApiCall[list[PreemptionStatus]]:
     query = {"user": user, "job": job, "before": before, "limit": limit}
     return ApiCall("GET", "/preemptions", reader(list[PreemptionStatus]), query)
 

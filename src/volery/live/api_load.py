@@ -37,9 +37,11 @@ def described(trace: Trace, job: JobId, work: Work) -> JobDescription:
     durations = trace.duration_us[trace.first[job] : trace.first[job + 1]]
     tasks = tuple(TaskDescription(command=command(work, duration)) for duration in durations)
     return JobDescription(
-        name=f"load {job}", user=trace.user[job] if trace.user else "load",
-        estimate_s=trace.estimate_us[job] / SECOND, tasks=tasks,
-    )  # fmt: skip
+        name=f"load {job}",
+        user=trace.user[job] if trace.user else "load",
+        estimate_s=trace.estimate_us[job] / SECOND,
+        tasks=tasks,
+    )
 
 
 class _Load:

@@ -54,10 +54,15 @@ class LiveHost(NamedTuple):
 
 @asynccontextmanager
 async def running(
-    federation: Federation, name: HostName = ALL, front: MakeFrontend | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: UnreceivedReports | None = None,
+    federation: Federation,
+    name: HostName = ALL,
+    front: MakeFrontend | None = None,
+    recorder: Recorder | None = None,
+    executor: Executor | None = None,
+    make_host: type[Host] = Host,
+    unreceived: UnreceivedReports | None = None,
     gives_up_jobs: bool = False,
-) -> AsyncIterator[LiveHost]:  # fmt: skip
+) -> AsyncIterator[LiveHost]:
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
     Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
@@ -81,8 +86,19 @@ async def running(
         transport = _transport(federation, layout) if name != ALL else None
         try:
             incarnation = await _incarnation(federation, name, transport, layout)
-            started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
-                               unreceived, gives_up_jobs)  # fmt: skip
+            started = _started(
+                federation,
+                name,
+                incarnation,
+                layout,
+                transport,
+                front,
+                recorder,
+                executor,
+                make_host,
+                unreceived,
+                gives_up_jobs,
+            )
             async with started as at_work:
                 yield at_work
         finally:
@@ -111,10 +127,18 @@ async def _incarnation(
 
 @asynccontextmanager
 async def _started(
-    federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
-    transport: Transport | None, make_front: MakeFrontend | None, recorder: Recorder | None, executor: Executor | None,
-    make_host: type[Host], unreceived: UnreceivedReports | None, gives_up_jobs: bool,
-) -> AsyncIterator[LiveHost]:  # fmt: skip
+    federation: Federation,
+    name: HostName,
+    incarnation: int,
+    layout: Mapping[HostName, tuple[Address, ...]],
+    transport: Transport | None,
+    make_front: MakeFrontend | None,
+    recorder: Recorder | None,
+    executor: Executor | None,
+    make_host: type[Host],
+    unreceived: UnreceivedReports | None,
+    gives_up_jobs: bool,
+) -> AsyncIterator[LiveHost]:
     """A host whose name is claimed; arguments as for `running`."""
     folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
@@ -137,11 +161,18 @@ async def _started(
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
     host = make_host(
-        name, hosted, inbox, executor=node.executor, codec=Codec(federation.plan.architecture.messages),
-        transport=transport, journal=journal, incarnation=incarnation, explains=file.reports,
+        name,
+        hosted,
+        inbox,
+        executor=node.executor,
+        codec=Codec(federation.plan.architecture.messages),
+        transport=transport,
+        journal=journal,
+        incarnation=incarnation,
+        explains=file.reports,
         watches=_watches(federation, name, deployment, where),
         presence=Presence(where[SUBMITTER], register),
-    )  # fmt: skip
+    )
     on_new_incarnation = partial(_greet, front, node.reporter, layout, deployment.machines)
     nodes = [address for address in scheduling if address in deployment.machines]
     try:
@@ -158,9 +189,13 @@ async def _started(
 
 
 def _greet(
-    front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
-    nodes: Collection[Address], peer: HostName, known: bool,
-) -> None:  # fmt: skip
+    front: Frontend | None,
+    reporter: Reporter | None,
+    layout: Mapping[HostName, Collection[Address]],
+    nodes: Collection[Address],
+    peer: HostName,
+    known: bool,
+) -> None:
     """Repeat to an incarnation of another host what it may have missed."""
     schedulers = [address for address in layout[peer] if address not in nodes]
     if front is not None and schedulers:
@@ -170,9 +205,12 @@ def _greet(
 
 
 async def _begin(
-    host: Host, node: NodeRuntime, front: Frontend | None, nodes: Sequence[Address],
+    host: Host,
+    node: NodeRuntime,
+    front: Frontend | None,
+    nodes: Sequence[Address],
     on_new_incarnation: Callable[[HostName, bool], None],
-) -> None:  # fmt: skip
+) -> None:
     """Open and start everything, and take up what earlier incarnations have left."""
     supervised = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
@@ -189,9 +227,12 @@ async def _begin(
 
 
 def _demand_safe(
-    federation: Federation, deployment: Deployment, here: Collection[Address], front: MakeFrontend | None,
+    federation: Federation,
+    deployment: Deployment,
+    here: Collection[Address],
+    front: MakeFrontend | None,
     executor: Executor | None,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse before anything is opened.
 
     Raises:
@@ -232,7 +273,7 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
 
 def _watches(
     federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
-) -> WatchList | None:  # fmt: skip
+) -> WatchList | None:
     """The watching pairs of this host; None where the architecture cannot recover."""
     if (recovery := host_recovery(federation.plan.architecture, deployment)) is None:
         return None
@@ -241,15 +282,26 @@ def _watches(
 
 
 def _journal(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...],
+    federation: Federation,
+    name: HostName,
+    incarnation: int,
+    addresses: tuple[Address, ...],
     hosted: Mapping[Address, Component],
-) -> JournalWriter:  # fmt: skip
+) -> JournalWriter:
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
     header = Header(
-        federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, unix_now_us(),
-    )  # fmt: skip
+        federation.file.name,
+        name,
+        incarnation,
+        plan.seed,
+        plan.architecture.name,
+        parameters,
+        plan.cluster,
+        addresses,
+        plan.configuration,
+        unix_now_us(),
+    )
     size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
     components = {address: hosted[address] for address in addresses}
     return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
@@ -271,7 +323,7 @@ def job_frontend(site: SubmitterSite) -> Frontend:
 
 async def serve(
     federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool = False
-) -> None:  # fmt: skip
+) -> None:
     """Run a host until SIGINT or SIGTERM, or until one of its components fails.
 
     Args:
@@ -301,7 +353,7 @@ async def serve(
 
 async def _until_stopped(
     federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool
-) -> None:  # fmt: skip
+) -> None:
     unreceived: UnreceivedReports = {}
     while True:
         try:

@@ -146,7 +146,7 @@ class AsyncClient:
 
     async def preemptions(
         self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Attempts that were ended so that others could have their places, the last one first."""
         return await self._ask(asking.preemptions(user, job, before, limit))
 

@@ -167,9 +167,14 @@ class Client:
         return self._ask(asking.job(number))
 
     def jobs(
-        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100,
-        reason: str | None = None, since_us: int | None = None,
-    ) -> list[JobStatus]:  # fmt: skip
+        self,
+        state: str | None = None,
+        user: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+        reason: str | None = None,
+        since_us: int | None = None,
+    ) -> list[JobStatus]:
         """Jobs, the newest first."""
         return self._ask(asking.jobs(state, user, before, limit, reason, since_us))
 
@@ -272,7 +277,7 @@ class Client:
 
     def preemptions(
         self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Attempts that were ended so that others could have their places, the last one first."""
         return self._ask(asking.preemptions(user, job, before, limit))
 

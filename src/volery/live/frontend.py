@@ -52,10 +52,17 @@ class JobFrontend(Frontend):
         self._tracer = job_tracer(federation, store) if file.telemetry else None
         gate = Authenticator(TokenFile(folder), TaskTokens(folder, store.open_user) if file.task_tokens else None)
         self._service = service = job_service(
-            store, federation.fleet, deployment, site.post,
-            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S, site.agents, site.register,
-            self._tracer.on_report if self._tracer is not None else None, keeper.note, gate.task_token,
-        )  # fmt: skip
+            store,
+            federation.fleet,
+            deployment,
+            site.post,
+            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
+            site.agents,
+            site.register,
+            self._tracer.on_report if self._tracer is not None else None,
+            keeper.note,
+            gate.task_token,
+        )
         self._keeper = keeper
         super().__init__(service, service.nodes.register)
         self._elsewhere = site.elsewhere
@@ -65,9 +72,15 @@ class JobFrontend(Frontend):
         nodes = dict(deployment.machines)
         self._forecaster = Forecaster(federation, nodes, service.queries.lost, service.unanswering)
         self._server = ApiServer(
-            service, folder / "tasks", *federation.api, gate=gate, tls=_files(federation),
-            foreteller=self._forecaster, bounds=limits, pages=window_routes,
-        )  # fmt: skip
+            service,
+            folder / "tasks",
+            *federation.api,
+            gate=gate,
+            tls=_files(federation),
+            foreteller=self._forecaster,
+            bounds=limits,
+            pages=window_routes,
+        )
         self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
     def _kept_marks(self) -> dict[str, StoreMark]:

@@ -464,7 +464,7 @@ def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet, token: st
     stdin, argv = work.stdin.encode(), _argv(work)
     return Command(
         argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, token=token, **asked
-    )  # fmt: skip
+    )
 
 
 def submission(

@@ -97,9 +97,12 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
         return array("q", [value if value == NEVER else round(value / speedup) for value in column])
 
     return msgspec.structs.replace(
-        trace, arrival_us=divided(trace.arrival_us), duration_us=divided(trace.duration_us),
-        estimate_us=divided(trace.estimate_us), deadline_us=divided(trace.deadline_us),
-    )  # fmt: skip
+        trace,
+        arrival_us=divided(trace.arrival_us),
+        duration_us=divided(trace.duration_us),
+        estimate_us=divided(trace.estimate_us),
+        deadline_us=divided(trace.deadline_us),
+    )
 
 
 def as_lived(records: Records) -> Trace:
@@ -222,10 +225,13 @@ class LoadRecorder:
         if attempt:
             records.lost.append(
                 LostAttempt(
-                    number, records.attempt[number], records.worker[number], records.start_us[number],
+                    number,
+                    records.attempt[number],
+                    records.worker[number],
+                    records.start_us[number],
                     records.finish_us[number],
                 )
-            )  # fmt: skip
+            )
         records.start_us[number] = now
         records.worker[number] = self.machines[node]
         records.attempt[number] = attempt
@@ -243,9 +249,13 @@ class LoadRecorder:
 
 
 async def load(
-    federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
-    watch: Callable[[LoadProgress], None] | None = None, make_host: type[Host] = Host,
-) -> Loaded:  # fmt: skip
+    federation: Federation,
+    trace: Trace,
+    executor: Executor,
+    payload: Payload | None = None,
+    watch: Callable[[LoadProgress], None] | None = None,
+    make_host: type[Host] = Host,
+) -> Loaded:
     """Run a federation in this process and replay a trace against it, until every job is answered.
 
     Args:
@@ -323,9 +333,13 @@ class RecordingLoader(Loader):
 
 
 def load_apart(
-    file: FederationFile, base: Path, choose: Choose, trace: Trace, make_host: type[Host] = Host,
+    file: FederationFile,
+    base: Path,
+    choose: Choose,
+    trace: Trace,
+    make_host: type[Host] = Host,
     broker_s: Callable[[], float] = float,
-) -> LoadMeasurements:  # fmt: skip
+) -> LoadMeasurements:
     """Load a federation, each of whose hosts is a process, until every task has ended.
 
     Args:
@@ -352,9 +366,13 @@ def load_apart(
 
 
 async def _loaded(
-    federation: Federation, trace: Trace, lines: dict[HostName, Connection], make_host: type[Host],
-    broker_s: Callable[[], float], found: list[LoadMeasurements],
-) -> None:  # fmt: skip
+    federation: Federation,
+    trace: Trace,
+    lines: dict[HostName, Connection],
+    make_host: type[Host],
+    broker_s: Callable[[], float],
+    found: list[LoadMeasurements],
+) -> None:
     records = Records(trace)
     loaders: list[RecordingLoader] = []
 
@@ -387,7 +405,7 @@ def _measurements(host: Host) -> tuple[FrameNotes | None, Time]:
 
 def _hosted(
     file: FederationFile, base: Path, choose: Choose, name: HostName, make_host: type[Host], orders: Connection
-) -> None:  # fmt: skip
+) -> None:
     """A process: one host, until it is told to stop; then it sends its measurements."""
 
     async def work() -> None:

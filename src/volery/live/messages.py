@@ -216,7 +216,15 @@ class HostHeartbeat(Message, frozen=True):
 
 
 HOST_MESSAGES: Final = (
-    TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport,
-    OutputRequest, OutputReply, HostReport,
-)  # fmt: skip
+    TaskReport,
+    ReportsStored,
+    ConfinementReport,
+    HostHeartbeat,
+    DecisionReport,
+    PeerReport,
+    PreemptionReport,
+    OutputRequest,
+    OutputReply,
+    HostReport,
+)
 """The codec carries them beside the messages of the architecture."""

@@ -57,9 +57,12 @@ def _no_constant(name: str) -> Any:
 
 
 def misfit(
-    error: msgspec.ValidationError, place: str, kind: type[msgspec.Struct], table: Any = None,
+    error: msgspec.ValidationError,
+    place: str,
+    kind: type[msgspec.Struct],
+    table: Any = None,
     answer: Callable[[str], str] | None = None,
-) -> InputError:  # fmt: skip
+) -> InputError:
     """An error of msgspec as place, problem and what is allowed.
 
     Args:

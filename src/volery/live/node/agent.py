@@ -42,9 +42,15 @@ class NodeAgent:
     """
 
     def __init__(
-        self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
-        accounts: Accounts | None = None, rules: NodeRules = NO_RULES, by_incarnation: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        state: Path | None = None,
+        report: Report | None = None,
+        workers: int = 0,
+        accounts: Accounts | None = None,
+        rules: NodeRules = NO_RULES,
+        by_incarnation: bool = False,
+    ) -> None:
         if not hasattr(os, "pidfd_open"):
             raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
         folders = AttemptFolders(folder)
@@ -59,10 +65,19 @@ class NodeAgent:
             raise
         limit_processes(rules.isolation.account_pids_max)
         self._means = ExecutorContext(
-            folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
-            Descendants(self._ledger.folder), StartPause(self._tell_shortage), rules.gives_back, accounts,
-            rules.environment, by_incarnation, rules.api,
-        )  # fmt: skip
+            folders,
+            self._ledger,
+            confinement,
+            OutputRotation(folders.root, rules.output),
+            Spawners(),
+            Descendants(self._ledger.folder),
+            StartPause(self._tell_shortage),
+            rules.gives_back,
+            accounts,
+            rules.environment,
+            by_incarnation,
+            rules.api,
+        )
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
         self._calls = CallExecutor(self._means, workers, report, rules.calls_max)

@@ -91,7 +91,7 @@ class CallExecutor:
 
     def __init__(
         self, means: ExecutorContext, workers: int = 0, report: Report | None = None, calls_max: int = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._means = means
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
@@ -251,9 +251,16 @@ class CallExecutor:
             mark = means.descendants.mark()
             try:
                 popen = means.starters.start(
-                    account, _COMMAND, (), mark, stdin=there, stdout=there, start_new_session=True, close_fds=False,
+                    account,
+                    _COMMAND,
+                    (),
+                    mark,
+                    stdin=there,
+                    stdout=there,
+                    start_new_session=True,
+                    close_fds=False,
                     env=environment,
-                )  # fmt: skip
+                )
             except BaseException:
                 means.descendants.release(mark)
                 writer.close()
@@ -320,10 +327,14 @@ class CallExecutor:
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, attempt.task, attempt.attempt, "running", folder=attempt.folder,
+                    attempt.node,
+                    attempt.task,
+                    attempt.attempt,
+                    "running",
+                    folder=attempt.folder,
                     counted=attempt.number,
                 )
-            )  # fmt: skip
+            )
         timer = asyncio.get_running_loop().call_later(call.timeout_s, attempt.expire) if call.timeout_s else None
         try:
             answer = await worker.ask(request)
@@ -395,7 +406,7 @@ class CallExecutor:
 
     async def _unanswered(
         self, worker: WorkerProcess, attempt: _CallAttempt, call: Call, *, is_wrong: bool
-    ) -> tuple[Outcome, str]:  # fmt: skip
+    ) -> tuple[Outcome, str]:
         """Outcome and reason of a call without an answer: what its process did before it is ended here."""
         has_ended = not is_wrong and await worker.ends()
         program = worker.program()
@@ -445,10 +456,17 @@ class CallExecutor:
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, task, attempt.attempt, outcome, reason=reason, folder=attempt.folder, result=result,
-                    usage=usage, counted=attempt.number,
+                    attempt.node,
+                    task,
+                    attempt.attempt,
+                    outcome,
+                    reason=reason,
+                    folder=attempt.folder,
+                    result=result,
+                    usage=usage,
+                    counted=attempt.number,
                 )
-            )  # fmt: skip
+            )
         attempt.on_end(task, attempt.attempt, outcome)
 
 
@@ -477,9 +495,14 @@ def demand_workers(accounts: Accounts, names: Iterable[str]) -> None:
         environment = _worker_environment(names, account)
         try:
             tried = subprocess.run(  # noqa: S603 - ours
-                _COMMAND, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False,
-                timeout=READY_S, **account.becoming(),
-            )  # fmt: skip
+                _COMMAND,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=environment,
+                check=False,
+                timeout=READY_S,
+                **account.becoming(),
+            )
         except PermissionError:
             problem = f"may not execute {_COMMAND[0]}"
         except (OSError, subprocess.SubprocessError) as error:

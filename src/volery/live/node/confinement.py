@@ -164,7 +164,7 @@ class Confinement:
             try:
                 group = self._tree.limited(
                     name, payload.cpu_milli, payload.memory_mb, self._isolation.pids_max, self._isolation.cpu == "limit"
-                )  # fmt: skip
+                )
             except OSError as error:
                 log.warning("no control group for attempt %s, it is held process by process: %s", name, error)
         return Hold(self, payload, group, devices)

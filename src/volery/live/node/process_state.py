@@ -31,10 +31,16 @@ _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _STREAMS: Final = (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w"))
 _HOOKS: Final = ("excepthook", "displayhook", "unraisablehook", "breakpointhook")
 _STATUS: Final = {
-    b"Uid": "its user", b"Gid": "its group", b"Groups": "its groups", b"CapEff": "its capabilities",
-    b"NoNewPrivs": "its privileges", b"Seccomp": "its system calls", b"SigBlk": "blocked signals",
-    b"SigIgn": "ignored signals", b"SigCgt": "handlers of signals",
-}  # fmt: skip
+    b"Uid": "its user",
+    b"Gid": "its group",
+    b"Groups": "its groups",
+    b"CapEff": "its capabilities",
+    b"NoNewPrivs": "its privileges",
+    b"Seccomp": "its system calls",
+    b"SigBlk": "blocked signals",
+    b"SigIgn": "ignored signals",
+    b"SigCgt": "handlers of signals",
+}
 """Lines of /proc/self/status that are compared, and what they are about."""
 _MEMORY: Final = b"VmData"
 _LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)

@@ -70,7 +70,7 @@ class _Attempt:
         "stop",
         "task",
         "timer",
-    )  # fmt: skip
+    )
 
     def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
@@ -254,9 +254,19 @@ class ProcessExecutor:
             # the directory of this program around a spawn would be seen by its other threads.
             attempt.mark = self._means.descendants.mark()
             attempt.popen = self._means.starters.start(
-                account, words, held.cpus if held is not None else (), attempt.mark, executable=program, stdin=stdin,
-                stdout=opened[0], stderr=opened[1], cwd=cwd, env=environment, start_new_session=True, close_fds=False,
-            )  # fmt: skip
+                account,
+                words,
+                held.cpus if held is not None else (),
+                attempt.mark,
+                executable=program,
+                stdin=stdin,
+                stdout=opened[0],
+                stderr=opened[1],
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+                close_fds=False,
+            )
             self._hold(attempt, gate)
         finally:
             for descriptor in opened:
@@ -415,7 +425,7 @@ class ProcessExecutor:
 
     def _end(
         self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: AttemptUsage | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         del self._attempts[attempt.key]
         self._release(attempt)
         self._means.outputs.end(str(attempt.folder))
@@ -433,17 +443,28 @@ class ProcessExecutor:
             attempt.held.release()
 
     def _send_report(
-        self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
+        self,
+        attempt: _Attempt,
+        state: AttemptState,
+        exit_code: int | None = None,
+        reason: str = "",
         usage: AttemptUsage | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
             self._report(
                 report_now(
-                    attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder, usage=usage,
+                    attempt.node,
+                    attempt.task,
+                    attempt.attempt,
+                    state,
+                    exit_code,
+                    reason,
+                    folder,
+                    usage=usage,
                     counted=attempt.number,
                 )
-            )  # fmt: skip
+            )
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -70,9 +70,14 @@ class NodeRuntime(NamedTuple):
 
 
 def node_runtime(
-    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], send: SendReport,
-    given: Executor | None = None, unreceived: UnreceivedReports | None = None,
-) -> NodeRuntime:  # fmt: skip
+    federation: Federation,
+    name: HostName,
+    deployment: Deployment,
+    here: Collection[Address],
+    send: SendReport,
+    given: Executor | None = None,
+    unreceived: UnreceivedReports | None = None,
+) -> NodeRuntime:
     """Make the node runtime of a host.
 
     Args:
@@ -168,9 +173,13 @@ class Reporter(Component):
     __slots__ = ("_address", "_begun", "_confined", "_forget", "_kept", "_outputs", "_send")
 
     def __init__(
-        self, host: HostName, send: SendReport, forget: Callable[[TaskId, int], None] | None = None,
-        kept: UnreceivedReports | None = None, outputs: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        host: HostName,
+        send: SendReport,
+        forget: Callable[[TaskId, int], None] | None = None,
+        kept: UnreceivedReports | None = None,
+        outputs: Path | None = None,
+    ) -> None:
         self._address: Final = reporter_of(host)
         self._send = send
         self._forget = forget

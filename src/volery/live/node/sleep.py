@@ -59,7 +59,7 @@ class SleepExecutor:
 
     def __init__(
         self, duration_us: Duration = estimated, report: Report | None = None, *, by_incarnation: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._duration_us = duration_us
         self._report = report
         self._by_incarnation = by_incarnation

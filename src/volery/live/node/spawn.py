@@ -83,7 +83,7 @@ class Spawners:
 
     def start(
         self, account: Account | None, words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any
-    ) -> subprocess.Popen[bytes]:  # fmt: skip
+    ) -> subprocess.Popen[bytes]:
         """As `started`, as an account; None: as this process.
 
         Raises:

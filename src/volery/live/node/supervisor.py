@@ -318,7 +318,7 @@ class TaskSupervisor:
                 TaskReport(
                     bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED, counted=number
                 )
-            )  # fmt: skip
+            )
         else:
             self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 

@@ -146,8 +146,11 @@ class SupervisorClient:
         if not running:
             return
         names = ", ".join(dict.fromkeys(it.node for it in running))
-        log.warning("%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
-                    len(running), names[:200])  # fmt: skip
+        log.warning(
+            "%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
+            len(running),
+            names[:200],
+        )
         self._strays = {(it.task.id, it.attempt) for it in running} - {(it.task, it.attempt) for it in self._ended}
         for task, attempt in self._strays:
             self.kill(task, attempt)

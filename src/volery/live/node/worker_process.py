@@ -58,9 +58,14 @@ class WorkerProcess:
     )
 
     def __init__(
-        self, words: Sequence[str], popen: subprocess.Popen[bytes], mark: int, user: str, reader: asyncio.StreamReader,
+        self,
+        words: Sequence[str],
+        popen: subprocess.Popen[bytes],
+        mark: int,
+        user: str,
+        reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.popen = popen
         self._words = words
         self.pid = popen.pid

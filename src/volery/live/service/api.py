@@ -114,15 +114,18 @@ def operations(
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
     one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
     filters = {
-        "state": "only these", "user": "only this user's", "before": "only jobs below this number",
+        "state": "only these",
+        "user": "only this user's",
+        "before": "only jobs below this number",
         "reason": "only where the reason contains this",
         "name": "only where the name contains this",
         "since": "submitted then or later, microseconds since 1970",
-    }  # fmt: skip
+    }
     event_query = {
-        "job": "only this job's, and to its end", "after": "revision that was seen already",
+        "job": "only this job's, and to its end",
+        "after": "revision that was seen already",
         "jobs": f"only those of up to {FOLLOWED_MAX:,} jobs, as 3,7-9",
-    }  # fmt: skip
+    }
     submit_query = {"stream": f"the {STREAM} of an open stream of events, which then follows this job as well"}
     result_query = {"tasks": f"up to {RESULTS_MAX} places, as 0,1,5"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
@@ -149,9 +152,13 @@ def operations(
 
 
 def make_app(
-    service: JobService, outputs: Path, gate: Authenticator, names: Sequence[str] = LOCAL_NAMES,
-    foreteller: Forecaster | None = None, pages: MakePages | None = None,
-) -> Starlette:  # fmt: skip
+    service: JobService,
+    outputs: Path,
+    gate: Authenticator,
+    names: Sequence[str] = LOCAL_NAMES,
+    foreteller: Forecaster | None = None,
+    pages: MakePages | None = None,
+) -> Starlette:
     """The API of a job service.
 
     Args:
@@ -400,10 +407,18 @@ class ApiServer:
     """
 
     def __init__(
-        self, service: JobService, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Authenticator | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
-        bounds: ConnectionLimits | None = None, pages: MakePages | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        service: JobService,
+        outputs: Path,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        *,
+        gate: Authenticator | None = None,
+        tls: Mapping[str, str] | None = None,
+        foreteller: Forecaster | None = None,
+        bounds: ConnectionLimits | None = None,
+        pages: MakePages | None = None,
+    ) -> None:
         gate = gate or Authenticator(None)
         demand_safe(host, gate, tls)
         self._queries, self.open_to_all = service.queries, gate.open
@@ -424,10 +439,17 @@ class ApiServer:
         app = make_app(service, outputs, gate, names, foreteller, pages)
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=BoundedHttpProtocol, ws="none", timeout_graceful_shutdown=1,
-            server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
-        )  # fmt: skip
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http=BoundedHttpProtocol,
+            ws="none",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            **(tls or {}),  # type: ignore[arg-type] # names of files
+        )
         self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
         self._serving: asyncio.Task[None] | None = None
 

@@ -126,9 +126,13 @@ class TokenFile:
         identifier = secrets.token_hex(IDENTIFIER_BYTES)
         token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
         kept = AccessToken(
-            id=identifier, user=user, role=role, hash=_hash(token), created_us=now_us,
+            id=identifier,
+            user=user,
+            role=role,
+            hash=_hash(token),
+            created_us=now_us,
             expires_us=None if days is None else now_us + round(days * DAY_US),
-        )  # fmt: skip
+        )
         with self._changing() as tokens:
             self._write((*tokens, kept))
         return token, kept

@@ -42,9 +42,12 @@ class _Write:
     __slots__ = ("_error", "_future", "_given", "_write", "after", "before")
 
     def __init__(
-        self, write: Callable[[], Any], future: asyncio.Future[Any], before: Callable[[], None] | None = None,
+        self,
+        write: Callable[[], Any],
+        future: asyncio.Future[Any],
+        before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.before, self.after = before, after
         self._write = write
         self._future = future
@@ -85,9 +88,13 @@ class BatchWriter:
     """
 
     def __init__(
-        self, store: JobStore, order: Callable[[Address, Message], None], on_commit: Callable[[], None],
-        reports_late_s: float, on_durable: Callable[[int], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: JobStore,
+        order: Callable[[Address, Message], None],
+        on_commit: Callable[[], None],
+        reports_late_s: float,
+        on_durable: Callable[[int], None] | None = None,
+    ) -> None:
         self.closed = False
         self.problem = ""
         self.commits = 0

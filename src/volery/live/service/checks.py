@@ -47,12 +47,17 @@ def is_state_folder(folder: Path) -> bool:
 def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
-        (STORE, _check_store), ("forecasts.sqlite", _check_forecasts), ("tokens.json", _check_tokens),
+        (STORE, _check_store),
+        ("forecasts.sqlite", _check_forecasts),
+        ("tokens.json", _check_tokens),
         (MARK, _check_mark),
-        ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
-        ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
-        (f"journal/*{SUFFIX}", _check_journal), ("journal/*.snapshot", _check_snapshot),
-    )  # fmt: skip
+        ("archive/jobs-*.parquet", _check_archived),
+        ("archive/tasks-*.parquet", _check_tasks),
+        ("lives/*", _check_incarnation),
+        ("agents/*/processes", _check_ledger),
+        (f"journal/*{SUFFIX}", _check_journal),
+        ("journal/*.snapshot", _check_snapshot),
+    )
     for pattern, check in kinds:
         for path in sorted(folder.glob(pattern), key=_order):
             if path.suffix not in (".lock", ".new"):

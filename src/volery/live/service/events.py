@@ -356,17 +356,16 @@ class EventFeed:
         while after < end and not self._writer.closed:
             statuses = self._store.changes(after, CHANGES_MAX, end)
             yield [
-                status for status in statuses
+                status
+                for status in statuses
                 if (jobs is None or job_of(status) in jobs) and (user is None or self._user(status) == user)
-            ]  # fmt: skip
+            ]
             if not statuses:
                 return
             after = statuses[-1].revision
             await asyncio.sleep(0)
 
-    async def _far(
-        self, jobs: Collection[JobId], after: int, end: int
-    ) -> AsyncIterator[list[JobStatus | TaskStatus]]:  # fmt: skip
+    async def _far(self, jobs: Collection[JobId], after: int, end: int) -> AsyncIterator[list[JobStatus | TaskStatus]]:
         """The rows of these jobs are looked through, then read in the order of their revisions."""
         pieces: list[tuple[JobId, array[int]]] = []
         for job in sorted(jobs):

@@ -81,9 +81,12 @@ class Pacing(Protocol):
 
 
 def summary_of(
-    queries: FederationView, pace: Pacing, owners: Mapping[Address, Sequence[Address]], user: str | None,
+    queries: FederationView,
+    pace: Pacing,
+    owners: Mapping[Address, Sequence[Address]],
+    user: str | None,
     nodes: Sequence[NodeStatus],
-) -> FederationSummary:  # fmt: skip
+) -> FederationSummary:
     """The federation as far as this host sees it.
 
     Args:
@@ -92,17 +95,22 @@ def summary_of(
     """
     loads = queries.loads(user)
     known = FederationSummary(
-        **counts(nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+        **counts(nodes),
+        jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
-        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, owners),
-    )  # fmt: skip
+        tasks_pending=sum(load.tasks_pending for load in loads),
+        clusters=clusters(nodes, owners),
+    )
     if user is not None:
         return known
     ended = ended_of(queries.told)
     return msgspec.structs.replace(
-        known, ended=ended, per_second=pace.per_second(ended),
-        allocation=allocation(queries.allocations_us(ALLOCATIONS)), views=tuple(queries.views()),
-    )  # fmt: skip
+        known,
+        ended=ended,
+        per_second=pace.per_second(ended),
+        allocation=allocation(queries.allocations_us(ALLOCATIONS)),
+        views=tuple(queries.views()),
+    )
 
 
 def in_order(name: str) -> tuple[tuple[int, str], ...]:
@@ -118,10 +126,14 @@ def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
     """Nodes, slots and what runs there, as fields of a status."""
     usable = [node for node in nodes if node.state in USABLE]
     return {
-        "nodes": len(nodes), "drained": sum(node.drained for node in nodes), "lost": sum(node.lost for node in nodes),
-        "slots": sum(node.slots for node in nodes), "usable": sum(node.slots for node in usable),
-        "running": sum(node.running for node in nodes), "used": sum(node.running for node in usable),
-    }  # fmt: skip
+        "nodes": len(nodes),
+        "drained": sum(node.drained for node in nodes),
+        "lost": sum(node.lost for node in nodes),
+        "slots": sum(node.slots for node in nodes),
+        "usable": sum(node.slots for node in usable),
+        "running": sum(node.running for node in nodes),
+        "used": sum(node.running for node in usable),
+    }
 
 
 def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
@@ -130,10 +142,11 @@ def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Addr
         found.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
     return tuple(
         ClusterStatus(
-            name=name, **counts(members),
+            name=name,
+            **counts(members),
         )
         for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
-    )  # fmt: skip
+    )
 
 
 def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
@@ -172,39 +185,82 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
         *_meter(
-            "volery_jobs", "gauge", "jobs that have not ended",
-            [({"state": "pending"}, sum(load.jobs_pending for load in loads)),
-             ({"state": "running"}, sum(load.jobs_running for load in loads))],
+            "volery_jobs",
+            "gauge",
+            "jobs that have not ended",
+            [
+                ({"state": "pending"}, sum(load.jobs_pending for load in loads)),
+                ({"state": "running"}, sum(load.jobs_running for load in loads)),
+            ],
         ),
         *_meter(
-            "volery_user_tasks", "gauge", "tasks of users that have not ended",
-            [({"user": load.user, "state": state}, count) for load in loads
-             for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))],
+            "volery_user_tasks",
+            "gauge",
+            "tasks of users that have not ended",
+            [
+                ({"user": load.user, "state": state}, count)
+                for load in loads
+                for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))
+            ],
         ),
         *_meter(
-            "volery_attempts_total", "counter", "reports of nodes since the start, by what they say",
+            "volery_attempts_total",
+            "counter",
+            "reports of nodes since the start, by what they say",
             [({"state": state}, count) for state, count in sorted(service.queries.told.items())],
         ),
-        *_meter("volery_nodes", "gauge", "nodes", [
-            ({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)
-        ]),
-        *_meter("volery_host_up", "gauge", "whether a host answers", [
-            ({"host": host.name}, int(host.state == "up")) for host in hosts
-        ]),
-        *_meter("volery_host_waits", "gauge", "whether a host has not opened yet and waits for another", [
-            ({"host": host.name, "for": peer}, 1) for host in hosts if host.state == "opening"
-            for peer in host.waits_for
-        ]),
-        *_meter("volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", [
-            ({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None
-        ]),
-        *_meter("volery_host_info", "gauge", "the version and the incarnation that a host runs", [
-            ({"host": host.name, "hostname": host.hostname, "version": host.version,
-              "incarnation": str(host.incarnation)}, 1) for host in hosts if host.version
-        ]),
+        *_meter(
+            "volery_nodes",
+            "gauge",
+            "nodes",
+            [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)],
+        ),
+        *_meter(
+            "volery_host_up",
+            "gauge",
+            "whether a host answers",
+            [({"host": host.name}, int(host.state == "up")) for host in hosts],
+        ),
+        *_meter(
+            "volery_host_waits",
+            "gauge",
+            "whether a host has not opened yet and waits for another",
+            [
+                ({"host": host.name, "for": peer}, 1)
+                for host in hosts
+                if host.state == "opening"
+                for peer in host.waits_for
+            ],
+        ),
+        *_meter(
+            "volery_host_last_heard_timestamp_seconds",
+            "gauge",
+            "when a host was last heard, Unix time",
+            [({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None],
+        ),
+        *_meter(
+            "volery_host_info",
+            "gauge",
+            "the version and the incarnation that a host runs",
+            [
+                (
+                    {
+                        "host": host.name,
+                        "hostname": host.hostname,
+                        "version": host.version,
+                        "incarnation": str(host.incarnation),
+                    },
+                    1,
+                )
+                for host in hosts
+                if host.version
+            ],
+        ),
         *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
         *_meter(
-            "volery_slots_usable", "gauge", "of these, on nodes that are neither drained nor lost",
+            "volery_slots_usable",
+            "gauge",
+            "of these, on nodes that are neither drained nor lost",
             [({}, sum(node.slots for node in nodes if node.state in USABLE))],
         ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
@@ -212,14 +268,22 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
         *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, service.writer.commit_s)]),
         *_meter("volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]),
         *_meter(
-            "volery_http_requests_total", "counter", "requests answered",
-            [({"method": method, "path": path, "status": str(status)}, count)
-             for (method, path, status), count in sorted(traffic.answers.items())],
+            "volery_http_requests_total",
+            "counter",
+            "requests answered",
+            [
+                ({"method": method, "path": path, "status": str(status)}, count)
+                for (method, path, status), count in sorted(traffic.answers.items())
+            ],
         ),
         *_meter(
-            "volery_http_request_seconds_total", "counter", "time until the answer began",
-            [({"method": method, "path": path}, seconds)
-             for (method, path), seconds in sorted(traffic.seconds.items())],
+            "volery_http_request_seconds_total",
+            "counter",
+            "time until the answer began",
+            [
+                ({"method": method, "path": path}, seconds)
+                for (method, path), seconds in sorted(traffic.seconds.items())
+            ],
         ),
         *_meter("volery_pages_open", "gauge", "pages of browsers that listen", [({}, traffic.pages_open)]),
         *_meter("volery_views_made_total", "counter", "views made for pages", [({}, traffic.views_made)]),
@@ -229,7 +293,7 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
         ),
         *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
         *(line for meter in more for line in _meter(*meter)),
-    ]  # fmt: skip
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -154,9 +154,12 @@ class Lifetimes:
 
 
 def standing(
-    path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
+    path: Path,
+    fleet: Fleet,
+    nodes: Mapping[Address, int],
+    asked: JobDescription | JobId,
     lost: Collection[Address] = (),
-) -> FederationState:  # fmt: skip
+) -> FederationState:
     """The present state of a federation.
 
     Args:
@@ -194,9 +197,12 @@ def standing(
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
         drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return startable(FederationState(
-            at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
-        ), fleet.cluster)  # fmt: skip
+        return startable(
+            FederationState(
+                at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
+            ),
+            fleet.cluster,
+        )
     finally:
         sql.close()
 
@@ -229,9 +235,14 @@ def startable(found: FederationState, cluster: Cluster) -> FederationState:
 
 
 def _open_job(
-    sql: sqlite3.Connection, number: JobId, description: JobDescription, fleet: Fleet, nodes: Mapping[Address, int],
-    lifetimes: Lifetimes, at_us: Time,
-) -> ActiveJob:  # fmt: skip
+    sql: sqlite3.Connection,
+    number: JobId,
+    description: JobDescription,
+    fleet: Fleet,
+    nodes: Mapping[Address, int],
+    lifetimes: Lifetimes,
+    at_us: Time,
+) -> ActiveJob:
     try:
         waiting = list(_waiting(sql, number, description, fleet, lifetimes))
         wanted = list(demands(description, fleet))

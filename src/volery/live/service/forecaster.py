@@ -71,9 +71,12 @@ class Forecaster:
     """
 
     def __init__(
-        self, federation: Federation, nodes: dict[Address, int], lost: Callable[[], Collection[Address]] = tuple,
+        self,
+        federation: Federation,
+        nodes: dict[Address, int],
+        lost: Callable[[], Collection[Address]] = tuple,
         unanswering: Callable[[str, JobId | None], str] = lambda user, job: "",  # noqa: ARG005 - all answer
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._lost = lost
         self._unanswering = unanswering
         self._path, self._store = federation.folder / "forecasts.sqlite", federation.folder / "jobs.sqlite"
@@ -164,10 +167,18 @@ class Forecaster:
     async def _asked(self, job: JobDescription | JobId) -> ForecastReply:
         plan, cluster = self._plan, self._fleet.cluster
         question = ForecastRequest(
-            str(self._store), plan.architecture.name, msgspec.to_builtins(plan.config),
-            self._fleet.machines, cluster.slots, cluster.resources, cluster.capacities, self._nodes, job, BUDGET_S,
+            str(self._store),
+            plan.architecture.name,
+            msgspec.to_builtins(plan.config),
+            self._fleet.machines,
+            cluster.slots,
+            cluster.resources,
+            cluster.capacities,
+            self._nodes,
+            job,
+            BUDGET_S,
             tuple(sorted(self._lost())),
-        )  # fmt: skip
+        )
         return await ask_lab(question)
 
 
@@ -197,9 +208,13 @@ def _forecast_of(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
     if outlook is None:
         return _refused(tasks, answer.problem)
     return Forecast(
-        made_us=answer.at_us, tasks=tasks, runs=outlook.runs, moments=outlook.moments, known=outlook.known,
+        made_us=answer.at_us,
+        tasks=tasks,
+        runs=outlook.runs,
+        moments=outlook.moments,
+        known=outlook.known,
         preempts=seen(outlook.preempts, who),
-    )  # fmt: skip
+    )
 
 
 async def ask_lab(question: ForecastRequest) -> ForecastReply:
@@ -331,10 +346,15 @@ class ForecastLedger:
         for _, made_us, _, _, _, foretold, job, delay_us, came, _ in sound:
             if came is None:
                 continue
-            told.append(ForecastOutcome(
-                job=job, made_us=made_us, moments=msgspec.json.decode(foretold, type=MomentQuantiles),
-                came=msgspec.json.decode(came, type=ActualMoments), delay_us=delay_us,
-            ))  # fmt: skip
+            told.append(
+                ForecastOutcome(
+                    job=job,
+                    made_us=made_us,
+                    moments=msgspec.json.decode(foretold, type=MomentQuantiles),
+                    came=msgspec.json.decode(came, type=ActualMoments),
+                    delay_us=delay_us,
+                )
+            )
         moments = tuple(_moment(name, told) for name in NAMES)
         return ForecastRecord(
             open=len(sound) - len(told), damaged=len(rows) - len(sound), moments=moments, last=tuple(told[:SHOWN])

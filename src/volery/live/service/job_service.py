@@ -71,16 +71,36 @@ class JobService(Component):
     """
 
     __slots__ = (
-        "_book", "_capacity", "_counts", "_fleet", "_numbers", "_observe", "_order", "_store", "_submissions", "nodes",
-        "outputs", "queries", "writer",
-    )  # fmt: skip
+        "_book",
+        "_capacity",
+        "_counts",
+        "_fleet",
+        "_numbers",
+        "_observe",
+        "_order",
+        "_store",
+        "_submissions",
+        "nodes",
+        "outputs",
+        "queries",
+        "writer",
+    )
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        submissions: JobSubmissions, queries: JobQueries, outputs: OutputRequests, book: DecisionBook,
-        capacity: CapacityQueries | None, order: Callable[[Address, Message], None],
+        self,
+        store: JobStore,
+        fleet: Fleet,
+        nodes: NodeTable,
+        counts: AttemptCounts,
+        writer: BatchWriter,
+        submissions: JobSubmissions,
+        queries: JobQueries,
+        outputs: OutputRequests,
+        book: DecisionBook,
+        capacity: CapacityQueries | None,
+        order: Callable[[Address, Message], None],
         observe: Callable[[TaskReport], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._fleet = fleet
         self.nodes = nodes
@@ -232,8 +252,9 @@ class JobService(Component):
         long = [job.encoded for job in jobs if job.encoded.is_long]
         receipts = await self.writer.written(
             lambda: admit(self._store, jobs, self.queries.now_us, assign),
-            partial(self._store.keep, long) if long else None, partial(self._store.drop_unused, long) if long else None,
-        )  # fmt: skip
+            partial(self._store.keep, long) if long else None,
+            partial(self._store.drop_unused, long) if long else None,
+        )
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 self._submissions.admit(job)
@@ -286,12 +307,17 @@ class JobService(Component):
 
 
 def job_service(
-    store: JobStore, fleet: Fleet, deployment: Deployment, post: Callable[[Event], None],
-    reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
+    store: JobStore,
+    fleet: Fleet,
+    deployment: Deployment,
+    post: Callable[[Event], None],
+    reports_late_s: float = REPORTS_LATE_S,
+    agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
-    observe: Callable[[TaskReport], None] | None = None, on_durable: Callable[[int], None] | None = None,
+    observe: Callable[[TaskReport], None] | None = None,
+    on_durable: Callable[[int], None] | None = None,
     token: TokenOf = no_token,
-) -> JobService:  # fmt: skip
+) -> JobService:
     """Assemble a job service.
 
     Args:
@@ -316,9 +342,7 @@ def job_service(
     feed = EventFeed(store, writer)
     recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
-    submissions = JobSubmissions(
-        store, fleet, writer, post, order, deployment.entry_for, standins, detection_us, token
-    )  # fmt: skip
+    submissions = JobSubmissions(store, fleet, writer, post, order, deployment.entry_for, standins, detection_us, token)
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
     owners_of = draining.owners_of if draining is not None else None
@@ -332,7 +356,7 @@ def job_service(
     outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe
-    )  # fmt: skip
+    )
 
 
 def _order(post: Callable[[Event], None], to: Address, message: Message) -> None:

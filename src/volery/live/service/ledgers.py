@@ -89,8 +89,10 @@ class ShareHistory:
         """Take over the weights of a newer store, after so many changes; who made those is lost."""
         number, own = self.weights()
         if reweighs > number:
-            rows = [(reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
-                    for more, (name, weight) in enumerate(sorted(weights.items()), 1)]  # fmt: skip
+            rows = [
+                (reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
+                for more, (name, weight) in enumerate(sorted(weights.items()), 1)
+            ]
             query = "INSERT INTO reweighs (number, name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?, ?)"
             self._write.executemany(query, rows)
 
@@ -106,9 +108,20 @@ class ShareHistory:
         for_job, for_place, for_user = self._place(fact.beneficiary)
         attempt = self._number_of(fact.attempt, job, place)
         row = (
-            told.at_unix_us, told.by, fact.reason, fact.task, job, place, attempt, user, for_job, for_place,
-            for_user, *_parts(fact.loser), *_parts(fact.winner),
-        )  # fmt: skip
+            told.at_unix_us,
+            told.by,
+            fact.reason,
+            fact.task,
+            job,
+            place,
+            attempt,
+            user,
+            for_job,
+            for_place,
+            for_user,
+            *_parts(fact.loser),
+            *_parts(fact.winner),
+        )
         self._write.execute(_NOTE, row)
 
     def _number_of(self, launched: int, job: JobId, place: int) -> int:
@@ -128,7 +141,7 @@ class ShareHistory:
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """The last ones first.
 
         Args:
@@ -168,16 +181,34 @@ def _status(row: Sequence[Any]) -> PreemptionStatus:
         check_row("preemptions", row)
     except RowDamageError as error:
         return PreemptionStatus(
-            number=row[0], at_us=0, by="", reason=str(error), job=NOBODY, index=NOBODY, attempt=0, user="",
-            for_job=NOBODY, for_index=NOBODY, for_user="",
-        )  # fmt: skip
+            number=row[0],
+            at_us=0,
+            by="",
+            reason=str(error),
+            job=NOBODY,
+            index=NOBODY,
+            attempt=0,
+            user="",
+            for_job=NOBODY,
+            for_index=NOBODY,
+            for_user="",
+        )
     number, at_us, by, reason, _, job, place, attempt, user, for_job, for_place, for_user, *parts, _ = row
     return PreemptionStatus(
-        number=number, at_us=at_us, by=by, reason=reason, job=job, index=place, attempt=attempt, user=user,
-        for_job=for_job, for_index=for_place, for_user=for_user,
+        number=number,
+        at_us=at_us,
+        by=by,
+        reason=reason,
+        job=job,
+        index=place,
+        attempt=attempt,
+        user=user,
+        for_job=for_job,
+        for_index=for_place,
+        for_user=for_user,
         loss=None if parts[0] is None else SharePart(*(part / 1e6 for part in parts[:3])),
         gain=None if parts[3] is None else SharePart(*(part / 1e6 for part in parts[3:])),
-    )  # fmt: skip
+    )
 
 
 _MOVES: Final = (

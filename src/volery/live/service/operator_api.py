@@ -42,18 +42,23 @@ from volery.live.status import (
 )
 
 NODE_FILTERS: Final = {
-    "state": "only these: in use, short, drained or lost", "host": "only on this host",
+    "state": "only these: in use, short, drained or lost",
+    "host": "only on this host",
     "cluster": "only those that this component is in charge of, as lm/0",
     "text": "only where address, host, hostname or labels contain this",
-}  # fmt: skip
+}
 
 log = logging.getLogger(__name__)
 
 
 def is_asked_for(
-    node: NodeStatus, owners: Mapping[Address, Sequence[Address]], state: str | None = None,
-    host: str | None = None, cluster: str | None = None, text: str | None = None,
-) -> bool:  # fmt: skip
+    node: NodeStatus,
+    owners: Mapping[Address, Sequence[Address]],
+    state: str | None = None,
+    host: str | None = None,
+    cluster: str | None = None,
+    text: str | None = None,
+) -> bool:
     """True if a node passes filters, see `NODE_FILTERS`; None passes all."""
     if state not in (None, node.state) or host not in (None, node.host):
         return False
@@ -165,9 +170,11 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
         return as_json(queries.sharing.preemptions(request.query_params.get("user"), job, before, limit, sees))
 
     which = {
-        "user": "only those by which this user has lost or gained", "job": "only those of this job, or for it",
-        "before": "only those with smaller numbers", "limit": f"at most so many, up to {LIMIT_MAX:,}",
-    }  # fmt: skip
+        "user": "only those by which this user has lost or gained",
+        "job": "only those of this job, or for it",
+        "before": "only those with smaller numbers",
+        "limit": f"at most so many, up to {LIMIT_MAX:,}",
+    }
     of_changes = {"name": "only of this user or organisation", "limit": which["limit"]}
     return (
         Operation("GET", "/shares", shares, list[ShareStatus]),

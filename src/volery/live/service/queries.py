@@ -69,17 +69,28 @@ class JobQueries:
     takes_orders = True
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
-        feed: EventFeed, capacity: CapacityQueries | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: JobStore,
+        fleet: Fleet,
+        nodes: NodeTable,
+        counts: AttemptCounts,
+        writer: BatchWriter,
+        assigned: Callable[[JobId, str], Address],
+        sharing: UserShares,
+        book: DecisionBook,
+        feed: EventFeed,
+        capacity: CapacityQueries | None = None,
+    ) -> None:
         self.sharing, self.feed = sharing, feed
         self.history = History()
         # Queries that one part answers by itself.
         self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
         self.tasks, self.result, self.loads, self.allocations_us = (
-            store.tasks, store.result, store.loads, store.allocations_us
-        )  # fmt: skip
+            store.tasks,
+            store.result,
+            store.loads,
+            store.allocations_us,
+        )
         self.nodes, self.lost, self.absent = nodes.statuses, nodes.lost, nodes.absent
         self.all_hosts, self.partitions, self.views = nodes.hosts, nodes.partitions, book.pairs
         self.told, self.pace = counts.told, counts.pace
@@ -189,13 +200,16 @@ class JobQueries:
             again = self.sharing.why_again(number, place, task.attempt)
             held = "" if funnel[-1].machines else self._held_by_parent(job, part.description.parent)
         return Why(
-            job=number, index=place, state=task.state,
+            job=number,
+            index=place,
+            state=task.state,
             reason=again or held or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=funnel,
             decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
-            explained=self._book.heard, absent=() if job.ended else self.absent(),
-        )  # fmt: skip
+            explained=self._book.heard,
+            absent=() if job.ended else self.absent(),
+        )
 
     def _held_by_parent(self, job: JobStatus, parent: str) -> str:
         """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
@@ -250,18 +264,24 @@ class JobQueries:
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
                 PlannedGroup(
-                    first=wanted.first, count=wanted.tasks, obstacle=wanted.obstacle, funnel=counted(steps),
+                    first=wanted.first,
+                    count=wanted.tasks,
+                    obstacle=wanted.obstacle,
+                    funnel=counted(steps),
                     at_once=None if wanted.request else min(free, wanted.tasks),
                     nodes=tuple(node_on[machine] for machine in left[:NODES_NAMED]),
                 )
-            )  # fmt: skip
+            )
             if len(groups) == GROUPS_MAX:
                 break
         waiting = sum(load.tasks_pending for load in self._store.loads())
         return JobPlan(
-            tasks=task_count(description), waiting=waiting, groups=tuple(groups), absent=self.absent(),
+            tasks=task_count(description),
+            waiting=waiting,
+            groups=tuple(groups),
+            absent=self.absent(),
             lost=len(self.lost()),
-        )  # fmt: skip
+        )
 
     def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
         return self._candidates_of(wanted, self._table.taken())
@@ -341,8 +361,7 @@ class SharesView(Protocol):
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
-        ...
+    ) -> list[PreemptionStatus]: ...
 
 
 class FederationView(Protocol):

@@ -141,10 +141,14 @@ class NodeTable:
     """
 
     def __init__(
-        self, nodes: Mapping[Address, int], fleet: Fleet, drained: set[Address],
-        owners_of: Callable[[Address], tuple[Address, ...]] | None = None, register: HostRegister | None = None,
+        self,
+        nodes: Mapping[Address, int],
+        fleet: Fleet,
+        drained: set[Address],
+        owners_of: Callable[[Address], tuple[Address, ...]] | None = None,
+        register: HostRegister | None = None,
         spread: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.machines = nodes
         self.drained = drained
         self._fleet = fleet
@@ -262,14 +266,24 @@ class NodeTable:
         for place, told in enumerate(self._statuses):
             address = told.address
             now = (
-                running.get(address, 0), address in self.drained, self._confined.get(address, ""), address in lost,
-                self._shortages.get(address, ""), *place_of(address),
-            )  # fmt: skip
+                running.get(address, 0),
+                address in self.drained,
+                self._confined.get(address, ""),
+                address in lost,
+                self._shortages.get(address, ""),
+                *place_of(address),
+            )
             if now != (told.running, told.drained, told.held, told.lost, told.shortage, told.host, told.hostname):
                 self._statuses[place] = replace(
-                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], shortage=now[4], host=now[5],
+                    told,
+                    running=now[0],
+                    drained=now[1],
+                    held=now[2],
+                    lost=now[3],
+                    shortage=now[4],
+                    host=now[5],
                     hostname=now[6],
-                )  # fmt: skip
+                )
         return self._statuses[:]
 
     def _empty(self) -> list[NodeStatus]:
@@ -280,11 +294,14 @@ class NodeTable:
             words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
             found.append(
                 NodeStatus(
-                    address=address, slots=cluster.slots[number], running=0, labels=dict(machine.labels),
+                    address=address,
+                    slots=cluster.slots[number],
+                    running=0,
+                    labels=dict(machine.labels),
                     offers=dict(zip(cluster.resources, capacities[number], strict=True)),
                     **words,
                 )
-            )  # fmt: skip
+            )
         return found
 
 
@@ -353,10 +370,16 @@ class DecisionBook:
             count, late, ages_us = (sum(some[place] for some in recent) for place in range(3))
             found.append(
                 PairStatus(
-                    by=by, asked=asked, decisions=decisions, refused=refused, view_age_us=age_us // max(1, decisions),
-                    recent=count, recent_refused=late, recent_view_age_us=ages_us // count if count else None,
+                    by=by,
+                    asked=asked,
+                    decisions=decisions,
+                    refused=refused,
+                    view_age_us=age_us // max(1, decisions),
+                    recent=count,
+                    recent_refused=late,
+                    recent_view_age_us=ages_us // count if count else None,
                 )
-            )  # fmt: skip
+            )
         return found
 
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
@@ -364,18 +387,28 @@ class DecisionBook:
         kept, dropped = self._of_task.get(task, ()), self._dropped.get(task, 0)
         return tuple(
             DecisionStep(
-                at_us=at_us, by=by, chosen=one.chosen, node=nodes.get(one.machine, ""), asked=one.asked,
-                view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
+                at_us=at_us,
+                by=by,
+                chosen=one.chosen,
+                node=nodes.get(one.machine, ""),
+                asked=one.asked,
+                view_age_us=one.view_age_us,
+                omitted=dropped if place == 1 else 0,
                 passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
             )
             for place, (at_us, by, one) in enumerate(kept)
-        )  # fmt: skip
+        )
 
 
 def candidates(
-    cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int],
-    lost: Collection[int] = (), short: Collection[int] = (),
-) -> list[tuple[str, list[int]]]:  # fmt: skip
+    cluster: Cluster,
+    mask: int,
+    request: Amounts,
+    drained: Collection[int],
+    taken: Mapping[int, int],
+    lost: Collection[int] = (),
+    short: Collection[int] = (),
+) -> list[tuple[str, list[int]]]:
     """The machines that are left of all, demand by demand.
 
     Args:
@@ -391,9 +424,10 @@ def candidates(
     steps.append(("meet its constraints", left))
     if request:
         left = [
-            machine for machine in left
+            machine
+            for machine in left
             if all(has >= asked for has, asked in zip(cluster.capacities[machine], request, strict=True))
-        ]  # fmt: skip
+        ]
         steps.append(("are large enough when empty", left))
     left = [machine for machine in left if machine not in drained]
     steps.append(("are not drained", left))

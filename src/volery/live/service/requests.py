@@ -57,9 +57,13 @@ class NotAllowedError(NotThereError):
 
 
 _STATUSES: Final = (
-    (ConflictError, 409), (AwayError, 504), (ClosedError, 503), (InputError, 422), (NotAllowedError, 403),
+    (ConflictError, 409),
+    (AwayError, 504),
+    (ClosedError, 503),
+    (InputError, 422),
+    (NotAllowedError, 403),
     (NotThereError, 404),
-)  # fmt: skip
+)
 
 
 class Traffic:

@@ -240,10 +240,12 @@ def _damages(sql: sqlite3.Connection, table: str, where: str) -> Iterator[tuple[
 
 OPEN: Final = "SELECT id FROM jobs WHERE ended_us IS NULL"
 _OF_JOBS: Final = {
-    "jobs": "ended_us IS NULL", "tasks": f"job IN ({OPEN})", "usages": f"job IN ({OPEN})",
+    "jobs": "ended_us IS NULL",
+    "tasks": f"job IN ({OPEN})",
+    "usages": f"job IN ({OPEN})",
     "assignments": f"job IN ({OPEN})",
     "descriptions": "id IN (SELECT description FROM jobs WHERE ended_us IS NULL)",
-}  # fmt: skip
+}
 """Tables in which a damaged row concerns one job, or those of one description."""
 _HISTORIES: Final = frozenset({"reweighs", "preemptions", "archived", "usages"})
 """Tables of what has been: a damaged row is left out, and named in lists."""
@@ -336,10 +338,12 @@ def demand_sound_jobs(sql: sqlite3.Connection, jobs: Sequence[JobId]) -> None:
     """
     numbers = ", ".join(map(str, jobs))
     of_jobs = {
-        "jobs": f"id IN ({numbers})", "tasks": f"job IN ({numbers})", "usages": f"job IN ({numbers})",
+        "jobs": f"id IN ({numbers})",
+        "tasks": f"job IN ({numbers})",
+        "usages": f"job IN ({numbers})",
         "assignments": f"job IN ({numbers})",
         "descriptions": f"id IN (SELECT description FROM jobs WHERE id IN ({numbers}))",  # noqa: S608 - our numbers
-    }  # fmt: skip
+    }
     for table, where in of_jobs.items():
         for problem in damage_of_table(sql, table, where):
             raise sqlite3.DatabaseError(problem)

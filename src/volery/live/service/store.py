@@ -265,9 +265,15 @@ class JobStore:
         self._sql.executemany(unused, ((one.digest,) for one in descriptions))
 
     def insert(
-        self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
-        obstacles: Sequence[tuple[int, str]], now_us: int, kept: EncodedDescription | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        number: JobId,
+        first_task: TaskId,
+        description: JobDescription,
+        task_count: int,
+        obstacles: Sequence[tuple[int, str]],
+        now_us: int,
+        kept: EncodedDescription | None = None,
+    ) -> None:
         """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run.
 
         Args:
@@ -280,9 +286,17 @@ class JobStore:
             )
         content = described(self._sql, *(kept or encoded_at_once(description)))
         job = JobRow(
-            number, key_of(description.user, description.key), content, first_task, description.name, description.user,
-            task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
-        )  # fmt: skip
+            number,
+            key_of(description.user, description.key),
+            content,
+            first_task,
+            description.name,
+            description.user,
+            task_count,
+            len(obstacles),
+            now_us,
+            reason=obstacles[0][1] if obstacles else "",
+        )
         self._write_jobs(_WRITE_JOB, (job,))
         if len(self._inserted) < INSERTED_MAX:
             self._inserted[number] = job
@@ -460,9 +474,20 @@ class JobStore:
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
             job.last_end_us = max(job.last_end_us, ended_us)
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
-            ended_us, report.folder, self._next_revision(), report.result, report.attempt,
-        )  # fmt: skip
+            job.id,
+            place,
+            told,
+            report.reason,
+            told_number,
+            report.node,
+            report.exit_code,
+            started_us,
+            ended_us,
+            report.folder,
+            self._next_revision(),
+            report.result,
+            report.attempt,
+        )
         if report.usage is not None:
             self._usages.note(job.id, place, told_number, report.usage)
         job.count(state, -1)

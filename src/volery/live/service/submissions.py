@@ -64,10 +64,17 @@ class JobSubmissions:
     """
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, writer: BatchWriter, post: Callable[[Event], None],
-        order: Callable[[Address, Message], None], entry: Callable[[JobId, str], Address],
-        standins: Sequence[Address], detection_us: Time, token: TokenOf = no_token,
-    ) -> None:  # fmt: skip
+        self,
+        store: JobStore,
+        fleet: Fleet,
+        writer: BatchWriter,
+        post: Callable[[Event], None],
+        order: Callable[[Address, Message], None],
+        entry: Callable[[JobId, str], Address],
+        standins: Sequence[Address],
+        detection_us: Time,
+        token: TokenOf = no_token,
+    ) -> None:
         self._store = store
         self._fleet = fleet
         self._writer = writer
@@ -255,9 +262,7 @@ class Submission(NamedTuple):
         return bool(self.ended) or len(job.tasks) < self.left
 
 
-def still_to_run(
-    tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]
-) -> Iterator[Task]:  # fmt: skip
+def still_to_run(tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]) -> Iterator[Task]:
     """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
 
     Args:
@@ -426,9 +431,7 @@ async def _merged(job: JobDescription) -> JobDescription:
     return with_tasks(job, [one async for one in in_slices(merged_tasks(job.tasks))])
 
 
-def admit(
-    store: JobStore, jobs: Sequence[NewJob], now_us: Time, assign: Callable[[JobId, str], None]
-) -> list[Receipt]:  # fmt: skip
+def admit(store: JobStore, jobs: Sequence[NewJob], now_us: Time, assign: Callable[[JobId, str], None]) -> list[Receipt]:
     """Write jobs into the batch that is under way; nothing is written before all of them are known to be sound.
 
     Args:

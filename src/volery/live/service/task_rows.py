@@ -28,9 +28,7 @@ class TaskRows:
         usages: of the tasks.
     """
 
-    def __init__(
-        self, sql: sqlite3.Connection, job: Callable[[JobId], JobStatus | None], usages: UsageTable
-    ) -> None:  # fmt: skip
+    def __init__(self, sql: sqlite3.Connection, job: Callable[[JobId], JobStatus | None], usages: UsageTable) -> None:
         self._sql = sql
         self._job = job
         self._usages = usages

@@ -80,10 +80,13 @@ class Telemetry:
         meter = self._meters.get_meter("volery", volery.__version__)
         self._took = meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
         for figure, meaning in (
-            ("volery.jobs", "jobs that have not ended"), ("volery.tasks", "tasks that have not ended"),
-            ("volery.slots", "tasks that nodes run at once"), ("volery.slots_taken", "tasks that run"),
-            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"), ("volery.nodes", "nodes"),
-        ):  # fmt: skip
+            ("volery.jobs", "jobs that have not ended"),
+            ("volery.tasks", "tasks that have not ended"),
+            ("volery.slots", "tasks that nodes run at once"),
+            ("volery.slots_taken", "tasks that run"),
+            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"),
+            ("volery.nodes", "nodes"),
+        ):
             meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
         figure = "volery.attempts"
         meter.create_observable_counter(figure, [self._reader_of(figure)], description="reports of nodes, by state")
@@ -134,8 +137,10 @@ class Telemetry:
     def _launched(self, job: _JobSpan, report: TaskReport, at_ns: int) -> Span:
         queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
         attributes: dict[str, str | int] = {
-            "volery.task": report.task - job.first_task, "volery.attempt": report.number, "volery.node": report.node,
-        }  # fmt: skip
+            "volery.task": report.task - job.first_task,
+            "volery.attempt": report.number,
+            "volery.node": report.node,
+        }
         span = self._tracer.start_span("attempt", job.within, attributes=attributes, start_time=queued_ns)
         span.add_event("queued", timestamp=queued_ns)
         span.add_event("launched", timestamp=at_ns)
@@ -146,8 +151,11 @@ class Telemetry:
         if status is None or first_task is None:
             return None
         attributes: dict[str, str | int] = {
-            "volery.job": number, "volery.name": status.name, "volery.user": status.user, "volery.tasks": status.tasks,
-        }  # fmt: skip
+            "volery.job": number,
+            "volery.name": status.name,
+            "volery.user": status.user,
+            "volery.tasks": status.tasks,
+        }
         span = self._tracer.start_span("job", attributes=attributes, start_time=status.submitted_us * _NS)
         job = self._jobs[number] = _JobSpan(span, set_span_in_context(span), first_task, status.submitted_us)
         return job

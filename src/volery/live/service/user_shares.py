@@ -45,10 +45,14 @@ class UserShares:
     """
 
     def __init__(
-        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None,
-        weight_subscribers: Collection[Address], book: ShareHistory, written: Written,
+        self,
+        due: Mapping[str, Fraction],
+        shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None,
+        weight_subscribers: Collection[Address],
+        book: ShareHistory,
+        written: Written,
         send: Callable[[Address, Message], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._due = due
         self._shares_by = shares
         self._weight_subscribers = weight_subscribers
@@ -71,8 +75,11 @@ class UserShares:
             return ()
         there = {share.name for share in shares({})}
         for name in [name for name in self._weights if name not in there]:
-            log.warning("%r has no place in the tree of shares any more; its weight of %d is left out", name[:80],
-                        self._weights.pop(name))  # fmt: skip
+            log.warning(
+                "%r has no place in the tree of shares any more; its weight of %d is left out",
+                name[:80],
+                self._weights.pop(name),
+            )
         return shares(self._weights)
 
     def due(self) -> Mapping[str, Fraction]:
@@ -92,11 +99,14 @@ class UserShares:
             shares = tuple(share for share in shares if share in own or (share.members and share.name in above))
         return [
             ShareStatus(
-                name=share.name, within=share.within, organisation=share.members > 0, weight=share.weight,
+                name=share.name,
+                within=share.within,
+                organisation=share.members > 0,
+                weight=share.weight,
                 share=float(share.due),
             )
             for share in shares
-        ]  # fmt: skip
+        ]
 
     def found(self, name: str, user: str | None = None) -> ShareStatus | None:
         """Of `listed` the share of a user or, where no user has the name, of an organisation."""
@@ -169,7 +179,7 @@ class UserShares:
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Preemptions, the last one first; see `ShareHistory.preemptions`.
 
         Args:

@@ -128,9 +128,13 @@ class BrokerTransport:
     """
 
     def __init__(
-        self, broker: str | BrokerAccess, federation: str, configuration: str,
-        on_trouble: Callable[[str], None] | None = None, layout: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        broker: str | BrokerAccess,
+        federation: str,
+        configuration: str,
+        on_trouble: Callable[[str], None] | None = None,
+        layout: str = "",
+    ) -> None:
         _demand_name("federation", federation)
         self._layout = layout
         self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
@@ -158,7 +162,7 @@ class BrokerTransport:
 
     async def claim(
         self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Connect under a name that no other process uses; see `Transport`.
 
         Raises:
@@ -304,9 +308,16 @@ class BrokerTransport:
         known = {asker: self._known_incarnation(asker)} if asker else {}
         marks = {asker: self._marks[asker]} if asker in self._marks else {}
         hello = _Hello(
-            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, known, self._mark, marks,
+            self._configuration,
+            wants_answer,
+            self._nonce,
+            self._incarnation,
+            self._holds,
+            known,
+            self._mark,
+            marks,
             self._layout,
-        )  # fmt: skip
+        )
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 

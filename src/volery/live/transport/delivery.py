@@ -147,7 +147,7 @@ class Delivery:
         oldest = line.sent[0][0] if line.sent else line.number
         encoded = self._codec.encode(
             HostFrame(self._incarnation, line.number, parcels, line.incarnation, line.heard, oldest)
-        )  # fmt: skip
+        )
         now = self._loop.time()
         if not line.sent:
             line.again_at = now + line.retry_s

@@ -160,9 +160,13 @@ class NatsClient:
     """
 
     def __init__(
-        self, url: str, name: str, on_trouble: Callable[[str], None], tls: ssl.SSLContext | None = None,
+        self,
+        url: str,
+        name: str,
+        on_trouble: Callable[[str], None],
+        tls: ssl.SSLContext | None = None,
         login: dict[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"nats://{url}")
             self._host, self._port = parts.hostname or "127.0.0.1", PORT if parts.port is None else parts.port
@@ -218,9 +222,16 @@ class NatsClient:
             assert wire.transport is not None, "it has sent its first line"
             wire.transport = await loop.start_tls(wire.transport, wire, context, server_hostname=self._host)
         offered = {
-            "verbose": False, "pedantic": False, "echo": False, "tls_required": secure, "lang": "python",
-            "version": volery.__version__, "protocol": 1, "name": self._name, **self._login,
-        }  # fmt: skip
+            "verbose": False,
+            "pedantic": False,
+            "echo": False,
+            "tls_required": secure,
+            "lang": "python",
+            "version": volery.__version__,
+            "protocol": 1,
+            "name": self._name,
+            **self._login,
+        }
         wire.write(f"CONNECT {json.dumps(offered)}\r\nPING\r\n".encode())
         try:
             await wire.ready

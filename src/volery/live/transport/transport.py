@@ -28,7 +28,7 @@ class Transport(Protocol):
 
     async def claim(
         self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
@@ -118,14 +118,21 @@ class MemoryTransport:
         self._name = ""
 
     async def claim(
-        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False  # noqa: ARG002 - nobody else is asked
-    ) -> int:  # fmt: skip
+        self,
+        name: HostName,  # noqa: ARG002 - no other host shares the transport
+        incarnation: int = 0,
+        peers: Collection[HostName] = (),  # noqa: ARG002 - nobody else is asked
+        patient: bool = False,  # noqa: ARG002 - nobody else is asked
+    ) -> int:
         """Return the incarnation as given: a name is taken once here."""
         return incarnation
 
     async def open(
-        self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None  # noqa: ARG002 - nobody asks
-    ) -> None:  # fmt: skip
+        self,
+        name: HostName,  # noqa: ARG002 - no other host shares the transport
+        on_frame: OnFrame,
+        known_incarnation: KnownIncarnation | None = None,  # noqa: ARG002 - nobody asks
+    ) -> None:
         assert name not in self._medium.receivers, f"there are two hosts named {name}"
         self._name = name
         self._medium.receivers[name] = on_frame
