@@ -129,7 +129,7 @@ class MemoryTransport:
 
     async def open(
         self,
-        name: HostName,  # noqa: ARG002 - no other host shares the transport
+        name: HostName,
         on_frame: OnFrame,
         known_incarnation: KnownIncarnation | None = None,  # noqa: ARG002 - nobody asks
     ) -> None:
