@@ -53,16 +53,16 @@ from volery.live.service.requests import (
     by_whom,
     choice,
     describe,
-    described,
-    guarded,
+    guard,
     intake,
+    job_of_body,
     number,
     numbers,
-    owned,
     principal,
     refusal,
     seen_job,
     unreadable_store,
+    with_user,
 )
 from volery.live.service.rows import JobQuery
 from volery.live.status import (
@@ -81,7 +81,7 @@ KEEP_ALIVE_S: Final = 15.0
 FOLLOWED_MAX: Final = 10_000
 """Jobs that one stream of events may name."""
 RESULTS_BYTES: Final = 4 << 20
-"""An answer ends with the result that makes it larger; the client asks for the others again."""
+"""Bytes of results in one answer. It ends with the result that exceeds them; the client asks for the others."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -129,6 +129,7 @@ def operations(
     submit_query = {"stream": f"the {STREAM} of an open stream of events, which then follows this job as well"}
     result_query = {"tasks": f"up to {RESULTS_MAX} places, as 0,1,5"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
+
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, submit_query, 201),
         Operation("POST", "/jobs/many", jobs.submit_many, list[Receipt], list[JobDescription], status=201),
@@ -167,18 +168,19 @@ def make_app(
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
     """
-    traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, service.outputs)
-    known = operations(service, found, traffic, foreteller)
-    description = describe(known)
+    traffic, sessions, task_outputs = Traffic(), Sessions(gate), Outputs(outputs, service.outputs)
+    api_operations = operations(service, task_outputs, traffic, foreteller)
+    description = describe(api_operations)
 
     async def openapi(_: Request) -> Response:
         """The description of the API in OpenAPI 3.1."""
         return as_json(description)
 
-    routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
+    routes = [Route(item.path, guard(item, sessions, traffic), methods=[item.method]) for item in api_operations]
     routes.append(Route("/openapi.json", openapi))
     if pages is not None:
-        routes += pages(service, found, sessions, traffic, foreteller)
+        routes += pages(service, task_outputs, sessions, traffic, foreteller)
+
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -217,7 +219,7 @@ class _JobEndpoints:
 
     async def submit(self, request: Request) -> Response:
         """Submit a job; it is stored when this is answered."""
-        job = await described(request)
+        job = await job_of_body(request)
         receipt = await self._service.submit(job)
         answer = as_json(receipt, 200 if receipt.known else 201)
         stream = request.query_params.get("stream", "") if request.scope["query_string"] else ""
@@ -227,25 +229,28 @@ class _JobEndpoints:
 
     async def submit_many(self, request: Request) -> Response:
         """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
-        who = principal(request)
-        jobs = [owned(job, who) for job in await intake(request).jobs(await body_of(request), "jobs")]
+        submitter = principal(request)
+        jobs = [with_user(job, submitter) for job in await intake(request).jobs(await body_of(request), "jobs")]
         receipts = await self._service.submit_many(jobs)
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
         """The prospects of a job if it were submitted now; nothing is submitted."""
-        return as_json(await self._queries.plan(await described(request)))
+        return as_json(await self._queries.plan(await job_of_body(request)))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
         user, sees = request.query_params.get("user"), principal(request).sees
+        # An empty list instead of an error, which would tell that the other user exists.
         if user is not None and sees not in (None, user):
             return as_json([])
         state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
         name = request.query_params.get("name")
-        before, since = number(request, "before", None), number(request, "since", None)
+        number_end, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(await self._queries.search(JobQuery(state, sees or user, before, reason, since, name), limit))
+        return as_json(
+            await self._queries.search(JobQuery(state, sees or user, number_end, reason, since, name), limit)
+        )
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -266,16 +271,20 @@ class _JobEndpoints:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
         job, jobs = number(request, "job", None), numbers(request, "jobs", FOLLOWED_MAX)
         status = seen_job(self._queries, job, principal(request)) if job is not None else None
-        statuses = [seen_job(self._queries, one, principal(request)) async for one in in_slices(jobs or ())]
-        last = request.headers.get("last-event-id", "")
-        default = self._queries.revision if job is None else 0
-        resumed = last.isascii() and last.isdigit() and len(last) < 19
-        after = int(last) if resumed else number(request, "after", default)
-        if status is not None and status.ended and status.revision <= after:
+        statuses = [seen_job(self._queries, job_id, principal(request)) async for job_id in in_slices(jobs or ())]
+
+        last_event_id = request.headers.get("last-event-id", "")
+        default_revision = self._queries.revision if job is None else 0
+        is_resumed = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19
+        after_revision = int(last_event_id) if is_resumed else number(request, "after", default_revision)
+        if status is not None and status.ended and status.revision <= after_revision:
             return Response(status_code=204)  # an EventSource does not come back then
-        follower = self._queries.feed.follow(after, jobs if job is None else (job,), principal(request).sees)
+
+        follower = self._queries.feed.follow(after_revision, jobs if job is None else (job,), principal(request).sees)
+
         # Who names jobs waits for their ends, which may have been before.
-        ended = [StatusChange(one) for one in statuses if one.ended and one.revision <= after]
+        ended = [StatusChange(item) for item in statuses if item.ended and item.revision <= after_revision]
+
         headers = {"cache-control": "no-store", STREAM: follower.name}
         return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
 
@@ -324,18 +333,18 @@ class _TaskEndpoints:
     async def results(self, request: Request) -> Response:
         """Results of several tasks of a job, in the order asked for; of many megabytes only the first ones."""
         job = self._own_job(request)
-        found, size = list[bytes](), 0
+        results, size = list[bytes](), 0
         for place in _places(request, job.tasks):
-            found.append(self._queries.result(job.id, place))
-            size += len(found[-1])
+            results.append(self._queries.result(job.id, place))
+            size += len(results[-1])
             if size > RESULTS_BYTES:
                 break
-        return as_json(found)
+        return as_json(results)
 
     def _own_job(self, request: Request) -> JobStatus:
         """A job of which the results may be seen."""
-        who, job = principal(request), _job(self._queries, request)
-        if who.known and job.user != who.user:
+        caller, job = principal(request), _job(self._queries, request)
+        if caller.known and job.user != caller.user:
             # Unpickling runs code of whoever has made the pickle.
             raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
         return job
@@ -344,15 +353,18 @@ class _TaskEndpoints:
         """The output of a task's last attempt, so far."""
         task = self._task(request)
         stream, offset = choice(request, "stream", STREAMS, "stdout"), number(request, "offset", 0)
+
         assert stream is not None
         headers = {"volery-task-state": task.state}
         if not task.folder:
             return Response(b"", media_type="application/octet-stream", headers=headers)
+
         output = await self._outputs.open(task, stream) if self._outputs is not None else None
         if output is None:
             place = f"jobs/{task.job}/tasks/{task.index}"
             problem = f"{stream} is neither here nor on the host of {task.node}, where the task ran, or no longer"
             raise NotThereError(place, problem)
+
         return output_answer(output, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
@@ -421,19 +433,25 @@ class ApiServer:
     ) -> None:
         gate = gate or Authenticator(None)
         demand_safe(host, gate, tls)
-        self._queries, self.open_to_all = service.queries, gate.open
+        self._queries = service.queries
+        self.open_to_all = gate.open
+
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
         # Only of sockets whose protocol is TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
         except OSError as error:
             self._socket.close()
             raise InputError(f"{host}:{port}", f"the API cannot listen there: {error.strerror or error}") from None
+
         self.port: int = self._socket.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
+        address = f"[{host}]" if ":" in host else host
+        self.url = f"http{'s' if tls else ''}://{address}:{self.port}"
+
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
         app = make_app(service, outputs, gate, names, foreteller, pages)

@@ -40,7 +40,7 @@ from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 from volery.live.service.queries import JobQueries, started_tasks
-from volery.live.service.requests import Operation, as_json, described, principal, seen_job
+from volery.live.service.requests import Operation, as_json, job_of_body, principal, seen_job
 from volery.live.service.rows import digest_of, encoded, reading
 from volery.live.status import ActualMoments, Forecast, ForecastOutcome, ForecastRecord, JobStatus, MomentRecord
 
@@ -260,7 +260,7 @@ def seen(preempts: tuple[PreemptedJob, ...], who: Principal) -> tuple[PreemptedJ
 def forecast_operations(foreteller: Forecaster, queries: JobQueries) -> tuple[Operation, ...]:
     async def forecast(request: Request) -> Response:
         """Forecast start and end of a job if it were submitted now, and its preemptions; nothing is submitted."""
-        return as_json(await foreteller.forecast(await described(request), principal(request)))
+        return as_json(await foreteller.forecast(await job_of_body(request), principal(request)))
 
     async def of_job(request: Request) -> Response:
         """Forecast start and end of what is left of a job that is under way, and its preemptions."""

@@ -254,7 +254,7 @@ class JobRow(msgspec.Struct):
     started_us: Time | None = None
     ended_us: Time | None = None
 
-    heard: bytearray | None = None
+    reported: bytearray | None = None
     """Per task, whether it may have a row; None: each may."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""

@@ -305,7 +305,7 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
         for number, content in sql.execute("SELECT id, description FROM jobs_before ORDER BY id"):
             with suppress(msgspec.MsgspecError):  # what is not understood any more stays as it is
                 content = encoded(merged(decode(content)))
-            sql.execute(_MOVE, (described(sql, content), number))
+            sql.execute(_MOVE, (stored_description(sql, content), number))
         sql.execute("DROP TABLE jobs_before")
         sql.execute(f"PRAGMA user_version = {version}")
         sql.execute("COMMIT")
@@ -317,7 +317,7 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
         sql.execute("VACUUM")
 
 
-def described(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:
+def stored_description(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:
     """The number of an encoded description among those of the store, into which it is written if it is new."""
     digest = digest or digest_of(content)
     row = sql.execute("SELECT id FROM descriptions WHERE digest = ?", (digest,)).fetchone()

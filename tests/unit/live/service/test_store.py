@@ -495,6 +495,6 @@ def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store.checkpoint(whole=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < 200_000
     assert store.describes(1, encoded_at_once(many).digest)
-    assert store._one("SELECT count(*) FROM descriptions") == 1
+    assert store._first_value("SELECT count(*) FROM descriptions") == 1
     assert description(store, 1) == many
     assert many.tasks == (TaskDescription(count=100_000),)

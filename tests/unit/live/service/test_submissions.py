@@ -33,7 +33,7 @@ from volery.live.service.submissions import (
     Outgoing,
     Submission,
     SubmitThrottle,
-    admit,
+    insert_all,
     planned_jobs,
 )
 from volery.live.status import Receipt
@@ -195,7 +195,9 @@ def described(tasks: int, drawn: random.Random) -> Submission:
 def again(sent: Submission, ended: set[int], begun: Sequence[int]) -> Submission:
     """What the desk submits after a restart."""
     carried = dict.fromkeys(begun, (1, 0))
-    return sent._replace(left=sent.left - len(ended), ended=frozenset(ended), begun=carried, again=True)
+    return sent._replace(
+        tasks_left=sent.tasks_left - len(ended), ended=frozenset(ended), attempts=carried, is_repeated=True
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -258,7 +260,7 @@ def admitted(store: JobStore, jobs: Sequence[NewJob]) -> tuple[list[Receipt], li
     assigned: list[tuple[int, str]] = []
     store.begin(durable=False)
     try:
-        return admit(store, jobs, 7, lambda number, user: assigned.append((number, user))), assigned
+        return insert_all(store, jobs, 7, lambda number, user: assigned.append((number, user))), assigned
     finally:
         store.commit()
 
