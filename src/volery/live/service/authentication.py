@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 Role = Literal["user", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
-"""Roles, each with all rights of those before it: over one's own jobs; over all jobs and nodes; to submit for others."""
+"""Roles, each with all rights of those before it: over own jobs; over all jobs and nodes; to submit for others."""
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     Args:
         user: the name; empty where there are no tokens.
-        known: whether a token names the user.
+        known: true if a token names the user.
     """
 
     user: str
@@ -300,7 +300,6 @@ class Authenticator:
         Raises:
             InputError: the file of tokens cannot be read any more.
         """
-
         self._look()
         if self._tokens is None:
             return ANYBODY

@@ -127,7 +127,8 @@ def add_triggers(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> No
         watched_columns = ", ".join(_UPDATED.get(table, columns))
         was_sound = f"old.{COLUMN} IS {_computed(columns, 'old.')}"
         sql.execute(
-            f"CREATE TEMP TRIGGER {table}_updated AFTER UPDATE OF {watched_columns} ON {table} WHEN {was_sound} BEGIN {words}; END"
+            f"CREATE TEMP TRIGGER {table}_updated AFTER UPDATE OF {watched_columns} ON {table} "
+            f"WHEN {was_sound} BEGIN {words}; END"
         )
 
 

@@ -165,7 +165,7 @@ class DescriptionReader:
             if is_by_place is None:
                 return PartialDescription(first_task, job, 0, is_whole=True), len(head)
 
-            # Entries of the list may stand for several tasks: the one with this place is found by the sum of their counts.
+            # Entries of the list may stand for several tasks: the sum of their counts leads to the one with this place.
             if not is_by_place:
                 task, end = sql.execute(_RUN, (number, place)).fetchone()
                 first = end - _decode_task(task).count

@@ -121,10 +121,10 @@ def test_by_default_everything_is_kept(tmp_path: Path) -> None:
 
 def test_the_file_of_the_database_shrinks(tmp_path: Path) -> None:
     store = filled(tmp_path, 60, stdin="x" * 100_000)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     before = (tmp_path / "jobs.sqlite").stat().st_size
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 59
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < before / 10
 
 

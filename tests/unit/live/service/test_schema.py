@@ -71,7 +71,7 @@ def test_a_store_of_the_version_before_is_brought_to_this_one_and_loses_nothing(
     )
     before = path.stat().st_size
     store = Committing(path)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     assert path.stat().st_size < before / 2
     kept = JobDescription(command="true", name="n", user="ada", key="key0", tasks=(TaskDescription(),))
     assert store.describes(0, encoded_at_once(kept).digest)
