@@ -146,7 +146,7 @@ def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> N
         sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
 
 
-def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[tuple[Any, str]]:
+def damaged_rows(sql: sqlite3.Connection, table: str, condition: str = "1") -> Iterator[tuple[Any, str]]:
     """The damaged rows of a table: the first column of each, and its place in words.
 
     Args:
@@ -155,7 +155,7 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
     Raises:
         sqlite3.DatabaseError: the table cannot be read to its end.
     """
-    for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
+    for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {condition}"):  # noqa: S608 - ours
         if row_checksum(row[:-1]) != row[-1]:
             yield row[0], damage_of(table, row)
 

@@ -91,21 +91,24 @@ def summary_of(
 
     Args:
         owners: the components responsible for each node.
-        user: who sees figures of their own jobs alone; None: those of all.
+        user: user who sees figures of own jobs alone; None: figures of all jobs.
     """
     loads = queries.loads(user)
-    known = FederationSummary(
+    summary = FederationSummary(
         **counts(nodes),
         jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
         tasks_pending=sum(load.tasks_pending for load in loads),
         clusters=clusters(nodes, owners),
     )
+
+    # The rest would tell a user about the jobs of others.
     if user is not None:
-        return known
+        return summary
+
     ended = ended_of(queries.told)
     return msgspec.structs.replace(
-        known,
+        summary,
         ended=ended,
         per_second=pace.per_second(ended),
         allocation=allocation(queries.allocations_us(ALLOCATIONS)),
@@ -114,12 +117,12 @@ def summary_of(
 
 
 def in_order(name: str) -> tuple[tuple[int, str], ...]:
-    """By what names are sorted whose numbers count as numbers: lm/2 before lm/10."""
+    """The key that sorts names with numbers by these numbers: lm/2 before lm/10."""
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
 
 
 USABLE: Final = ("in use", "short")
-"""What a node is that runs tasks, and will run more."""
+"""States of nodes that run tasks, and will run more."""
 
 
 def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
@@ -137,23 +140,24 @@ def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
 
 
 def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
-    found: dict[str, list[NodeStatus]] = {}
+    members_by_name: dict[str, list[NodeStatus]] = {}
     for node in nodes:
-        found.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
+        members_by_name.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
+
     return tuple(
         ClusterStatus(
             name=name,
             **counts(members),
         )
-        for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
+        for name, members in sorted(members_by_name.items(), key=lambda item: in_order(item[0]))
     )
 
 
-def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
+def allocation(allocations_us: Sequence[int]) -> AllocationPercentiles | None:
     """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
-    if not found:
+    if not allocations_us:
         return None
-    ordered = sorted(found)
+    ordered = sorted(allocations_us)
     p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
     return AllocationPercentiles(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
 
@@ -172,16 +176,15 @@ _KIB: Final = 1024
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
-
-
 Meter = tuple[str, str, str, Sequence[Sample]]
 """Name, type, meaning, samples."""
 
 
-def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
+def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Meter] = ()) -> str:
     """The meters of the service and of others; users appear while they have something under way."""
     loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
     usage = resource.getrusage(resource.RUSAGE_SELF)
+
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
         *_meter(
@@ -292,7 +295,7 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
             "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
         ),
         *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
-        *(line for meter in more for line in _meter(*meter)),
+        *(line for meter in other_meters for line in _meter(*meter)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -300,8 +303,10 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
 def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
-        told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{told}}} {value:.10g}" if type(value) is float else f"{name}{{{told}}} {value}")
+        label_text = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        lines.append(
+            f"{name}{{{label_text}}} {value:.10g}" if type(value) is float else f"{name}{{{label_text}}} {value}"
+        )
     return lines
 
 

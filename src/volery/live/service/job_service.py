@@ -137,7 +137,7 @@ class JobService(Component):
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
         else:
-            self._submissions.accepted(event.job, done=isinstance(event, JobDone))
+            self._submissions.accepted(event.job, is_done=isinstance(event, JobDone))
 
     def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
         self._book.note(event)

@@ -19,11 +19,11 @@ from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
 ANSWER_S: Final = 5.0
-"""A host that is asked for a piece has so long."""
+"""Longest wait for the answer of a host that is asked for a piece."""
 ASKING_MAX: Final = 16
-"""Pieces that are asked for at a time, of all hosts; further requests wait for their turn."""
+"""Requests for pieces under way at a time, to all hosts; further ones wait for their turn."""
 AGAIN_S: Final = 0.1
-"""A host that reads for many others is asked again."""
+"""Time after which a host that reads for many others is asked again."""
 
 
 class AwayError(InputError):
@@ -34,7 +34,7 @@ class TaskOutput(Protocol):
     """An output that exists.
 
     Attributes:
-        there: how much of it.
+        there: extent of what exists of it.
     """
 
     there: Extent
@@ -50,7 +50,7 @@ class FileOutput:
     """An output in a file of this host.
 
     Args:
-        file: its descriptor.
+        file: descriptor of the file.
     """
 
     def __init__(self, file: int) -> None:
@@ -88,9 +88,9 @@ class OutputRequests:
         agent = self.agents[node]
         try:
             async with asyncio.timeout(ANSWER_S), self._turns:
-                while (told := await self._once(agent, folder, stream, offset, limit)).found == "busy":
+                while (reply := await self._once(agent, folder, stream, offset, limit)).found == "busy":
                     await asyncio.sleep(AGAIN_S)
-                return told
+                return reply
         except TimeoutError:
             host = agent.removeprefix(f"{AGENT}/")
             problem = f"host {host}, which has the output, does not answer; the output is kept there, try again later"
@@ -106,18 +106,19 @@ class OutputRequests:
         finally:
             del self._open[number]
 
-    def receive(self, told: OutputReply, source: Address) -> None:
+    def receive(self, reply: OutputReply, source: Address) -> None:
         """Take an answer, which may come too late."""
-        agent, answer = self._open.get(told.number, ("", None))
+        agent, answer = self._open.get(reply.number, ("", None))
+        # Another host than the one that was asked cannot answer for it.
         if answer is not None and agent == source and not answer.done():
-            answer.set_result(told)
+            answer.set_result(reply)
 
 
-class AskedOutput:
+class RemoteOutput:
     """An output in a file of a node's host.
 
     Args:
-        there: how much there was.
+        there: extent of what existed when it was opened.
     """
 
     def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, there: Extent) -> None:
@@ -130,11 +131,11 @@ class AskedOutput:
         """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
-            told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
-            if not told.piece:
+            reply = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
+            if not reply.piece:
                 return
-            yield told.piece
-            start += len(told.piece)
+            yield reply.piece
+            start += len(reply.piece)
 
     def close(self) -> None:
         """Do nothing: no file is open on this host."""
@@ -159,35 +160,41 @@ class Outputs:
         """
         if Path(task.folder).parent.name != str(task.job):
             return None  # a node may report folders of its own job only
+
         file = await asyncio.to_thread(open_output, self._root, task.folder, stream)
         if file is not None:
             return FileOutput(file)
+
         if task.node not in self._asking.agents:
             return None
-        told = await self._asking.ask(task.node, task.folder, stream, 0, 0)
-        if told.found != "here":
+
+        reply = await self._asking.ask(task.node, task.folder, stream, 0, 0)
+        if reply.found != "here":
             return None
-        return AskedOutput(self._asking, task, stream, Extent(told.size, told.kept))
+
+        return RemoteOutput(self._asking, task, stream, Extent(reply.size, reply.kept))
 
 
-def output_answer(output: TaskOutput, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
+def output_answer(output: TaskOutput, offset: int, range_header: str | None, headers: Mapping[str, str]) -> Response:
     """A piece of an output.
 
     Args:
         output: it is closed when the answer has been sent.
-        offset: where the piece begins, at the earliest; what was dropped is passed over.
-        wanted: the header Range, which goes before the offset.
+        offset: earliest beginning of the piece; dropped bytes are passed over.
+        range_header: the header Range, which goes before the offset.
         headers: further ones of the answer.
     """
     piece, status = piece_from(output.there, offset), 200
-    if wanted is not None:
+
+    if range_header is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).
         with suppress(ValueError):
-            found = piece_in(output.there, wanted)
-            if found is None:
+            requested = piece_in(output.there, range_header)
+            if requested is None:
                 output.close()
                 return Response(status_code=416, headers={**headers, "content-range": f"bytes */{piece.size}"})
-            piece, status = found, 206
+            piece, status = requested, 206
             headers = {**headers, "content-range": f"bytes {piece.start}-{piece.end - 1}/{piece.size}"}
+
     headers = {**headers, "accept-ranges": "bytes", LOG_OFFSET: str(piece.start)}
     return StreamingResponse(output.content(piece.start, piece.end), status, headers, media_type=MEDIA_TYPE)

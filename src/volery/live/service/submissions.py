@@ -125,11 +125,11 @@ class JobSubmissions:
         for number, user in self._store.take_given_up().items():
             self.withdraw(number, user)
 
-    def accepted(self, identity: JobId, *, done: bool) -> None:
+    def accepted(self, identity: JobId, *, is_done: bool) -> None:
         """Forget a job that its scheduler has accepted, or has finished."""
         job = self._unaccepted.get(number_of(identity))
         # While a move of jobs waits to be written, it may be the former scheduler that has accepted this one.
-        if job is not None and job.identity == identity and (done or self.failover.is_settled):
+        if job is not None and job.identity == identity and (is_done or self.failover.is_settled):
             del self._unaccepted[job.number]
 
     def assigned(self) -> dict[Address, int]:
