@@ -201,7 +201,7 @@ def _greet(
     if front is not None and schedulers:
         front.restarted(schedulers)
     if reporter is not None and SUBMITTER in layout[peer] and known:
-        reporter.again()
+        reporter.repeat()
 
 
 async def _begin(
@@ -218,9 +218,9 @@ async def _begin(
     await host.open(on_new_incarnation)
     host.start(adopted)
     if node.reporter is not None:
-        node.reporter.again()
+        node.reporter.repeat()
     if supervised is not None:
-        supervised.go_on(host.ended)
+        supervised.resume(host.ended)
     node.introduce(nodes, host.inbox.report)
     if front is not None:
         await front.open()

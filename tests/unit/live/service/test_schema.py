@@ -94,7 +94,7 @@ def test_a_store_that_cannot_be_brought_to_this_version_is_left_as_it_was(
     def full(*_: object) -> int:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(migrating, "described", full)
+    monkeypatch.setattr(migrating, "stored_description", full)
     with pytest.raises(InputError, match="disk is full"):
         JobStore(path)
     monkeypatch.undo()
