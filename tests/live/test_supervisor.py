@@ -262,7 +262,7 @@ def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_i
         await first.open()
         assert first.agent._ticking is not None
         first.agent._ticking.cancel()  # as if it were stopped
-        leaving, first.agent._give_up = first.agent._leave, lambda why: None  # type: ignore[method-assign]  # and slow
+        leaving, first.agent._give_up = first.agent._give_up, lambda error: None  # type: ignore[method-assign]  # and slow
         first.start(0, "sleep", "1000")
         async with asyncio.timeout(LIMIT_S):
             while [report.state for report in first.reports] != ["running"]:

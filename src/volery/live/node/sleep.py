@@ -14,7 +14,7 @@ from volery.live.node.context import attempt_number
 from volery.live.node.executor import OnEnd, Report, report_now
 
 MILLISECONDS: Final = 1000
-"""Per second."""
+"""Milliseconds per second."""
 Duration = Callable[[Task], Time]
 
 
@@ -27,7 +27,7 @@ class InstantExecutor:
 
     Args:
         report: is called for every start and end.
-        by_incarnation: how schedulers number attempts, see `attempt_number`.
+        by_incarnation: the way in which schedulers number attempts, see `attempt_number`.
     """
 
     def __init__(self, report: Report | None = None, *, by_incarnation: bool = False) -> None:
@@ -52,9 +52,9 @@ class SleepExecutor:
     """Holds the slot for a task's duration.
 
     Args:
-        duration_us: of a task, microseconds; by default its estimate.
+        duration_us: duration of a task, microseconds; by default its estimate.
         report: is called for every start and end.
-        by_incarnation: how schedulers number attempts, see `attempt_number`.
+        by_incarnation: the way in which schedulers number attempts, see `attempt_number`.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class SleepExecutor:
         key = (task.id, attempt)
         if key in self._sleeping:
             return
+
         self._maybe_report(node, task, attempt, "running")
         due_s = time.monotonic() + self._duration_us(task) / SECOND
         self._sleeping[key] = (self._timer(key, due_s), node, task, on_end)
@@ -81,9 +82,9 @@ class SleepExecutor:
     def _timer(self, key: tuple[TaskId, int], due_s: float) -> asyncio.TimerHandle:
         # uvloop rounds to the nearest millisecond: whoever asks for less than one is called early.
         delay_s = math.ceil((due_s - time.monotonic()) * MILLISECONDS) / MILLISECONDS
-        return asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._woken, key, due_s)
+        return asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._wake, key, due_s)
 
-    def _woken(self, key: tuple[TaskId, int], due_s: float) -> None:
+    def _wake(self, key: tuple[TaskId, int], due_s: float) -> None:
         if time.monotonic() < due_s:
             self._sleeping[key] = (self._timer(key, due_s), *self._sleeping[key][1:])
             return
@@ -92,9 +93,9 @@ class SleepExecutor:
         on_end(task, key[1], "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        found = self._sleeping.pop((task, attempt), None)
-        if found is not None:
-            timer, node, slept, on_end = found
+        sleeping = self._sleeping.pop((task, attempt), None)
+        if sleeping is not None:
+            timer, node, slept, on_end = sleeping
             timer.cancel()
             self._maybe_report(node, slept, attempt, "killed", "killed")
             on_end(slept, attempt, "killed")

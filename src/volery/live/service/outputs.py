@@ -34,10 +34,10 @@ class TaskOutput(Protocol):
     """An output that exists.
 
     Attributes:
-        there: extent of what exists of it.
+        extent: extent of what exists of it.
     """
 
-    there: Extent
+    extent: Extent
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         """The content between two offsets, in pieces; once, and then it is closed."""
@@ -55,7 +55,7 @@ class FileOutput:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self.there = extent(file)
+        self.extent = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         return blocks(self._file, start, end)
@@ -118,14 +118,14 @@ class RemoteOutput:
     """An output in a file of a node's host.
 
     Args:
-        there: extent of what existed when it was opened.
+        extent: extent of what existed when it was opened.
     """
 
-    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, there: Extent) -> None:
+    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, available: Extent) -> None:
         self._asking = asking
         self._task = task
         self._stream = stream
-        self.there = there
+        self.extent = available
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
@@ -184,12 +184,12 @@ def output_answer(output: TaskOutput, offset: int, range_header: str | None, hea
         range_header: the header Range, which goes before the offset.
         headers: further ones of the answer.
     """
-    piece, status = piece_from(output.there, offset), 200
+    piece, status = piece_from(output.extent, offset), 200
 
     if range_header is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).
         with suppress(ValueError):
-            requested = piece_in(output.there, range_header)
+            requested = piece_in(output.extent, range_header)
             if requested is None:
                 output.close()
                 return Response(status_code=416, headers={**headers, "content-range": f"bytes */{piece.size}"})
