@@ -28,23 +28,23 @@ FIRST: Final = 1
 LAST: Final = 2
 WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
-"""A host that waits for others sends a hello this often: one that came too late answers then."""
+"""Time between two hellos of a host that waits for others: one that came too late answers then."""
 OPEN_S: Final = 6.0
 FLUSH_AGAIN_S: Final = 0.1
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
-"""How long a host that starts waits for another process with its name to answer."""
+"""Time for which a host that starts waits for another process with its name to answer."""
 CLAIM_FIRST_S: Final = 2.0
-"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one.
+"""Longest wait of a host for all peers in its first incarnation: one of them may have met a later one.
 
 The host of the API always does: one of them may keep the mark of a newer store of jobs."""
 CLAIM_AGAIN_S: Final = 5.0
-"""Where a peer has met a later incarnation, the other process may run and be slow to answer."""
+"""The wait where a peer has met a later incarnation: that process may run and be slow to answer."""
 INCARNATION_MAX: Final = 1 << 22
-"""A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
+"""Latest incarnation that a peer may name: messages are numbered from it, 2^40 in each, in 64 bits."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
-"""What a sender begins and never ends must not fill the memory."""
+"""Largest frame: one that a sender begins and never ends must not fill the memory."""
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +53,14 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     """The message of a host that connects.
 
     Args:
-        configuration: only hosts that agree on it belong together.
-        wants_answer: others are to send a hello, too.
+        configuration: digest that hosts of one federation share.
+        wants_answer: true if others are to send a hello, too.
         nonce: distinguishes two processes that use one name.
-        incarnation: of the sender, once it has begun; 0 before.
-        holds: the sender has claimed its name.
-        known: by host, the latest incarnation that the sender has met.
-        mark: of the sender, see `Transport.announce`; empty: it has none.
-        marks: by host, the mark that the sender keeps of it.
+        incarnation: incarnation of the sender, once it has begun; 0 before.
+        holds: true if the sender has claimed its name.
+        incarnations: by host, the latest incarnation that the sender has met.
+        mark: mark of the sender, see `Transport.announce`; empty: it has none.
+        marks: marks by host: the one that the sender keeps of it.
         layout: digest of the hosts and their components; empty: an earlier version, which sends none.
     """
 
@@ -69,7 +69,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     incarnation: int = 0
     holds: bool = False
-    known: dict[HostName, int] = {}
+    incarnations: dict[HostName, int] = {}
     mark: bytes = b""
     marks: dict[HostName, bytes] = {}
     layout: str = ""
@@ -94,6 +94,7 @@ class FrameAssembly:
         """The frame that this piece completes, if it does."""
         if not payload:
             return None
+
         mark, part = payload[0], payload[1:]
         if mark & FIRST:
             if mark & LAST:
@@ -104,9 +105,11 @@ class FrameAssembly:
             self._bytes += len(part)
             if self._bytes > FRAME_BYTES_MAX:
                 self._parts = []
+
         if mark & LAST and self._parts:
-            whole, self._parts = b"".join(self._parts), []
-            return whole
+            frame, self._parts = b"".join(self._parts), []
+            return frame
+
         return None
 
 
@@ -114,9 +117,9 @@ class BrokerTransport:
     """The connection of one host to the broker.
 
     Args:
-        broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
-        federation: frames of other federations on the same broker are ignored.
-        configuration: hosts that were started with another one are refused.
+        broker: URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
+        federation: name; frames of other federations on the same broker are ignored.
+        configuration: digest; hosts that were started with another one are refused.
         on_trouble: is called, with words, when the connection is lost or another host does not fit.
         layout: digest of the hosts and their components; hosts that were started with another one are refused, too.
 
@@ -171,6 +174,7 @@ class BrokerTransport:
         """
         if self._client is None:
             await self.connect(name)
+
         loop = asyncio.get_running_loop()
         began, greeted = loop.time(), -HELLO_S
         while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers, patient)):
@@ -179,9 +183,11 @@ class BrokerTransport:
                 self._greet(wants_answer=True)
             self._changed.clear()
             await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+
         if self._misfit:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
+
         self._holds = True
         return incarnation if self._remembered < incarnation else self._remembered + 1
 
@@ -213,6 +219,7 @@ class BrokerTransport:
             await ended_within(client.open(), OPEN_S)
         except (OSError, NatsError) as error:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
+
         self._client = client
 
     async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
@@ -252,26 +259,32 @@ class BrokerTransport:
         while absent := frozenset(peers) - self._met:
             if self._misfit:
                 break
+
             now = loop.time()
             if now >= until:
                 return absent
+
             if now >= greeted + HELLO_S:
                 greeted = now
                 self._greet(wants_answer=True)
+
             self._changed.clear()
             await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
 
         if self._misfit:
             raise InputError(f"host {self._name}", self._misfit)
+
         return absent
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Publish a frame; it is lost where the broker is away."""
         client = self._client
+
         assert client is not None
         subject = self._subjects.get(to)
         if subject is None:
             subject = self._subjects[to] = self._subject("to", to, self._name).encode()
+
         if len(frame) < client.payload_max:
             client.publish(subject, WHOLE, frame)
         else:
@@ -305,19 +318,21 @@ class BrokerTransport:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool, asker: HostName = "") -> None:
-        known = {asker: self._known_incarnation(asker)} if asker else {}
+        incarnations = {asker: self._known_incarnation(asker)} if asker else {}
         marks = {asker: self._marks[asker]} if asker in self._marks else {}
+
         hello = _Hello(
             self._configuration,
             wants_answer,
             self._nonce,
             self._incarnation,
             self._holds,
-            known,
+            incarnations,
             self._mark,
             marks,
             self._layout,
         )
+
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -331,12 +346,14 @@ class BrokerTransport:
             self._on_frame(sender, frame)
 
     def _greeted(self, subject: str, payload: bytes) -> None:
+
         sender = subject.rpartition(".")[2]
         try:
             hello = msgspec.msgpack.decode(payload, type=_Hello)
         except msgspec.MsgspecError as error:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
+
         if sender == self._name:
             self._receive_own(hello)
         elif difference := self._difference(hello):
@@ -349,7 +366,8 @@ class BrokerTransport:
             if (mark := hello.marks.get(self._name)) and not self._mark:  # else it is of this incarnation
                 self.kept_marks[sender] = mark
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
-                self._remember(sender, hello.known.get(self._name, 0))
+                self._remember(sender, hello.incarnations.get(self._name, 0))
+
         self._changed.set()
         if hello.wants_answer:
             self._greet(wants_answer=False, asker=sender)
@@ -390,12 +408,12 @@ def _why_not(error: Exception) -> str:
     """Why there is no connection, and what to do."""
     if isinstance(error, ssl.SSLError):
         return f"the broker and this host do not trust each other ({error}); see broker_tls"
-    said = str(error) or type(error).__name__
-    if "authorization" in said.lower():
-        return f"the broker refuses this host ({said}); see broker_login and broker_tls"
-    return f"no NATS server answers ({said}); start one, for example: nats-server"
+    problem = str(error) or type(error).__name__
+    if "authorization" in problem.lower():
+        return f"the broker refuses this host ({problem}); see broker_login and broker_tls"
+    return f"no NATS server answers ({problem}); start one, for example: nats-server"
 
 
-def _demand_name(what: str, name: str) -> None:
+def _demand_name(kind: str, name: str) -> None:
     if not NAME.fullmatch(name):
-        raise InputError(f"{what} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")
+        raise InputError(f"{kind} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")

@@ -63,7 +63,7 @@ class Transport(Protocol):
         """Announce under this host's own name that its incarnation runs.
 
         Args:
-            incarnation: of this host, from 1.
+            incarnation: incarnation of this host, from 1.
             on_later: is called when a later incarnation of the host announces itself, in another process.
         """
 
@@ -82,7 +82,7 @@ class Transport(Protocol):
 
 
 FIRST_SLICE_S: Final = 0.2
-"""Those that run have answered by then, as a rule."""
+"""Time of the first wait: hosts that run have answered by then, as a rule."""
 MEETING_SLICE_S: Final = 1.0
 
 
