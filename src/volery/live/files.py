@@ -13,7 +13,7 @@ class AppendedFile:
     """A file that is written at its end, and loses nothing where the disk is full for a while.
 
     Args:
-        descriptor: of the file, which is closed with the object.
+        descriptor: descriptor of the file, which is closed with the object.
     """
 
     def __init__(self, descriptor: int) -> None:
