@@ -225,13 +225,13 @@ def asked_for_events(client: Client) -> list[str]:
 def statuses_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[JobStatus | TaskStatus]:
     """All that a client is sent, from now on."""
     follower, found = client._running_follower(), list[JobStatus | TaskStatus]()
-    taken = follower._taken
+    taken = follower._take
 
     def noted(status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
         found.append(status)
         return taken(status)
 
-    monkeypatch.setattr(follower, "_taken", noted)
+    monkeypatch.setattr(follower, "_take", noted)
     return found
 
 
@@ -416,7 +416,7 @@ def test_a_client_whose_stream_has_failed_follows_later_jobs_over_another(
         def fails(_: JobStatus | TaskStatus) -> Future[JobStatus] | None:
             raise MemoryError
 
-        monkeypatch.setattr(follower, "_taken", fails)
+        monkeypatch.setattr(follower, "_take", fails)
         client.cancel(client.jobs()[0].id)
         with pytest.raises(MemoryError):
             lost.result(LIMIT_S)
