@@ -235,8 +235,12 @@ def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}/logs", read, {"stream": stream, "offset": offset})
 
 
+def _content(response: httpx2.Response) -> bytes:
+    return response.content
+
+
 def result(number: int, index: int) -> ApiCall[bytes]:
-    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", lambda response: response.content)
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", _content)
 
 
 def results(number: int, places: Sequence[int]) -> ApiCall[list[bytes]]:
@@ -288,9 +292,13 @@ def named_jobs(jobs: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
+def _revision(response: httpx2.Response) -> int:
+    return int(msgspec.json.decode(response.content)["revision"])
+
+
 def revision() -> ApiCall[int]:
     """The revision of the last change of anything."""
-    return ApiCall("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
+    return ApiCall("GET", "/healthz", _revision)
 
 
 def nodes(

@@ -105,7 +105,8 @@ class _Load:
         if status.state not in ENDED_TASKS or status.started_us is None:
             return
 
-        records, task = self.records, self._trace.first[job] + status.index
+        records = self.records
+        task = self._trace.first[job] + status.index
         ended_us = status.ended_us if status.ended_us is not None else status.started_us
         finish_us = self._steps.monotonic_us(ended_us) - self._origin_us
 

@@ -144,7 +144,9 @@ async def _started(
     gives_up_jobs: bool,
 ) -> AsyncIterator[LiveHost]:
     """A host whose name is claimed; arguments as for `running`."""
-    folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
+    folder = federation.folder
+    file = federation.file
+    deployment = federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
 

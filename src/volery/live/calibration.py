@@ -128,7 +128,9 @@ def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
 
 def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
     """A handler of a component that notes when each event comes."""
-    add, clock, role = stamps.flat.extend, time.perf_counter_ns, role_of(address)
+    add = stamps.flat.extend
+    clock = time.perf_counter_ns
+    role = role_of(address)
 
     numbers: dict[type, int] = {}
     carrying: set[type] = set()
@@ -189,7 +191,8 @@ def turns_of(host: Timed) -> Iterator[list[TimedPiece]]:
     number = -1
     for (kind, tasks, at), (_, _, following) in itertools.pairwise(host.stamps.rows()):
         if kind == TURN:
-            turn, number = [], number + 1
+            turn = []
+            number = number + 1
         elif kind == END:
             if turn and 0 <= number < len(host.preempted_ns) and host.preempted_ns[number] < PREEMPTED_NS:
                 for piece in turn:
@@ -255,7 +258,8 @@ def host_costs(hosts: Iterable[Timed]) -> HostCosts:
     Args:
         hosts: hosts that have run the roles in question, all of them together in one process each.
     """
-    rows, overhead_us = _rows(hosts), stamp_us()
+    rows = _rows(hosts)
+    overhead_us = stamp_us()
     solved = {half_us: {kind: fitted(kind_rows, half_us) for kind, kind_rows in rows.items()} for half_us in HALVES_US}
     half_us = min(solved, key=lambda half_us: sum(error for _, error in solved[half_us].values()))
 
@@ -413,9 +417,8 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
 
             if socket.sent:
                 socket.writes.extend((began, ended, others_ns, len(socket.sent), 0))
-                written_ns = ended - max(
-                    0, others_ns
-                )  # who gets the frame often runs before the call that wrote it returns
+                # The receiver of the frame often runs before the call that wrote it returns.
+                written_ns = ended - max(0, others_ns)
                 socket.written.extend((written_ns, peer, number) for peer, number in socket.sent)
                 socket.sent.clear()
 

@@ -194,7 +194,8 @@ class Client:
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
         """Output of a task's last attempt, from an offset on, so far; without what was dropped of it."""
-        content, piece = b"", self.log_piece(number, index, stream, offset)
+        content = b""
+        piece = self.log_piece(number, index, stream, offset)
         while len(piece.content) == OUTPUT_BYTES_MAX:
             content += piece.content
             piece = self.log_piece(number, index, stream, piece.end)

@@ -122,7 +122,7 @@ def _raised(pickled: bytes, kind: tuple[str, str, str], message: str, text: str)
 
 
 def _stand_in(kind: tuple[str, str, str], message: str) -> BaseException:
-    """An exception of a class with the same name and text, and of the class itself where that can be imported."""
+    """An exception of a class with the same name and text, derived from the class itself where that can be imported."""
     module, name, builtin = kind
     builtin_class = getattr(builtins, builtin, Exception)
 

@@ -45,7 +45,8 @@ class JobFrontend(Frontend):
     def __init__(self, site: SubmitterSite) -> None:
         federation, deployment = site.federation, site.deployment
         folder, file = federation.folder, federation.file
-        self._site, self._path = site, folder / STORE
+        self._site = site
+        self._path = folder / STORE
         self._store = store = opened_store(self._path, self._kept_marks(), site.gives_up_jobs)
 
         transport = site.transport
@@ -93,7 +94,8 @@ class JobFrontend(Frontend):
 
     def _kept_marks(self) -> dict[str, StoreMark]:
         """The marks of the store that are kept beside it, and by hosts that have answered so far."""
-        transport, mark = self._site.transport, read_mark(self._path.with_suffix(SUFFIX))
+        transport = self._site.transport
+        mark = read_mark(self._path.with_suffix(SUFFIX))
         marks = {} if mark is None else {self._path.with_suffix(SUFFIX).name: mark}
         return marks | (decode_marks(transport.kept_marks) if transport is not None else {})
 

@@ -424,7 +424,8 @@ def demand_commands(job: JobDescription, place: str = "job") -> None:
 
 
 def _works_with_demands(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
-    compiled, first = _Compiled(job, fleet, place), 0
+    compiled = _Compiled(job, fleet, place)
+    first = 0
     for work, work_place in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
             raise InputError(f"{work_place}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
@@ -480,7 +481,8 @@ def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet, token: st
         return Call(work.call, first, timeout_s, user, gpus=gpus, token=token, **amounts)
 
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
-    stdin, argv = work.stdin.encode(), _argv(work)
+    stdin = work.stdin.encode()
+    argv = _argv(work)
     return Command(
         argv,
         first,

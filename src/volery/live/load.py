@@ -208,7 +208,7 @@ class Loader(Component):
 
 
 class LoadRecorder:
-    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it as one of theirs.
+    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it.
 
     Tasks have the numbers that they have in the trace. The time from the beginning of a start's turn to the start is
     processing: on one host nothing is on the wire, and a task was waiting before that turn.

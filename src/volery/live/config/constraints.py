@@ -9,6 +9,7 @@ conditions is the union of their bits.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -30,10 +31,10 @@ SHOWN_VALUES: Final = 8
 
 _Compare = Callable[[Any, Any], bool]
 _ORDERED: Final[dict[str, _Compare]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _MEMBERS: Final = ("in", "not in")
 _OPERATORS: Final = ("==", "!=", *_ORDERED, *_MEMBERS)
@@ -106,7 +107,8 @@ def parse_condition(text: str, place: str) -> MachineCondition:
     if operator in _MEMBERS:
         values, at = _list(tokens, at, fail)
     else:
-        values, at = (_value(tokens, at, fail),), at + 1
+        values = (_value(tokens, at, fail),)
+        at = at + 1
 
     if at < len(tokens):
         if tokens[at][1] in ("and", "&", "or", "|"):
@@ -340,7 +342,8 @@ class Fleet:
         Raises:
             InputError: a condition that cannot be judged.
         """
-        mask, obstacle = self.vocabulary.needed(conditions), self.vocabulary.obstacle(conditions, self._kinds)
+        mask = self.vocabulary.needed(conditions)
+        obstacle = self.vocabulary.obstacle(conditions, self._kinds)
         if request and not obstacle:
             obstacle = nearest_miss(self.cluster, mask, request, ", ".join(map(str, conditions)))
         return mask, obstacle

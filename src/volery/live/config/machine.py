@@ -81,7 +81,8 @@ def discover(
         root: root of the kernel's trees /proc and /sys.
     """
     version = re.match(r"\d+(\.\d+)?", platform.release())
-    memory_mb, gpus = usable_memory_mb(root), installed_gpus(root)
+    memory_mb = usable_memory_mb(root)
+    gpus = installed_gpus(root)
     return Machine(
         arch=platform.machine(),
         os=platform.system().lower(),
@@ -211,7 +212,8 @@ def disk_of(folder: Path, root: Path = ROOT) -> Disk:
     existing = folder.resolve()
     while not existing.exists():
         existing = existing.parent
-    sizes, device = os.statvfs(existing), existing.stat().st_dev
+    sizes = os.statvfs(existing)
+    device = existing.stat().st_dev
     kind = _kind(root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}")
     return Disk(kind, sizes.f_blocks * sizes.f_frsize // MB, sizes.f_bavail * sizes.f_frsize // MB)
 
@@ -235,7 +237,7 @@ def _nvidia(root: Path) -> Iterator[str]:
 def _amd(root: Path) -> Iterator[str]:
     with suppress(OSError):
         cards = [card / "device" for card in (root / "sys/class/drm").glob("card[0-9]*") if card.name[4:].isdigit()]
-        for device in sorted(cards, key=lambda card: _bus(card)):
+        for device in sorted(cards, key=_bus):
             if _text(device / "vendor") == AMD:
                 yield _text(device / "product_name") or "AMD"
 

@@ -74,7 +74,8 @@ def misfit(
     """
     problem, _, path = str(error).partition(" - at ")
     if path.startswith("`key`"):
-        problem, path = f"a key: {problem}", path.removeprefix("`key` in ")
+        problem = f"a key: {problem}"
+        path = path.removeprefix("`key` in ")
 
     path = path.strip("`").removeprefix("$")
     place += _named(path, kind, table)
@@ -102,7 +103,8 @@ def _named(path: str, kind: type[msgspec.Struct], table: Any) -> str:
     if not dots:
         return path
 
-    mapping_type, value = _kind_at(kind, prefix), table
+    mapping_type = _kind_at(kind, prefix)
+    value = table
     for name in re.findall(r"\w+|\[\d+\]", prefix):
         value = value[int(name[1:-1])] if name[0] == "[" else value.get(name) if isinstance(value, dict) else None
 

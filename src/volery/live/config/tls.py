@@ -82,7 +82,8 @@ def server_files(tls: ServerTls, base: Path) -> dict[str, str]:
     Raises:
         InputError: one cannot be used.
     """
-    certificate, key = base / tls.certificate, base / tls.key
+    certificate = base / tls.certificate
+    key = base / tls.key
     _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
     return {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
 

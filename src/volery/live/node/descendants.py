@@ -238,7 +238,9 @@ def status_of(pid: int) -> ProcessStatus | None:
 
     # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+    parent = int(fields[1])
+    group = int(fields[2])
+    session = int(fields[3])
     return ProcessStatus(pid, fields[0].decode(), parent, group, session, int(fields[17]), int(fields[19]))
 
 

@@ -170,7 +170,8 @@ def piece_in(output: Extent, range_header: str) -> OutputPiece | None:
 async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
     """The content of a file between two offsets, in pieces; then the file is closed."""
     with os.fdopen(descriptor, "rb") as file:
-        offset, remaining = start, end - start
+        offset = start
+        remaining = end - start
         file.seek(offset)
         while remaining > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, remaining))):
             remaining -= len(block)

@@ -196,7 +196,8 @@ class ProcessState:
     def _restore_streams(self) -> None:
         """Put the streams of the beginning back; one that is closed, or keeps what it cannot write, is made anew."""
         for name, descriptor, mode in _STREAMS:
-            stream, form = self._streams[name], self._forms[name]
+            stream = self._streams[name]
+            form = self._forms[name]
             try:
                 stream.flush()
                 if _form(stream) != form:

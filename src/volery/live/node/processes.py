@@ -218,7 +218,8 @@ class ProcessExecutor:
         attempt.number = self._means.number_of(attempt.task, attempt.attempt)
         self._queue.appendleft(attempt)
 
-        pause, since = self._means.pause, time.monotonic() - GIVE_BACK_S
+        pause = self._means.pause
+        since = time.monotonic() - GIVE_BACK_S
         pause.begin(attempt.key, error)
         pause.when_over(self._spawn_soon)
 
@@ -244,7 +245,9 @@ class ProcessExecutor:
         cwd = Path(command.cwd or work)
 
         environment = self._environment_of(attempt, command, account)
-        words, program, stdin = command.argv, self._program(command.argv[0], environment), self._null_input
+        words = command.argv
+        program = self._program(command.argv[0], environment)
+        stdin = self._null_input
 
         gate: StartGate | None = None
         opened: list[int] = []
@@ -253,7 +256,8 @@ class ProcessExecutor:
             opened += opened_outputs(folder)
 
             # Checked before anything of the task runs: a shortage puts the attempt back into the queue.
-            user, running = self._means.uid_of(account), len(self._attempts) - len(self._queue) - 1
+            user = self._means.uid_of(account)
+            running = len(self._attempts) - len(self._queue) - 1
             self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
                 stdin = input_file(command.stdin, folder / "stdin" if hold is not None else None)
@@ -267,7 +271,9 @@ class ProcessExecutor:
                 if program is None:
                     demand_program(words[0], cwd, environment)
                 gate = StartGate(folder / "stdin" if command.stdin else None, hold.memory_mb)
-                words, program, stdin = gate.words(words), SHELL, gate.outside
+                words = gate.words(words)
+                program = SHELL
+                stdin = gate.outside
 
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it changes directories: changing
             # the directory of this program around a spawn would be seen by its other threads.

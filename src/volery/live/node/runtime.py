@@ -54,7 +54,8 @@ class NodeRuntime(NamedTuple):
 
         Where no real processes run there is nothing to report.
         """
-        agent, listed = self.executor, tuple(nodes)
+        agent = self.executor
+        listed = tuple(nodes)
         if not isinstance(agent, NodeAgent | SupervisorClient):
             return
 
@@ -98,7 +99,8 @@ def node_runtime(
     gives_back = recovery is not None and recovery.takes_back and any(node not in local for node in deployment.machines)
     if executor is None and kind == "agent" and recovery is not None:
         lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
-        run_as, rules = federation.file.run_as, _rules(federation, name, gives_back=gives_back)
+        run_as = federation.file.run_as
+        rules = _rules(federation, name, gives_back=gives_back)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
 
@@ -115,7 +117,8 @@ def _compare_limits(federation: Federation, name: HostName, deployment: Deployme
     Raises:
         InputError: the folder of tasks cannot be used, or no account be used for tasks.
     """
-    accounts, cluster = Accounts(federation.file.run_as), federation.fleet.cluster
+    accounts = Accounts(federation.file.run_as)
+    cluster = federation.fleet.cluster
     folder = federation.folder.resolve() / "tasks"
 
     accounts.check_folder(folder)
@@ -141,7 +144,8 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
     if file.executor == "instant":
         return InstantExecutor(send, by_incarnation=by_incarnation)
 
-    accounts, rules = Accounts(file.run_as), _rules(federation, name)
+    accounts = Accounts(file.run_as)
+    rules = _rules(federation, name)
     agent = NodeAgent(folder / "tasks", folder / "agents" / name, send, accounts=accounts, rules=rules)
 
     if agent.orphans:

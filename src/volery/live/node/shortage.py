@@ -16,6 +16,7 @@ import resource
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -295,8 +296,8 @@ class StartPause:
     async def over(self) -> None:
         """Wait until this pause is over; its own timer ends it."""
         if self.paused:
-            resumed = asyncio.get_running_loop().create_future()
-            self.when_over(lambda: None if resumed.done() else resumed.set_result(None))
+            resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_over(partial(_resolve, resumed))
             await resumed
 
     def started(self, attempt: Hashable) -> None:
@@ -343,6 +344,11 @@ class StartPause:
         for timer in (self._timer, self._quiet):
             if timer is not None:
                 timer.cancel()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():  # whoever waits may have been cancelled
+        future.set_result(None)
 
 
 def _text(error: BaseException) -> str:

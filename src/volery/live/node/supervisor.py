@@ -303,7 +303,8 @@ class TaskSupervisor:
 
         (host, message), self._next_host = self._next_host, None
         self._host, self._lease_s, self._is_finishing = host, message.lease_s, False
-        attempts, agent = tuple(self._attempts.values()), self._agent
+        attempts = tuple(self._attempts.values())
+        agent = self._agent
         host.send(AttemptInventory(attempts, self._expired, agent.held, agent.shortage))
 
         # The host gives these attempts away on reading the inventory; what ended by itself still counts.

@@ -103,7 +103,8 @@ def operations(
     service: JobService, outputs: Outputs | None, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
-    jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
+    jobs = _JobEndpoints(service)
+    tasks = _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
         """The state of the API, and the revision of the last change; status 503 where it takes no jobs, and why."""
@@ -168,7 +169,9 @@ def make_app(
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
     """
-    traffic, sessions, task_outputs = Traffic(), Sessions(gate), Outputs(outputs, service.outputs)
+    traffic = Traffic()
+    sessions = Sessions(gate)
+    task_outputs = Outputs(outputs, service.outputs)
     api_operations = operations(service, task_outputs, traffic, foreteller)
     description = describe(api_operations)
 
@@ -240,13 +243,16 @@ class _JobEndpoints:
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
-        user, sees = request.query_params.get("user"), principal(request).sees
+        user = request.query_params.get("user")
+        sees = principal(request).sees
         # An empty list instead of an error, which would tell that the other user exists.
         if user is not None and sees not in (None, user):
             return as_json([])
-        state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
+        state = choice(request, "state", get_args(JobState))
+        reason = request.query_params.get("reason")
         name = request.query_params.get("name")
-        number_end, since = number(request, "before", None), number(request, "since", None)
+        number_end = number(request, "before", None)
+        since = number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
         return as_json(
             await self._queries.search(JobQuery(state, sees or user, number_end, reason, since, name), limit)
@@ -269,7 +275,8 @@ class _JobEndpoints:
 
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
-        job, jobs = number(request, "job", None), numbers(request, "jobs", FOLLOWED_MAX)
+        job = number(request, "job", None)
+        jobs = numbers(request, "jobs", FOLLOWED_MAX)
         status = seen_job(self._queries, job, principal(request)) if job is not None else None
         statuses = [seen_job(self._queries, job_id, principal(request)) async for job_id in in_slices(jobs or ())]
 
@@ -312,7 +319,8 @@ class _TaskEndpoints:
     async def list(self, request: Request) -> Response:
         """Tasks of a job, in order."""
         job = _job(self._queries, request)
-        first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
+        first = number(request, "first", 0)
+        limit = number(request, "limit", 100, LIMIT_MAX)
         return as_json(await self._queries.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
@@ -343,7 +351,8 @@ class _TaskEndpoints:
 
     def _own_job(self, request: Request) -> JobStatus:
         """A job of which the results may be seen."""
-        caller, job = principal(request), _job(self._queries, request)
+        caller = principal(request)
+        job = _job(self._queries, request)
         if caller.known and job.user != caller.user:
             # Unpickling runs code of whoever has made the pickle.
             raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
@@ -352,7 +361,8 @@ class _TaskEndpoints:
     async def logs(self, request: Request) -> Response:
         """The output of a task's last attempt, so far."""
         task = self._task(request)
-        stream, offset = choice(request, "stream", STREAMS, "stdout"), number(request, "offset", 0)
+        stream = choice(request, "stream", STREAMS, "stdout")
+        offset = number(request, "offset", 0)
 
         assert stream is not None
         headers = {"volery-task-state": task.state}
@@ -368,7 +378,8 @@ class _TaskEndpoints:
         return output_answer(output, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
-        job, place = _job(self._queries, request), request.path_params["index"]
+        job = _job(self._queries, request)
+        place = request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
         (task,) = self._queries.tasks(job.id, place, 1)
@@ -393,7 +404,7 @@ def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -
     """Refuse an API that strangers could use, or on which they could read a token.
 
     Raises:
-        InputError: they could.
+        InputError: strangers could.
     """
     if host in LOOPBACK:
         return
@@ -409,7 +420,7 @@ class ApiServer:
 
     Args:
         outputs: the folder of the folders of attempts.
-        host, port: where it listens; port 0: any that is free.
+        host, port: address on which it listens; port 0: any that is free.
         gate: finds the principal of a request; None: there are no tokens.
         tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.

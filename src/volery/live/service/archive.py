@@ -15,6 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,7 +120,8 @@ class Archive:
         # An earlier pass may have been interrupted between its file and the deletion of the tasks' rows.
         await self._clear(retired.last_file())
 
-        file, recent_us = retired.last_file() + 1, now_us - RECENT_S * SECOND
+        file = retired.last_file() + 1
+        recent_us = now_us - RECENT_S * SECOND
         before_us = min(now_us - round(rules.days * DAY_S * SECOND), recent_us) if rules.days else None
         due = retired.due(before_us, rules.jobs, recent_us)
 
@@ -131,7 +133,7 @@ class Archive:
 
         if due:
             await asyncio.to_thread(write_files, self._path, self._folder, file, due)
-            await self._written(lambda: self._store.retire(due, file))
+            await self._written(partial(self._store.retire, due, file))
             await self._clear(file)
 
         return len(due)

@@ -105,7 +105,7 @@ class BatchWriter:
         self.reports_late_s = reports_late_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
         self._on_durable = on_durable or _nobody_asks
-        self._checkpoints = Checkpoints(store.checkpoint, lambda: self._on_durable(store.revision))
+        self._checkpoints = Checkpoints(store.checkpoint, self._note_all_durable)
         self._acknowledgements = Acknowledgements(self._sync, self._acknowledge)
         self._news: list[News] = []
         self._writes: list[_Write] = []
@@ -211,6 +211,9 @@ class BatchWriter:
 
             self._committed.set()
             self._committed = asyncio.Event()
+
+    def _note_all_durable(self) -> None:
+        self._on_durable(self._store.revision)
 
     def _sync(self) -> int:
         """Sync what is committed to the disk, and return its revision; in any thread."""

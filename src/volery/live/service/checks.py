@@ -132,7 +132,8 @@ def _check_tokens(path: Path) -> str:
 
 
 def _check_mark(path: Path) -> str:
-    mark, store = read_mark(path), path.with_name(STORE)
+    mark = read_mark(path)
+    store = path.with_name(STORE)
     if mark is None:
         return ""
     if not store.exists():

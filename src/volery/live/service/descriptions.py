@@ -161,7 +161,8 @@ class DescriptionReader:
             sound_content(*sql.execute(_CONTENT, (number,)).fetchone())
 
             head, is_by_place, task = sql.execute(_PART, (place, number)).fetchone()
-            job, first = _decode(head), place
+            job = _decode(head)
+            first = place
             if is_by_place is None:
                 return PartialDescription(first_task, job, 0, is_whole=True), len(head)
 

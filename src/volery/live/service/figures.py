@@ -43,7 +43,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocationPercentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """From the submission of a task's job until its first attempt starts."""
+    """Times from the submission of a task's job until its first attempt starts."""
 
     tasks: Annotated[int, Meta(description=f"of so many, at most {ALLOCATIONS:,}, of the jobs submitted last")]
     p50: Percentile

@@ -183,7 +183,8 @@ def standing(
     try:
         sql.execute("BEGIN")  # all of what follows is of one moment
         (next_number,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
-        at_us, lifetimes = unix_now_us(), Lifetimes(sql)
+        at_us = unix_now_us()
+        lifetimes = Lifetimes(sql)
 
         jobs, count, planned, number_asked = [], 0, None, None
 

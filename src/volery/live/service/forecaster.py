@@ -21,6 +21,7 @@ import threading
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +80,8 @@ class Forecaster:
     ) -> None:
         self._lost = lost
         self._unanswering = unanswering
-        self._path, self._store = federation.folder / "forecasts.sqlite", federation.folder / "jobs.sqlite"
+        self._path = federation.folder / "forecasts.sqlite"
+        self._store = federation.folder / "jobs.sqlite"
         self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -148,11 +150,11 @@ class Forecaster:
         if answer is None or (answer.done() and time.monotonic() - self._answered_s[job.id] > FRESH_S):
             answer = self._answers[job.id] = asyncio.ensure_future(self._in_turn(job.id))
             # Several requests may wait for one answer; one that is cancelled does not end it for the others.
-            answer.add_done_callback(lambda _: self._date(job.id))
+            answer.add_done_callback(partial(self._date, job.id))
 
         return _forecast_of(await asyncio.shield(answer), job.tasks, caller)
 
-    def _date(self, number: JobId) -> None:
+    def _date(self, number: JobId, _answer: asyncio.Future[ForecastReply]) -> None:
         """Store the time of an answer about a job, and forget old ones."""
         now_s = time.monotonic()
         self._answered_s[number] = now_s
@@ -446,7 +448,8 @@ def counted_from_submission(outcome: ForecastOutcome, moment: str) -> tuple[int 
     """
     bounds_us = []
     for bound in ("low_us", "median_us", "high_us"):
-        at, start = getattr(getattr(outcome.moments, moment), bound), getattr(outcome.moments.first_start, bound)
+        at = getattr(getattr(outcome.moments, moment), bound)
+        start = getattr(outcome.moments.first_start, bound)
         late = 0 if start is None else max(0, outcome.delay_us - start)
         bounds_us.append(None if at is None else at + late - outcome.delay_us)
     return tuple(bounds_us)

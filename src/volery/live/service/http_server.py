@@ -182,9 +182,11 @@ class Connections:
         """Give a connection a spare place: the oldest of its address ends, or else the oldest of all."""
         address, now_s = connection.address, self._clock_s()
         if is_of_address:
-            count_text, key = f"{self._count_of[address]:,} connections of {address}", "api_connections_per_address"
+            count_text = f"{self._count_of[address]:,} connections of {address}"
+            key = "api_connections_per_address"
         else:
-            count_text, key = f"{len(self._open):,} connections", "api_connections"
+            count_text = f"{len(self._open):,} connections"
+            key = "api_connections"
 
         problem = f"{count_text} are open, as many as {key} of the federation's file permits"
         connection.refusal = f"{problem}; close some, or ask again later"

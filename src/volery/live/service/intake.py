@@ -118,7 +118,8 @@ def _packed(job: JobDescription) -> Packed:
 
 async def _unpacked(packed: Packed) -> JobDescription:
     head, pieces = packed
-    job, tasks = _decode_head(head), list[TaskDescription]()
+    job = _decode_head(head)
+    tasks = list[TaskDescription]()
     async for piece in in_slices(map(_decode_piece, pieces)):
         tasks += piece
     return msgspec.structs.replace(job, tasks=tuple(tasks)) if tasks else job

@@ -341,7 +341,9 @@ def job_service(
         on_durable: see `BatchWriter`.
         token: see `JobSubmissions`.
     """
-    send, book, counts = partial(_send, post), DecisionBook(), AttemptCounts()
+    send = partial(_send, post)
+    book = DecisionBook()
+    counts = AttemptCounts()
 
     def on_commit() -> None:
         counts.note()
@@ -350,7 +352,8 @@ def job_service(
 
     writer = BatchWriter(store, send, on_commit, reports_late_s, on_durable)
     feed = EventFeed(store, writer)
-    recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
+    recovery = deployment.capability(CrashRecovery)
+    shares = deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
     submissions = JobSubmissions(store, fleet, writer, post, send, deployment.entry_for, standins, detection_us, token)
 

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def first_of_start(task: TaskId) -> TaskId:
-    """The first task of a start of the API, after the last one of the store, with an origin that no start ever had.
+    """The first task of a start of the API: after the last of the store, with an origin of its own.
 
     The time keeps origins apart where the store cannot, because it was emptied or an older one was restored; the random
     part does so where the clock stands.
@@ -155,7 +155,8 @@ def demand_newest(path: Path, own: StoreMark | None, marks: Mapping[str, StoreMa
     for keeper, mark in marks.items():
         knowledge = f"{keeper} knows {mark.first.job} jobs, up to change {mark.first.revision}"
         if own is None:
-            state, lost = f"is missing, but {knowledge} of it", "those jobs and the ends of their tasks"
+            state = f"is missing, but {knowledge} of it"
+            lost = "those jobs and the ends of their tasks"
         elif own.store != mark.store:
             state, lost = (
                 f"is another store than the one of which {knowledge}",

@@ -166,8 +166,10 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
 
     async def preemptions(request: Request) -> Response:
         """Attempts that were ended so that others could have their places, the last one first."""
-        job, number_end = number(request, "job", None), number(request, "before", None)
-        limit, sees = number(request, "limit", 100, LIMIT_MAX), principal(request).sees
+        job = number(request, "job", None)
+        number_end = number(request, "before", None)
+        limit = number(request, "limit", 100, LIMIT_MAX)
+        sees = principal(request).sees
 
         if job is not None:
             seen_job(queries, job, principal(request))

@@ -184,7 +184,8 @@ def output_answer(output: TaskOutput, offset: int, range_header: str | None, hea
         range_header: the header Range, which goes before the offset.
         headers: further ones of the answer.
     """
-    piece, status = piece_from(output.extent, offset), 200
+    piece = piece_from(output.extent, offset)
+    status = 200
 
     if range_header is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).

@@ -135,7 +135,8 @@ class JobQueries:
         return statuses
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
-        running_tasks, statuses = self._table.running_on(node, limit), list[TaskStatus]()
+        running_tasks = self._table.running_on(node, limit)
+        statuses = list[TaskStatus]()
         for job, place in self._store.places(running_tasks):
             with suppress(RowDamageError):  # its job is listed as damaged
                 statuses += self._store.tasks(job, place, 1)
@@ -149,7 +150,8 @@ class JobQueries:
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
         """As `why`; of a task that waits also what its scheduler sees just now."""
-        reasons, job = await self.why(number, place), self.job(number)
+        reasons = await self.why(number, place)
+        job = self.job(number)
         if reasons is None or job is None:
             return None
 
@@ -175,7 +177,8 @@ class JobQueries:
     def sample(self) -> None:
         """Add a sample of the federation to the history."""
         usable = [node for node in self.nodes() if node.state == "in use"]
-        used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
+        used = sum(node.running for node in usable)
+        slots = sum(node.slots for node in usable)
         waiting = sum(load.tasks_pending for load in self._store.loads())
         self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
 
@@ -198,7 +201,8 @@ class JobQueries:
 
     async def why(self, number: JobId, place: int | None) -> Why | None:
         """The reasons why a task is where it is; without a place: of the first that waits, or of the first."""
-        job, first_task = self._store.job(number), self._store.first_task(number)
+        job = self._store.job(number)
+        first_task = self._store.first_task(number)
         if job is None or first_task is None or (place is not None and place >= job.tasks):
             return None
 
@@ -260,7 +264,8 @@ class JobQueries:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
         if job.ended or not self._store.is_answered(job.id):
             return ""
-        missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
+        missing = job.tasks - _reported(job) + job.running
+        late_s = self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     async def _part(self, number: JobId, place: int) -> PartialDescription:
@@ -277,7 +282,8 @@ class JobQueries:
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
-        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
+        slots = self._fleet.cluster.slots
+        node_on = {at: node for node, at in self._table.machines.items()}
         running, groups = self._table.taken(), []
 
         async for demand in in_slices(demands(description, self._fleet)):

@@ -80,7 +80,7 @@ class AttemptCounts:
     """Reports of attempts since the API's start.
 
     Attributes:
-        told: how many, by state.
+        told: numbers of reports by state.
         pace: counts ended attempts over time.
     """
 
@@ -167,7 +167,8 @@ class NodeTable:
 
     def report(self, event: TaskReport) -> bool:
         """Take in a report of an attempt; true if it has ended."""
-        state, key = event.state, (event.task, event.attempt)
+        state = event.state
+        key = (event.task, event.attempt)
         if event.node not in self.machines:  # its host is faulty, or still has the nodes of an earlier layout
             return state != "running"
 
@@ -272,7 +273,7 @@ class NodeTable:
         if len(self._statuses) != len(self.machines):
             self._statuses[:] = self._empty()
 
-        place_of = self.register.place_of if self.register is not None else lambda _: ("", "")
+        place_of = self.register.place_of if self.register is not None else _no_place
         for place, status in enumerate(self._statuses):
             address = status.address
             state = (
@@ -328,6 +329,10 @@ class NodeTable:
         return statuses
 
 
+def _no_place(_: Address) -> tuple[str, str]:
+    return "", ""
+
+
 def _named(nodes: Sequence[Address]) -> str:
     """The first of some nodes, and how many more there are."""
     return f"{nodes[0]} and {len(nodes) - 1} more" if len(nodes) > 1 else nodes[0]
@@ -366,7 +371,8 @@ class DecisionBook:
                 counts = self._pairs[report.by, peer] = [0, 0, 0]
                 self._recent[report.by, peer] = deque(maxlen=RECENT_STEPS)
 
-            recent, step = self._recent[report.by, peer], int(self._clock_s() // STEP_S)
+            recent = self._recent[report.by, peer]
+            step = int(self._clock_s() // STEP_S)
             if not recent or recent[-1][3] != step:
                 recent.append([0, 0, 0, step])
 
@@ -376,7 +382,8 @@ class DecisionBook:
                 elif report.decision.chosen == "placed":
                     count[0], count[2] = count[0] + 1, count[2] + report.decision.view_age_us
 
-        decisions, decision = self._of_task.get(task), LoggedDecision(report.at_unix_us, report.by, report.decision)
+        decisions = self._of_task.get(task)
+        decision = LoggedDecision(report.at_unix_us, report.by, report.decision)
         if decisions is not None:
             decisions.append(decision)
             if len(decisions) > KEPT_PER_TASK:
@@ -392,7 +399,8 @@ class DecisionBook:
 
     def pairs(self) -> list[PairStatus]:
         """Counts of decisions per pair of components, in order of names."""
-        first_step, pairs = int(self._clock_s() // STEP_S) - RECENT_STEPS, []
+        first_step = int(self._clock_s() // STEP_S) - RECENT_STEPS
+        pairs = []
         for (by, peer), (decisions, refused, age_us) in sorted(self._pairs.items()):
             recent = [counts for counts in self._recent[by, peer] if counts[3] > first_step]
             count, late, ages_us = (sum(counts[place] for counts in recent) for place in range(3))
@@ -413,7 +421,8 @@ class DecisionBook:
 
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
         """The decisions about a task, in order; `nodes` has the address on each machine."""
-        decisions, dropped = self._of_task.get(task, ()), self._dropped.get(task, 0)
+        decisions = self._of_task.get(task, ())
+        dropped = self._dropped.get(task, 0)
         return tuple(
             DecisionStep(
                 at_us=at_us,

@@ -311,12 +311,12 @@ class Operation(msgspec.Struct, frozen=True):
     Args:
         method: GET, POST or PUT.
         path: path with parameters as `{id:number}`.
-        endpoint: what does it; the first line of its docstring is the summary.
-        answers: what is sent back: a struct type or a media type.
+        endpoint: function that does it; the first line of its docstring is the summary.
+        answers: type of the answer: a struct type or a media type.
         takes: the struct type of the request's body.
         query: name -> description of query parameters.
         status: HTTP status of success.
-        role: who may have it, where there are tokens; None: everybody.
+        role: lowest role that may use it, where there are tokens; None: everybody.
     """
 
     method: str

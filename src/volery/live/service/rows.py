@@ -97,7 +97,8 @@ def listed_job(row: Sequence[Any]) -> JobStatus:
     try:
         return job_status(row)
     except sqlite3.DatabaseError as error:
-        number, revision = row[0], row[CHECKED["jobs"].index("revision")]
+        number = row[0]
+        revision = row[CHECKED["jobs"].index("revision")]
         return JobStatus(
             id=number, name="", user="", state="damaged", reason=str(error), tasks=0, submitted_us=0,
             revision=revision if isinstance(revision, int) else 0,
@@ -143,7 +144,8 @@ class JobListings:
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ?"
         )
 
-        count, best = order.skip + limit, list[tuple[int, Any]]()
+        count = order.skip + limit
+        best = list[tuple[int, Any]]()
         (last,) = self._sql.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
         last = last if query.before is None else min(last, query.before - 1)
         oldest_first = order.by == "id" and not order.falling
@@ -214,7 +216,8 @@ class JobListings:
         """The job of each task, and its place there, without tasks of no job; numbers of tasks grow from job to job."""
         places = []
         for task in tasks:
-            low, high = 0, self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
+            low = 0
+            high = self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
 
             # A search by halves: jobs have no index by the numbers of their tasks, and ids may have gaps.
             while low <= high:

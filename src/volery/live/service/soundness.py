@@ -88,11 +88,13 @@ def _followed(file: BinaryIO, written: Path) -> LogSoundness:
             return LogSoundness()
         raise DamagedError(str(written), "is damaged at byte 0: its header has another checksum; its changes are lost")
 
-    frames, remaining = 0, _frames(file, order, page_bytes)
+    frames = 0
+    remaining = _frames(file, order, page_bytes)
     for frame in remaining:
         computed = frame.summed(sums)
         if frame.salts == salts and frame.sums == computed:
-            frames, sums = frames + 1, computed
+            frames = frames + 1
+            sums = computed
             continue
 
         later = list(takewhile(lambda following: following.salts == salts, remaining))
@@ -156,13 +158,15 @@ def _is_damage(frame: _Frame, computed: tuple[int, int], later: Iterable[_Frame]
 
 @cache
 def _weights(pairs: int) -> NDArray[np.uint32]:
-    """The weight of each word, and of the two sums before, in the two sums after so many pairs of words.
+    """The weights of the words, and of the two sums before them, in the two sums after so many pairs.
 
     A pair (x, y) makes of the sums (s, t) the sums s + t + x and t + y + (s + t + x), modulo 2 ** 32: linear steps,
     which one product of matrices takes at once.
     """
-    step, word = np.array([[1, 1], [1, 2]], np.uint32), np.array([[1, 0], [1, 1]], np.uint32)
-    weights, power = np.empty((2, 2 * pairs + 2), np.uint32), np.identity(2, np.uint32)
+    step = np.array([[1, 1], [1, 2]], np.uint32)
+    word = np.array([[1, 0], [1, 1]], np.uint32)
+    weights = np.empty((2, 2 * pairs + 2), np.uint32)
+    power = np.identity(2, np.uint32)
     for at in range(pairs - 1, -1, -1):
         weights[:, 2 * at + 2 : 2 * at + 4] = power @ word
         power = power @ step
@@ -307,7 +311,7 @@ def demand_sound(sql: sqlite3.Connection) -> StartDamage:
 
 
 def _mend_indices(sql: sqlite3.Connection) -> None:
-    """Make indices again that do not fit their rows, where the pages are checked and nothing else is wrong with them.
+    """Make indices again that do not fit their rows, where the pages are checked and otherwise sound.
 
     Raises:
         sqlite3.DatabaseError: something else is.
@@ -334,7 +338,8 @@ def set_aside(sql: sqlite3.Connection, job: JobId, revision: int) -> None:
     Raises:
         sqlite3.DatabaseError: the pages of the store are damaged as well.
     """
-    words, values = "UPDATE jobs SET ended_us = ?, revision = ? WHERE id = ?", (unix_now_us(), revision, job)
+    words = "UPDATE jobs SET ended_us = ?, revision = ? WHERE id = ?"
+    values = (unix_now_us(), revision, job)
     try:
         sql.execute(words, values)
     except sqlite3.OperationalError:

@@ -486,7 +486,8 @@ class JobStore:
         if job.reported is not None:
             job.reported[place] = True
 
-        is_running, task_state = report.state == "running", state_after(report.state, job)
+        is_running = report.state == "running"
+        task_state = state_after(report.state, job)
         ended_us: Time | None = None
         if is_running:
             started_us = report.at_unix_us

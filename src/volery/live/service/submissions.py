@@ -475,9 +475,13 @@ def _earlier_receipt(
     """The receipt of the job that was submitted under the same key, earlier or just before."""
     user, key = job.description.user, job.description.key
     if (twin := submitted.get((user, key))) is not None:
-        number, is_same, name = twin[1], twin[0].encoded.digest == job.encoded.digest, twin[0].place
+        number = twin[1]
+        is_same = twin[0].encoded.digest == job.encoded.digest
+        name = twin[0].place
     elif stored := store.job_with_key(user, key):
-        number, is_same, name = stored[0], store.describes(stored[0], job.encoded.digest), f"job {stored[0]}"
+        number = stored[0]
+        is_same = store.describes(stored[0], job.encoded.digest)
+        name = f"job {stored[0]}"
     else:
         submitted[user, key] = job, job.number
         return None

@@ -123,7 +123,8 @@ class Telemetry:
         """Add the report of an attempt to the span of its job."""
         number = number_of(report.job)
         job = self._jobs.get(number) or self._begun(store, number)
-        key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
+        key = (report.task, report.attempt)
+        at_ns = report.at_unix_us * _NS
         if job is None or identity_of(number, job.first_task) != report.job:
             return
 
@@ -155,7 +156,8 @@ class Telemetry:
         return span
 
     def _begun(self, store: JobStore, number: JobId) -> _JobSpan | None:
-        status, first_task = store.job(number), store.first_task(number)
+        status = store.job(number)
+        first_task = store.first_task(number)
         if status is None or first_task is None:
             return None
 

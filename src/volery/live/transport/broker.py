@@ -95,7 +95,8 @@ class FrameAssembly:
         if not payload:
             return None
 
-        mark, part = payload[0], payload[1:]
+        mark = payload[0]
+        part = payload[1:]
         if mark & FIRST:
             if mark & LAST:
                 return part
@@ -107,7 +108,8 @@ class FrameAssembly:
                 self._parts = []
 
         if mark & LAST and self._parts:
-            frame, self._parts = b"".join(self._parts), []
+            frame = b"".join(self._parts)
+            self._parts = []
             return frame
 
         return None
@@ -151,7 +153,7 @@ class BrokerTransport:
         self._name = ""
         self._incarnation = self._remembered = 0
         self._holds = False
-        self._known_incarnation: KnownIncarnation = lambda _: 0
+        self._known_incarnation: KnownIncarnation = _no_incarnation
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
@@ -231,7 +233,8 @@ class BrokerTransport:
         if not self._holds:
             await self.claim(name)
         assert self._client is not None
-        self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
+        self._on_frame = on_frame
+        self._known_incarnation = known_incarnation or self._known_incarnation
         self._client.subscribe(self._subject("to", name, "*"), self._receive)
         try:
             await ended_within(self._subscribed(self._client), OPEN_S)
@@ -255,7 +258,8 @@ class BrokerTransport:
             InputError: one of them was started with another configuration, or uses this host's name.
         """
         loop = asyncio.get_running_loop()
-        until, greeted = loop.time() + limit_s, -HELLO_S
+        until = loop.time() + limit_s
+        greeted = -HELLO_S
         while absent := frozenset(peers) - self._met:
             if self._misfit:
                 break
@@ -402,6 +406,10 @@ class BrokerTransport:
 
     def _trouble(self, problem: str) -> None:
         self._on_trouble(f"host {self._name}: broker {self._url}: {problem}")
+
+
+def _no_incarnation(_: HostName) -> int:
+    return 0
 
 
 def _why_not(error: Exception) -> str:

@@ -279,7 +279,8 @@ class Delivery:
             if not line.sent:
                 continue
             if now >= line.resend_at:
-                line.resent, line.resend_end = line.sent[0][0] - 1, line.number
+                line.resent = line.sent[0][0] - 1
+                line.resend_end = line.number
                 self._send_again(line, peer)
                 line.retry_s = min(2 * line.retry_s, RETRY_MAX_S)
                 line.resend_at = now + line.retry_s

@@ -89,13 +89,15 @@ class _Wire(asyncio.Protocol):
         while (end := content.find(b"\r\n", at)) >= 0:
             if content.startswith(b"MSG ", at):
                 words = content[at + 4 : end].split()
-                begin, size = end + 2, int(words[-1])
+                begin = end + 2
+                size = int(words[-1])
                 if begin + size + 2 > len(content):
                     break
                 at = begin + size + 2
                 self._client.deliver(words[0], words[1], content[begin : begin + size])
             else:
-                line, at = content[at:end], end + 2
+                line = content[at:end]
+                at = end + 2
                 self._on_line(line)
 
         self._unread = content[at:]
@@ -174,7 +176,8 @@ class NatsClient:
     ) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"nats://{url}")
-            self._host, self._port = parts.hostname or "127.0.0.1", PORT if parts.port is None else parts.port
+            self._host = parts.hostname or "127.0.0.1"
+            self._port = PORT if parts.port is None else parts.port
         except ValueError as error:
             raise InputError("broker", f"{url!r} is no address ({error}); give nats://HOST:PORT") from None
 

@@ -90,8 +90,10 @@ async def absent_peers(
     transport: Transport, peers: Collection[HostName], limit_s: float
 ) -> AsyncIterator[frozenset[HostName]]:
     """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
-    loop, absent = asyncio.get_running_loop(), frozenset(peers)
-    until, slice_s = loop.time() + limit_s, FIRST_SLICE_S
+    loop = asyncio.get_running_loop()
+    absent = frozenset(peers)
+    until = loop.time() + limit_s
+    slice_s = FIRST_SLICE_S
     while absent and (left_s := until - loop.time()) > 0:
         absent = await transport.meet(absent, min(left_s, slice_s))
         slice_s = MEETING_SLICE_S
