@@ -19,7 +19,7 @@ from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress, refuse_tags
+from volery.live.load import PROGRESS_S, Loaded, LoadProgress, refuse_tags
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
 
 Work = Literal["sleep", "spin"]
@@ -163,7 +163,7 @@ async def load_by_api(
 
         try:
             while not tasks[-1].done():
-                await asyncio.wait(tasks[-1:], timeout=TOLD_EVERY_S)
+                await asyncio.wait(tasks[-1:], timeout=PROGRESS_S)
                 for task in tasks[:-1]:
                     if task.done():
                         task.result()  # raises what has gone wrong

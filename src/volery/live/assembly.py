@@ -231,6 +231,7 @@ async def _begin(
     supervised = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
 
+    # First of all: attempts on nodes that this host has no more must end before they run elsewhere.
     adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
     await host.open(on_new_incarnation)
     host.start(adopted)

@@ -170,6 +170,7 @@ class AsyncClient:
                         await response.aread()
 
                     api_calls.check(response)
+                    # A connection that was made: the next failure is waited for from the shortest pause on again.
                     waits = iter(RECONNECT_S)
                     async for line in response.aiter_lines():
                         if status := reader.feed(line):

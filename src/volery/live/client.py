@@ -297,6 +297,7 @@ class Client:
             query = follower.opening() if follower is not None else {} if job is None else {"job": str(job)}
             try:
                 with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
+                    # The job had ended, and all of its events were read before.
                     if response.status_code == NOTHING_MORE:
                         return
 
@@ -307,6 +308,7 @@ class Client:
                     if follower is not None:
                         follower.connected(response)
 
+                    # A connection that was made: the next failure is waited for from the shortest pause on again.
                     waits = iter(RECONNECT_S)
                     for line in response.iter_lines():
                         if status := reader.feed(line):

@@ -214,6 +214,7 @@ class FutureFollower:
         batch: list[EndedCall | None] = []
         while None not in batch:
             batch = [self._ended_calls.get()]
+            # Whatever has gathered while the last request was under way goes into this one.
             while len(batch) < RESULTS_MAX and not self._ended_calls.empty():
                 batch.append(self._ended_calls.get())
 
@@ -233,6 +234,7 @@ class FutureFollower:
                     raise api_calls.ApiError(f"{self._api} sends no result of job {job}")
                 statuses = [call.status or self._ask(api_calls.task(job, call.place)) for call in calls[: len(results)]]
             except BaseException as error:  # as in `_follow`
+                # One by one, so that one damaged result fails its own future alone.
                 if isinstance(error, InputError) and len(calls) > 1:  # perhaps because of one of them
                     for call in calls:
                         self._settle_calls(job, [call])

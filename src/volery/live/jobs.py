@@ -446,6 +446,7 @@ def demand_at(job: JobDescription, place: int, fleet: Fleet) -> TaskDemand:
     first = 0
     for task in job.tasks if isinstance(job.tasks, tuple) else ():
         if place < first + task.count:
+            # Only the one task is compiled: a job may list 100,000 of them.
             (demand,) = demands(msgspec.structs.replace(job, tasks=(task,)), fleet)
             return demand._replace(first=first)
         first += task.count

@@ -41,7 +41,7 @@ from volery.live.runtime.submitter import Frontend, SubmitterSite
 LEAD_US: Final = 20_000
 """Time between the start of the federation and the first job."""
 NEXT: Final = "next"
-TOLD_EVERY_S: Final = 0.25
+PROGRESS_S: Final = 0.25
 
 Payload = Callable[[TaskId], bytes]
 
@@ -152,6 +152,7 @@ class Loader(Component):
             self.cpu_s = time.process_time()
 
         arrivals, count = self._trace.arrival_us, self._trace.job_count
+        # An open loop: jobs that fell due during a long turn are all submitted now, and their delay is noted.
         while self.submitted < count and (due := self._origin_us + arrivals[self.submitted]) <= now:
             job = self.submitted
             self.submitted += 1
@@ -225,6 +226,7 @@ class LoadRecorder:
 
     def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
         records, number = self._records, task.id
+        # An earlier attempt was lost: its times are kept before they are overwritten.
         if attempt:
             records.lost.append(
                 LostAttempt(
@@ -289,7 +291,7 @@ async def load(
         stopped = asyncio.ensure_future(at_work.host.run())
 
         while not complete.done():
-            await asyncio.wait((complete, stopped), timeout=TOLD_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((complete, stopped), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED)
             if stopped.done():
                 complete.cancel()
                 stopped.result()  # raises what the component has raised

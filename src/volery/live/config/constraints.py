@@ -223,6 +223,7 @@ class Vocabulary:
             value = attributes.get(name)
             if value not in self._values[name]:
                 raise InputError(name, f"no machine of the fleet has {value!r}; declare the machine with the fleet")
+            # A bit says that the attribute is not this value: the machine offers all but its own.
             for fleet_value, bit in of_value.items():
                 if fleet_value != value:
                     bits |= bit
@@ -240,6 +241,7 @@ class Vocabulary:
             selected = self._selected(condition)
             if not selected:
                 return NOWHERE
+            # Several conditions on one attribute add up: each excludes the values that it does not select.
             for value, bit in self._bits[condition.attribute].items():
                 if value not in selected:
                     bits |= bit

@@ -165,6 +165,7 @@ class Federation(msgspec.Struct, frozen=True):
         if self.file.api_url or not port:
             return self.file.api_url
         if listening in EVERYWHERE:
+            # An address to listen on everywhere does not tell another host where the API is.
             if host != ALL:
                 return ""
             listening = "127.0.0.1"
@@ -210,6 +211,7 @@ def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]])
         if not hosts:
             dealt.setdefault(role_of(address), []).append(address)
             continue
+        # In the order of the file, so that an exception stands in front of its rule.
         match = next(((host, pattern) for host, pattern in patterns if fnmatchcase(address, pattern)), None)
         if match is None:
             raise InputError("hosts", f"no host takes {address}; add a pattern such as {role_of(address)}/*")
@@ -249,6 +251,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         InputError: naming the key.
     """
     architecture, _ = choose(file.architecture, {})
+    # Twice: values that the design has for federations alone stand below those of the file.
     architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
 
     machines: list[Machine] = []
@@ -290,6 +293,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
     plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
 
+    # The URL is shown in logs and errors.
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
 

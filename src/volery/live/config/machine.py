@@ -124,6 +124,7 @@ def check_labels(labels: Mapping[str, object], place: str) -> dict[str, Attribut
     for name, value in labels.items():
         if not _LABEL_NAME.fullmatch(name):
             raise InputError(f"{place}.{name}", "a label's name has letters, digits, - and _, and begins with a letter")
+        # To Python true is a number, too: a label `gpu = true` would equal 1.
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{place}.{name}", f"a label is text or a whole number, not {value!r}; write it in quotes")
         checked[name] = value
@@ -150,6 +151,7 @@ def machine_from_table(table: Mapping[str, object], place: str, base: Machine | 
     for name, value in content.items():
         kind = type(getattr(base, name))
         least = 0 if name in MAY_BE_ZERO else 1
+        # Not isinstance: `cores = true` would pass as 1.
         if type(value) is not kind or (kind is int and int(value) < least):  # type: ignore[call-overload] # kind is int
             expected = f"a whole number >= {least}" if kind is int else "text in quotes"
             raise InputError(f"{place}.{name}", f"expected {expected}, not {value!r}")
@@ -273,6 +275,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, names, path = line.split(":", 2)
         if (number == "0" and not controller) or (controller and controller in names.split(",")):
+            # The mount may show a part of the hierarchy only, as in a container. Limits of all groups above hold, too.
             for mount, mounted in mounts:
                 at = path.removeprefix(mounted.rstrip("/")).strip("/")
                 while at:

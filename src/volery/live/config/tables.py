@@ -105,6 +105,7 @@ def _named(path: str, kind: type[msgspec.Struct], table: Any) -> str:
 
     mapping_type = _kind_at(kind, prefix)
     value = table
+    # The error has dots in place of the key: the value itself shows which of its entries does not fit.
     for name in re.findall(r"\w+|\[\d+\]", prefix):
         value = value[int(name[1:-1])] if name[0] == "[" else value.get(name) if isinstance(value, dict) else None
 

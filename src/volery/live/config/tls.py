@@ -95,6 +95,7 @@ def client_context(tls: BrokerTls, base: Path, host: str) -> ssl.SSLContext:
         InputError: a file cannot be used.
     """
     context = trusting(base / tls.ca)
+    # Half of a pair is a mistake; without it the broker would refuse this host later, for no visible reason.
     if bool(tls.certificate) != bool(tls.key):
         raise InputError("broker_tls", "certificate and key go together; give both or neither")
     if tls.certificate:

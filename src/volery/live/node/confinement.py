@@ -167,7 +167,7 @@ class Confinement:
                 group = self._tree.limited(
                     name, payload.cpu_milli, payload.memory_mb, self._isolation.pids_max, self._isolation.cpu == "limit"
                 )
-            # A group may fail alone, for want of memory in the kernel; the attempt is held by limits then.
+            # A group that cannot be made fails no attempt: limits of its processes hold it then.
             except OSError as error:
                 log.warning("no control group for attempt %s, it is held process by process: %s", name, error)
 

@@ -104,7 +104,7 @@ def node_runtime(
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
 
-    # Without crash recovery tasks end with their host; but another host's reports may be lost with the submitter.
+    # In one process the submitter is not lost alone: nobody has to keep reports for it.
     outputs = folder / "tasks" if executor is None and kind == "agent" else None
     reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else send

@@ -307,7 +307,7 @@ class TaskSupervisor:
         agent = self._agent
         host.send(AttemptInventory(attempts, self._expired, agent.held, agent.shortage))
 
-        # The host gives these attempts away on reading the inventory; what ended by itself still counts.
+        # Attempts that were ended for the lease are void; those that ended by themselves are kept.
         if self._expired:
             self._forget_killed()
 
@@ -398,7 +398,7 @@ class TaskSupervisor:
         if self._host is None and not running and (not self._attempts or silent_s > LINGER_S):
             self._end_ordered.set()
         elif self._lease_s and not self._expired:
-            # Not more often than ten times a lease, so that a stopped clock makes no loop of this.
+            # At least a tenth: an expired lease with nothing to end would make a busy loop of the checks.
             self._check_lease_after(max(self._lease_s - silent_s, self._lease_s / 10))
         elif self._host is None:
             self._check_lease_after(ALONE_S)

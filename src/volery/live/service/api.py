@@ -245,7 +245,7 @@ class _JobEndpoints:
         """Jobs, the newest first."""
         user = request.query_params.get("user")
         sees = principal(request).sees
-        # An empty list instead of an error, which would tell that the other user exists.
+        # Jobs of others do not exist for this caller: an empty list, not an error.
         if user is not None and sees not in (None, user):
             return as_json([])
         state = choice(request, "state", get_args(JobState))

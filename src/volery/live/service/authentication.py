@@ -244,7 +244,6 @@ class TaskTokens:
     def _stored_key(self) -> bytes:
 
         with suppress(FileNotFoundError):
-            # A shorter key is what an interrupted write of an earlier version has left.
             if len(key := self._path.read_bytes()) == SECRET_BYTES:
                 return key
         with replacing(self._path) as file:

@@ -95,7 +95,7 @@ class Connections:
         self._spare: dict[Connection, float] = {}
         self._logged_s: dict[str, float] = {}
 
-    def admit(self, connection: Connection) -> bool:
+    def accept(self, connection: Connection) -> bool:
         """Take a connection in; where there are too many, in the place of the oldest that waits for its client.
 
         Returns:
@@ -287,7 +287,7 @@ class Listener:
     def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:
         self._socket = listening
         self._context = context
-        self._known = Connections(bounds)
+        self._connections = Connections(bounds)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, make: Callable[[], BoundedHttpProtocol]) -> None:
@@ -299,7 +299,7 @@ class Listener:
         """Accept nothing more, and wait for no request that is not complete."""
         for task in self._tasks:
             task.cancel()
-        self._known.end_unfinished()
+        self._connections.end_unfinished()
 
     async def wait_closed(self) -> None:
         if self._tasks:
@@ -314,7 +314,7 @@ class Listener:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self._known.sweep()
+            self._connections.sweep()
 
     async def _accept(self, make: Callable[[], BoundedHttpProtocol]) -> None:
         loop = asyncio.get_running_loop()
@@ -327,7 +327,7 @@ class Listener:
                 continue
 
             connection = Connection(str(peer[0]), accepted.close)
-            self._known.admit(connection)
+            self._connections.accept(connection)
             serving = self._begin(self._serve(accepted, connection, make))
 
             # One that is cancelled before its first step runs none
@@ -339,7 +339,7 @@ class Listener:
     ) -> None:
         """Shake hands, and leave the rest to the protocol."""
         protocol = make()
-        protocol.connection, protocol.bounded = connection, self._known
+        protocol.connection, protocol.bounded = connection, self._connections
         if connection.refusal:
             protocol.app = refusing(protocol.app, connection.refusal)
 
@@ -350,7 +350,7 @@ class Listener:
                 lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
             )
         except BaseException as error:
-            self._known.gone(connection)
+            self._connections.gone(connection)
             if protocol.transport is not None:  # given up after it was open, before this task went on
                 protocol.transport.abort()
                 protocol.connections.discard(protocol)  # uvloop does not call `connection_lost` of such a one

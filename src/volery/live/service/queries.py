@@ -324,6 +324,7 @@ class JobQueries:
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        # As many as are reported have started, in order as long as all fit; else the first ones are searched.
         for first, count in ((_reported(job), 1), (0, LOOK_MAX)):
             for task in self._store.tasks(job.id, first, count):
                 if task.state == "pending":

@@ -238,6 +238,7 @@ class JobListings:
 
 
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
+    # Sorts are stable: by the second key first, so that equal rows have the newest job in front.
     rows.sort(key=lambda row: row[0], reverse=True)
     rows.sort(key=lambda row: row[1], reverse=order.falling)
 

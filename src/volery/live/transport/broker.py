@@ -387,6 +387,7 @@ class BrokerTransport:
         if self._incarnation and hello.incarnation > self._incarnation:
             assert self._on_later is not None
             self._on_later(hello.incarnation)
+        # Of two that claim a name at once the one with the smaller nonce keeps it.
         elif not self._holds and (hello.holds or hello.incarnation or hello.nonce < self._nonce):
             self._refuse(f"another process uses the name {self._name}; every host runs once")
         elif self._incarnation and hello.incarnation == self._incarnation:

@@ -279,6 +279,7 @@ class Delivery:
             if not line.sent:
                 continue
             if now >= line.resend_at:
+                # From the oldest on: what came behind a lost frame waits at the receiver, and is passed over there.
                 line.resent = line.sent[0][0] - 1
                 line.resend_end = line.number
                 self._send_again(line, peer)

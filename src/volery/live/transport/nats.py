@@ -281,6 +281,7 @@ class NatsClient:
         while not wire.lost.done():
             wire.is_quiet = True
             await asyncio.wait((wire.lost,), timeout=PING_S)
+            # Anything that came shows that the server is there: only a silent one is asked.
             if wire.is_quiet and not wire.lost.done():
                 pong = wire.pong()
                 await asyncio.wait((wire.lost, pong), timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
