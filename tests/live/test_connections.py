@@ -289,7 +289,7 @@ def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
         return Connection(address, lambda: ended.append(address))
 
     first, second, other = connection("a"), connection("a"), connection("b")
-    assert all(map(known.admit, (first, second, other)))
+    assert all(map(known.accept, (first, second, other)))
     for one in (first, second, other):
         known.came(one)
         known.whole(one)

@@ -151,7 +151,7 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
 def stamp_us() -> float:
     """The cost of one time stamp, by the best of many short rounds: other processes add to most."""
 
-    def do_nothing(event: Any, source: Address, now: Time) -> None:
+    def ignore_event(event: Any, source: Address, now: Time) -> None:
         pass
 
     def duration_ns(handle: Callable[..., None]) -> int:
@@ -160,8 +160,8 @@ def stamp_us() -> float:
             handle(None, "", 0)
         return time.perf_counter_ns() - began
 
-    timed = stamped(Stamps(), "", do_nothing)
-    with_stamp, without = (min(duration_ns(handle) for _ in range(STAMP_ROUNDS)) for handle in (timed, do_nothing))
+    timed = stamped(Stamps(), "", ignore_event)
+    with_stamp, without = (min(duration_ns(handle) for _ in range(STAMP_ROUNDS)) for handle in (timed, ignore_event))
     return max(0.0, (with_stamp - without) / STAMPS / 1000)
 
 

@@ -21,7 +21,7 @@ from volery.live.service.job_service import JobService
 from volery.live.service.queries import FederationView, JobQueries
 from volery.live.service.reports import ended_of
 from volery.live.service.requests import Operation, Traffic, as_json, principal
-from volery.live.status import NodeState, NodeStatus, PairStatus
+from volery.live.status import HostStatus, NodeState, NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""
@@ -182,11 +182,27 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 
 def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Meter] = ()) -> str:
     """The meters of the service and of others; users appear while they have something under way."""
-    loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-
+    nodes = service.queries.nodes()
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
+        *_job_lines(service.queries),
+        *_meter(
+            "volery_nodes",
+            "gauge",
+            "nodes",
+            [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)],
+        ),
+        *_host_lines(service.queries.all_hosts()),
+        *_slot_lines(nodes),
+        *_api_lines(service, traffic),
+        *(line for meter in other_meters for line in _meter(*meter)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _job_lines(queries: JobQueries) -> list[str]:
+    loads = queries.loads()
+    return [
         *_meter(
             "volery_jobs",
             "gauge",
@@ -210,14 +226,13 @@ def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Met
             "volery_attempts_total",
             "counter",
             "reports of nodes since the start, by what they say",
-            [({"state": state}, count) for state, count in sorted(service.queries.told.items())],
+            [({"state": state}, count) for state, count in sorted(queries.told.items())],
         ),
-        *_meter(
-            "volery_nodes",
-            "gauge",
-            "nodes",
-            [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)],
-        ),
+    ]
+
+
+def _host_lines(hosts: Sequence[HostStatus]) -> list[str]:
+    return [
         *_meter(
             "volery_host_up",
             "gauge",
@@ -259,6 +274,11 @@ def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Met
                 if host.version
             ],
         ),
+    ]
+
+
+def _slot_lines(nodes: Sequence[NodeStatus]) -> list[str]:
+    return [
         *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
         *_meter(
             "volery_slots_usable",
@@ -267,6 +287,12 @@ def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Met
             [({}, sum(node.slots for node in nodes if node.state in USABLE))],
         ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
+    ]
+
+
+def _api_lines(service: JobService, traffic: Traffic) -> list[str]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return [
         *_meter("volery_commits_total", "counter", "batches written to the store", [({}, service.writer.commits)]),
         *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, service.writer.commit_s)]),
         *_meter("volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]),
@@ -295,9 +321,7 @@ def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Met
             "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
         ),
         *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
-        *(line for meter in other_meters for line in _meter(*meter)),
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:

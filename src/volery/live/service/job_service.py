@@ -126,7 +126,7 @@ class JobService(Component):
         self.writer.note(event)
         counts_by_state = self._counts.told
         counts_by_state[event.state] = counts_by_state.get(event.state, 0) + 1
-        # A report that comes from a node itself, without a reporter, is kept by nobody: there is nothing to acknowledge.
+        # A report that comes from a node itself, without a reporter, is kept by nobody: nothing to acknowledge.
         if self.nodes.report(event) and source != event.node and role_of(source) == AGENT:
             self.writer.acknowledge(source, (event.task, event.attempt))
         if self._observe is not None:

@@ -43,7 +43,7 @@ class NatsError(Exception):
     """The server refuses; the message is its own."""
 
 
-class _ServerInfo(msgspec.Struct, frozen=True):
+class _ServerFeatures(msgspec.Struct, frozen=True):
     max_payload: int = 1 << 20
     tls_required: bool = False
     tls_available: bool = False
@@ -57,7 +57,7 @@ class _Wire(asyncio.Protocol):
         self._unread = b""
         loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
-        self.about: asyncio.Future[_ServerInfo] = loop.create_future()
+        self.about: asyncio.Future[_ServerFeatures] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[Exception | None] = loop.create_future()
         self.pongs: list[asyncio.Future[None]] = []
@@ -128,7 +128,7 @@ class _Wire(asyncio.Protocol):
     def _on_about(self, arguments: bytes) -> None:
         if not self.about.done():
             try:
-                self.about.set_result(msgspec.json.decode(arguments, type=_ServerInfo))
+                self.about.set_result(msgspec.json.decode(arguments, type=_ServerFeatures))
             except msgspec.MsgspecError as error:
                 self.about.set_exception(NatsError(f"what answers is no NATS server: {error}"))
 
