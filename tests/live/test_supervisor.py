@@ -260,8 +260,8 @@ def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_i
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)
         await first.open()
-        assert first.agent._ticking is not None
-        first.agent._ticking.cancel()  # as if it were stopped
+        assert first.agent._keep_alive_timer is not None
+        first.agent._keep_alive_timer.cancel()  # as if it were stopped
         leaving, first.agent._give_up = first.agent._give_up, lambda error: None  # type: ignore[method-assign]  # and slow
         first.start(0, "sleep", "1000")
         async with asyncio.timeout(LIMIT_S):
@@ -286,8 +286,8 @@ def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_s
         await first.open()
         first.start(0, "sleep", "1000")
         await asyncio.sleep(0.2)
-        assert first.agent._ticking is not None
-        first.agent._ticking.cancel()  # as if it were stopped
+        assert first.agent._keep_alive_timer is not None
+        first.agent._keep_alive_timer.cancel()  # as if it were stopped
         await first.until(1)
         assert isinstance(first.lost[0], SupervisorLost)
         assert first.outcomes == {}

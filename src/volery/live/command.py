@@ -108,10 +108,10 @@ class Raised:
     def __init__(self, error: BaseException, pickled: bytes, message: str, text: str) -> None:
         kind = type(error)
         builtin = next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
-        self._carried = pickled, (kind.__module__, kind.__qualname__, builtin), message, text
+        self._reduced_state = pickled, (kind.__module__, kind.__qualname__, builtin), message, text
 
     def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[object, ...]]:
-        return _raised, self._carried
+        return _raised, self._reduced_state
 
 
 def _raised(pickled: bytes, kind: tuple[str, str, str], message: str, text: str) -> BaseException:

@@ -371,7 +371,7 @@ class _Compiled:
     """Constraints and requests of a job's tasks, each combination compiled once."""
 
     def __init__(self, job: JobDescription, fleet: Fleet, place: str) -> None:
-        self._shared = parse_conditions(job.constraints, f"{place}.constraints")
+        self._shared_conditions = parse_conditions(job.constraints, f"{place}.constraints")
         self._fleet = fleet
         self._by_key: dict[Any, tuple[int, Amounts, str]] = {}
 
@@ -383,7 +383,7 @@ class _Compiled:
             conditions = work.constraints if isinstance(work, TaskDescription) else ()
             own = parse_conditions(conditions, f"{place}.constraints")
             request = self._fleet.request(work.request, f"{place}.request")
-            mask, obstacle = self._fleet.needed(self._shared + own, request)
+            mask, obstacle = self._fleet.needed(self._shared_conditions + own, request)
             self._by_key[key] = mask, request, obstacle
         return self._by_key[key]
 

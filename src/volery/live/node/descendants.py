@@ -349,7 +349,7 @@ class ProcessLedger:
         self.folder = folder
         self.mark = (MARK, str(folder.resolve()))
         self._path = folder / "processes"
-        self._running: dict[int, int] = {}
+        self._start_ticks: dict[int, int] = {}
         self._lines = 0
         self._is_behind = False
 
@@ -364,11 +364,11 @@ class ProcessLedger:
         """Record a process group that has begun; one that is gone already needs no record."""
         status = status_of(pid)
         if status is not None:
-            self._running[pid] = status.started
+            self._start_ticks[pid] = status.started
             self._write(f"+{pid} {status.started}")
 
     def remove(self, pid: int) -> None:
-        if self._running.pop(pid, None) is not None:
+        if self._start_ticks.pop(pid, None) is not None:
             self._write(f"-{pid}")
 
     def close(self) -> None:
@@ -382,7 +382,7 @@ class ProcessLedger:
         Until then a mark and the environment tell what runs here: a task is not to fail for its record.
         """
         try:
-            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._running):
+            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._start_ticks):
                 rewritten = self._rewrite()
                 os.close(self._file)
                 self._file = rewritten
@@ -397,7 +397,7 @@ class ProcessLedger:
 
     def _rewrite(self) -> int:
         fresh = self._path.with_suffix(".new")
-        lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._running.items()]
+        lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._start_ticks.items()]
 
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:

@@ -262,29 +262,29 @@ class OutputRotation:
     def __init__(self, root: Path, policy: OutputLimits) -> None:
         self._root = root
         self._policy = policy
-        self._running: dict[str, int] = {}
+        self._user_of_folder: dict[str, int] = {}
         self._bound_timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
         self._cleaner: asyncio.Future[int] | None = None
 
     def begin(self, folder: str, user: int) -> None:
         """Watch the folder of an attempt that writes as this user of the operating system."""
-        self._running[folder] = user
+        self._user_of_folder[folder] = user
         if self._bound_timer is None and self._policy.stream_mb:
             self._bound_timer = asyncio.get_running_loop().call_later(LOOK_S, self._bound_all)
         if self._clean_timer is None and (self._policy.keep_days or self._policy.keep_mb):
             self._clean()
 
     def end(self, folder: str) -> None:
-        user = self._running.pop(folder, None)
+        user = self._user_of_folder.pop(folder, None)
         if user is not None:
             self._bound(folder, user)
 
     def _bound_all(self) -> None:
         self._bound_timer = None
-        for folder, user in self._running.items():
+        for folder, user in self._user_of_folder.items():
             self._bound(folder, user)
-        if self._running:
+        if self._user_of_folder:
             self._bound_timer = asyncio.get_running_loop().call_later(LOOK_S, self._bound_all)
 
     def _bound(self, folder: str, user: int) -> None:
@@ -300,7 +300,7 @@ class OutputRotation:
         loop = asyncio.get_running_loop()
         self._clean_timer = loop.call_later(CLEAN_S, self._clean)
         if self._cleaner is None or self._cleaner.done():
-            running = frozenset(self._running)
+            running = frozenset(self._user_of_folder)
             try:
                 self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
             except RuntimeError as error:  # this process may have no further thread

@@ -123,12 +123,12 @@ class ProcessExecutor:
     def __init__(self, means: ExecutorContext, report: Report | None = None) -> None:
         self._means = means
         self._report = report
-        self._inherited = inherited_environment(means.environment)
+        self._inherited_variables = inherited_environment(means.environment)
         self._programs: dict[tuple[str, str], str] = {}
         self._null_input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._queue: deque[_Attempt] = deque()
         self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
-        self._ending: dict[int, _Attempt] = {}
+        self._ending_attempts: dict[int, _Attempt] = {}
         self._sweep_s = SWEEP_S
         self._sweeper: asyncio.TimerHandle | None = None
         self._spawner: asyncio.Handle | None = None
@@ -341,7 +341,7 @@ class ProcessExecutor:
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
-            **self._inherited,
+            **self._inherited_variables,
             **(account.environment() if account is not None else {}),
             **self._means.access_of(command),
             **command.env,
@@ -388,7 +388,7 @@ class ProcessExecutor:
             self._reap(attempt)
 
     def _await_end(self, attempt: _Attempt) -> None:
-        self._ending[attempt.pid] = attempt
+        self._ending_attempts[attempt.pid] = attempt
         self._sweep_soon(SWEEP_S)
 
     def _stop(self, attempt: _Attempt, reason: Stop, grace_max_s: float = float("inf")) -> None:
@@ -432,12 +432,14 @@ class ProcessExecutor:
 
         alive: dict[int, list[ProcessStatus]] = {}
         for status in processes():
-            if status.lives and (status.session in self._ending or status.group in self._ending):
-                alive.setdefault(status.session if status.session in self._ending else status.group, []).append(status)
+            if status.lives and (status.session in self._ending_attempts or status.group in self._ending_attempts):
+                alive.setdefault(
+                    status.session if status.session in self._ending_attempts else status.group, []
+                ).append(status)
 
         adopted = self._means.descendants.adopted()
 
-        for pid, attempt in [*self._ending.items()]:
+        for pid, attempt in [*self._ending_attempts.items()]:
             if outside := self._means.descendants.left(attempt.mark, pid, adopted):
                 alive.setdefault(pid, []).extend(outside)
 
@@ -454,10 +456,10 @@ class ProcessExecutor:
 
             # A process that even SIGKILL does not end, in an uninterruptible wait, holds the attempt no longer.
             if attempt.has_left and (not lives or now > attempt.deadline + UNDYING_S):
-                del self._ending[pid]
+                del self._ending_attempts[pid]
                 self._reap(attempt)
 
-        if self._ending:
+        if self._ending_attempts:
             self._sweep_soon(min(self._sweep_s * 2, SWEEP_MAX_S))
 
     def _reap(self, attempt: _Attempt) -> None:

@@ -187,7 +187,7 @@ class Reporter(Component):
         outputs: folder of the folders of attempts; None: tasks write none here.
     """
 
-    __slots__ = ("_address", "_confined", "_forget", "_outputs", "_send", "_starts", "_unreceived")
+    __slots__ = ("_address", "_confinement", "_forget", "_outputs", "_send", "_starts", "_unreceived_reports")
 
     def __init__(
         self,
@@ -201,8 +201,8 @@ class Reporter(Component):
         self._send = send
         self._forget = forget
         self._starts: dict[tuple[TaskId, int], TaskReport] = {}
-        self._unreceived: UnreceivedReports = {} if unreceived is None else unreceived
-        self._confined: ConfinementReport | None = None
+        self._unreceived_reports: UnreceivedReports = {} if unreceived is None else unreceived
+        self._confinement: ConfinementReport | None = None
         self._outputs = None if outputs is None else OutputReader(outputs, self._send_output)
 
     def _send_output(self, reply: OutputReply) -> None:
@@ -210,7 +210,7 @@ class Reporter(Component):
 
     def introduce(self, confined: ConfinementReport) -> None:
         """Report the confinement of tasks here, now and whenever the submitter restarts."""
-        self._confined = confined
+        self._confinement = confined
         self._send(confined, self._address)
 
     def report(self, report: TaskReport) -> None:
@@ -220,14 +220,14 @@ class Reporter(Component):
             self._starts[key] = report
         else:
             start_report = self._starts.pop(key, None)
-            self._unreceived[key] = (report,) if start_report is None else (start_report, report)
+            self._unreceived_reports[key] = (report,) if start_report is None else (start_report, report)
         self._send(report, self._address)
 
     def repeat(self) -> None:
         """Repeat what a submitter that has restarted may not have stored."""
-        if self._confined is not None:
-            self._send(self._confined, self._address)
-        for reports in (*self._unreceived.values(), tuple(self._starts.values())):
+        if self._confinement is not None:
+            self._send(self._confinement, self._address)
+        for reports in (*self._unreceived_reports.values(), tuple(self._starts.values())):
             for report in reports:
                 self._send(report, self._address)
 
@@ -236,7 +236,7 @@ class Reporter(Component):
         if source != SUBMITTER:
             return
         for task, attempt in message.attempts:
-            if self._unreceived.pop((task, attempt), None) is not None and self._forget is not None:
+            if self._unreceived_reports.pop((task, attempt), None) is not None and self._forget is not None:
                 self._forget(task, attempt)
 
     def on_output_asked(self, message: OutputRequest, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler

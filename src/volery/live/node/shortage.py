@@ -239,7 +239,7 @@ class StartPause:
     def __init__(self, changed: Callable[[], None]) -> None:
         self.paused = False
         self.words = ""
-        self._changed = changed
+        self._on_change = changed
         self._lack = ""
         self._pause_s = FIRST_S
         self._waiting_attempts: set[Hashable] = set()
@@ -287,7 +287,7 @@ class StartPause:
         self._lack = lack
         self.words = f"short of {lack} ({_text(error)}); {_REMEDIES[lack]}"
         log.warning("%s: what cannot start now has not begun, and waits", self.words)
-        self._changed()
+        self._on_change()
 
     def when_over(self, resumed: Callable[[], None]) -> None:
         """Call a function once, when this pause is over."""
@@ -338,7 +338,7 @@ class StartPause:
             return
         log.warning("no longer short of %s", self._lack)
         self._lack = self.words = ""
-        self._changed()
+        self._on_change()
 
     def close(self) -> None:
         for timer in (self._timer, self._quiet):

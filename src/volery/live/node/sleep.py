@@ -63,16 +63,16 @@ class SleepExecutor:
         self._duration_us = duration_us
         self._report = report
         self._by_incarnation = by_incarnation
-        self._sleeping: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
+        self._attempts: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         key = (task.id, attempt)
-        if key in self._sleeping:
+        if key in self._attempts:
             return
 
         self._maybe_report(node, task, attempt, "running")
         due_s = time.monotonic() + self._duration_us(task) / SECOND
-        self._sleeping[key] = (self._timer(key, due_s), node, task, on_end)
+        self._attempts[key] = (self._timer(key, due_s), node, task, on_end)
 
     def _maybe_report(self, node: Address, task: Task, attempt: int, state: AttemptState, reason: str = "") -> None:
         if self._report is not None:
@@ -86,14 +86,14 @@ class SleepExecutor:
 
     def _wake(self, key: tuple[TaskId, int], due_s: float) -> None:
         if time.monotonic() < due_s:
-            self._sleeping[key] = (self._timer(key, due_s), *self._sleeping[key][1:])
+            self._attempts[key] = (self._timer(key, due_s), *self._attempts[key][1:])
             return
-        _, node, task, on_end = self._sleeping.pop(key)
+        _, node, task, on_end = self._attempts.pop(key)
         self._maybe_report(node, task, key[1], "finished")
         on_end(task, key[1], "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        sleeping = self._sleeping.pop((task, attempt), None)
+        sleeping = self._attempts.pop((task, attempt), None)
         if sleeping is not None:
             timer, node, slept, on_end = sleeping
             timer.cancel()
@@ -101,6 +101,6 @@ class SleepExecutor:
             on_end(slept, attempt, "killed")
 
     async def close(self) -> None:
-        for timer, *_ in self._sleeping.values():
+        for timer, *_ in self._attempts.values():
             timer.cancel()
-        self._sleeping.clear()
+        self._attempts.clear()

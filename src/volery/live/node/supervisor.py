@@ -155,7 +155,7 @@ class Channel(asyncio.BufferedProtocol):
         self._take = take
         self._lost = lost
         self._chunk = bytearray(CHUNK_BYTES)
-        self._received = bytearray()
+        self._buffer = bytearray()
         self._transport: Any = None  # uvloop's transports are no asyncio.Transport to isinstance
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -166,7 +166,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """Take all messages that are whole."""
-        received, at, size = self._received, 0, _LENGTH.size
+        received, at, size = self._buffer, 0, _LENGTH.size
 
         received += memoryview(self._chunk)[:byte_count]
         while len(received) - at >= size:
@@ -235,7 +235,7 @@ class TaskSupervisor:
         self._attempts: dict[tuple[TaskId, int], SupervisedAttempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
-        self._expired = False
+        self._is_expired = False
         self._is_finishing = False
         self._next_host: tuple[Channel, TakeOver] | None = None
         self._renewed_at = 0.0
@@ -298,20 +298,20 @@ class TaskSupervisor:
 
     def _maybe_serve(self) -> None:
         """Serve the new host, once what is ended because the lease was over is gone: its room is given away."""
-        if self._next_host is None or (self._expired and self._runs()):
+        if self._next_host is None or (self._is_expired and self._runs()):
             return
 
         (host, message), self._next_host = self._next_host, None
         self._host, self._lease_s, self._is_finishing = host, message.lease_s, False
         attempts = tuple(self._attempts.values())
         agent = self._agent
-        host.send(AttemptInventory(attempts, self._expired, agent.held, agent.shortage))
+        host.send(AttemptInventory(attempts, self._is_expired, agent.held, agent.shortage))
 
         # Attempts that were ended for the lease are void; those that ended by themselves are kept.
-        if self._expired:
+        if self._is_expired:
             self._forget_killed()
 
-        self._expired = False
+        self._is_expired = False
 
         self._renewed_at = asyncio.get_running_loop().time()
         self._check_lease()
@@ -329,7 +329,7 @@ class TaskSupervisor:
 
         bare = msgspec.structs.replace(message.task, payload=b"")
         self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
-        if self._expired:  # sent before the host got the inventory, and void
+        if self._is_expired:  # sent before the host got the inventory, and void
             now_us = unix_now_us()
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
             self._take_report(
@@ -391,13 +391,13 @@ class TaskSupervisor:
 
         silent_s = loop.time() - self._renewed_at
         running = self._runs()
-        if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
-            self._expired = True
+        if self._lease_s and silent_s >= self._lease_s and not self._is_expired and (running or self._host is None):
+            self._is_expired = True
             self._agent.end_all()
 
         if self._host is None and not running and (not self._attempts or silent_s > LINGER_S):
             self._end_ordered.set()
-        elif self._lease_s and not self._expired:
+        elif self._lease_s and not self._is_expired:
             # At least a tenth: an expired lease with nothing to end would make a busy loop of the checks.
             self._check_lease_after(max(self._lease_s - silent_s, self._lease_s / 10))
         elif self._host is None:

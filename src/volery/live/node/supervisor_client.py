@@ -85,11 +85,11 @@ class SupervisorClient:
         self._child = 0
         self._closing = False
         self._is_resumed = False
-        self._adopted: list[SupervisedAttempt] = []
+        self._adopted_attempts: list[SupervisedAttempt] = []
         self._kill_requests: set[tuple[TaskId, int]] = set()
         self._strays: set[tuple[TaskId, int]] = set()
         self._strays_ended = asyncio.Event()
-        self._ticking: asyncio.TimerHandle | None = None
+        self._keep_alive_timer: asyncio.TimerHandle | None = None
         self._disconnected = asyncio.Event()
 
     async def open(
@@ -138,13 +138,17 @@ class SupervisorClient:
         self._end_reports[:0] = [attempt.end for attempt in inventory.attempts if attempt.end is not None]
 
         if inventory.expired:  # what had come to its own end by then is done nevertheless
-            self._adopted = [item for item in inventory.attempts if item.end is not None and item.end.state != "killed"]
+            self._adopted_attempts = [
+                item for item in inventory.attempts if item.end is not None and item.end.state != "killed"
+            ]
         else:
-            self._adopted = [item for item in inventory.attempts if item.end is None or item.end.state != "killed"]
+            self._adopted_attempts = [
+                item for item in inventory.attempts if item.end is None or item.end.state != "killed"
+            ]
 
         await self._end_strays([item for item in inventory.attempts if item.node not in nodes])
-        self._adopted = [item for item in self._adopted if item.node in nodes]
-        return tuple([(item.node, Adopted(item.task, item.attempt, item.note)) for item in self._adopted])
+        self._adopted_attempts = [item for item in self._adopted_attempts if item.node in nodes]
+        return tuple([(item.node, Adopted(item.task, item.attempt, item.note)) for item in self._adopted_attempts])
 
     async def _end_strays(self, attempts: Sequence[SupervisedAttempt]) -> None:
         """End attempts of nodes that this host had in an earlier incarnation, and wait for that."""
@@ -218,7 +222,7 @@ class SupervisorClient:
         Args:
             end_of: a node's `OnEnd`.
         """
-        for attempt in self._adopted:
+        for attempt in self._adopted_attempts:
             self._attempts[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
         self._is_resumed = True
         start_reports, self._start_reports = self._start_reports, []
@@ -252,7 +256,7 @@ class SupervisorClient:
     def _tick(self) -> None:
         if self._lease_s and not self._closing:
             self._send(KeepAlive())
-            self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
+            self._keep_alive_timer = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
         """End everything that runs; ends that were not received stay with the supervisor.
@@ -322,8 +326,8 @@ class SupervisorClient:
 
     def _stop_ticking(self) -> None:
         self._closing = True
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._keep_alive_timer is not None:
+            self._keep_alive_timer.cancel()
 
     def _give_up(self, error: SupervisorLost) -> None:
         self.leave()

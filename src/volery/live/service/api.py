@@ -480,19 +480,19 @@ class ApiServer:
             **(tls or {}),  # type: ignore[arg-type] # names of files
         )
         self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
-        self._serving: asyncio.Task[None] | None = None
+        self._serve_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Answer from now on."""
         self._queries.history.start(self._queries.sample)
         self._socket.listen(BACKLOG)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve())
+        self._serve_task = asyncio.get_running_loop().create_task(self._server.serve())
 
     async def close(self) -> None:
         """Stop; call it after the service is closed, which ends the streams of events."""
         self._server.should_exit = True
         self._queries.history.close()
-        if self._serving is not None:
-            await self._serving
+        if self._serve_task is not None:
+            await self._serve_task
         self._socket.close()
         self._intake.close()

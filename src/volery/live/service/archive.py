@@ -80,19 +80,19 @@ class Archive:
         self._folder = folder
         self._rules = rules
         self._now_us = now_us
-        self._cleared = 0
-        self._running: asyncio.Task[None] | None = None
+        self._cleared_file = 0
+        self._run_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Look for old jobs from now on, if the rules ever remove one."""
         if self._rules.days or self._rules.jobs:
-            self._running = in_background(self._run(), "the archive of old jobs")
+            self._run_task = in_background(self._run(), "the archive of old jobs")
 
     async def close(self) -> None:
         """End the work; the next start does again what is not complete."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait((self._running,))
+        if self._run_task is not None:
+            self._run_task.cancel()
+            await asyncio.wait((self._run_task,))
 
     async def _run(self) -> None:
         while True:
@@ -161,7 +161,7 @@ class Archive:
 
     async def _clear(self, file: int) -> None:
         """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""
-        if not file or self._cleared == file:
+        if not file or self._cleared_file == file:
             return
 
         retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
@@ -179,7 +179,7 @@ class Archive:
         while await self._written(retired.shrink):
             pass
 
-        self._cleared = file
+        self._cleared_file = file
 
 
 def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Callable[[], None]:

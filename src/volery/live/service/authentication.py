@@ -214,7 +214,7 @@ class TaskTokens:
     def __init__(self, folder: Path, user_of: Callable[[int], str | None]) -> None:
         self._path = folder / TASK_KEY
         self._user_of = user_of
-        self._keyed: hmac.HMAC | None = None
+        self._keyed_hash: hmac.HMAC | None = None
 
     def make(self, job: int, user: str) -> str:
         """The token of the tasks of a job.
@@ -235,9 +235,9 @@ class TaskTokens:
         return user if user and hmac.compare_digest(last, self._hash(int(number), user)) else None
 
     def _hash(self, job: int, user: str) -> str:
-        if self._keyed is None:
-            self._keyed = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
-        keyed = self._keyed.copy()
+        if self._keyed_hash is None:
+            self._keyed_hash = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
+        keyed = self._keyed_hash.copy()
         keyed.update(f"{job} {user}".encode())
         return keyed.hexdigest()
 

@@ -110,11 +110,11 @@ class BatchWriter:
         self._news: list[News] = []
         self._writes: list[_Write] = []
         self._wake = asyncio.Event()
-        self._committed = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
+        self._commit_event = asyncio.Event()
+        self._write_task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._writing = in_background(self._write(), "the writer of the store of jobs")
+        self._write_task = in_background(self._write(), "the writer of the store of jobs")
 
     def note(self, event: News) -> None:
         """Write in the next batch what has become of a job or an attempt."""
@@ -151,7 +151,7 @@ class BatchWriter:
     @property
     def committed(self) -> asyncio.Event:
         """An event that is set after the next commit, and when the writer is closed."""
-        return self._committed
+        return self._commit_event
 
     def refuse(self) -> None:
         """Take no further writes; the last batch is written by `close`."""
@@ -160,14 +160,14 @@ class BatchWriter:
     async def close(self) -> None:
         """Write the last batch, and close the store; call it after `refuse`."""
         assert self.closed
-        if self._writing is not None:
+        if self._write_task is not None:
             self._wake.set()
-            await self._writing
+            await self._write_task
         await self._acknowledgements.close()
         self._thread.shutdown()
         self._checkpoints.close()
         self._store.close()
-        self._committed.set()
+        self._commit_event.set()
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the writer is closed or the store fails."""
@@ -203,14 +203,14 @@ class BatchWriter:
                 self.closed, self.problem = True, str(error)
                 for write in (*writes, *self._writes):
                     write.fail(ClosedError("jobs", f"the store of jobs has failed, and takes nothing more: {error}"))
-                self._committed.set()
+                self._commit_event.set()
                 return
             else:
                 self.problem = ""
                 self._acknowledgements.committed(ends, durable=bool(writes))
 
-            self._committed.set()
-            self._committed = asyncio.Event()
+            self._commit_event.set()
+            self._commit_event = asyncio.Event()
 
     def _note_all_durable(self) -> None:
         self._on_durable(self._store.revision)
@@ -378,34 +378,34 @@ class Acknowledgements:
     def __init__(self, sync: Callable[[], int], send: Callable[[Ends, int | None], None]) -> None:
         self._sync = sync
         self._send = send
-        self._reported: Ends = {}
-        self._unsynced: Ends = {}
+        self._reported_ends: Ends = {}
+        self._unsynced_ends: Ends = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._timer: asyncio.TimerHandle | None = None
-        self._syncing: asyncio.Task[None] | None = None
+        self._sync_task: asyncio.Task[None] | None = None
         self._closed = False
 
     def add(self, agent: Address, end: tuple[TaskId, int]) -> None:
         """Add an end that an agent has reported to the next batch."""
-        self._reported.setdefault(agent, []).append(end)
+        self._reported_ends.setdefault(agent, []).append(end)
 
     def batch(self) -> Ends:
-        reported, self._reported = self._reported, {}
+        reported, self._reported_ends = self._reported_ends, {}
         return reported
 
     def failed(self, batch: Ends) -> None:
         """Put the ends of a batch that was not written into the next one."""
-        _add(self._reported, batch)
+        _add(self._reported_ends, batch)
 
     def committed(self, batch: Ends, durable: bool) -> None:
         """Note that a batch is committed; if `durable`, the disk has it and all before it."""
-        _add(self._unsynced, batch)
-        if not self._unsynced:
+        _add(self._unsynced_ends, batch)
+        if not self._unsynced_ends:
             return
         # The commit of this batch has waited for the disk, and brought along what was committed before it.
         if durable:
             self._acknowledge()
-        elif self._timer is None and self._syncing is None:
+        elif self._timer is None and self._sync_task is None:
             self._schedule_sync()
 
     def _schedule_sync(self) -> None:
@@ -413,27 +413,27 @@ class Acknowledgements:
 
     def _start_sync(self) -> None:
         self._timer = None
-        if self._unsynced and not self._closed:
-            self._syncing = in_background(self._sync_log(), "the sync of the store of jobs")
+        if self._unsynced_ends and not self._closed:
+            self._sync_task = in_background(self._sync_log(), "the sync of the store of jobs")
 
     async def _sync_log(self) -> None:
-        ends, self._unsynced = self._unsynced, {}
+        ends, self._unsynced_ends = self._unsynced_ends, {}
         try:
             revision = await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
         except Exception as error:  # whatever it is, nodes would keep their ends for ever
             text = "the log of the store could not be brought to the disk, and is tried again: %s"
             log.error(text, error, exc_info=None if isinstance(error, OSError) else error)
-            _add(ends, self._unsynced)
-            self._unsynced = ends
+            _add(ends, self._unsynced_ends)
+            self._unsynced_ends = ends
         else:
             self._send(ends, revision)
         finally:
-            self._syncing = None
-            if self._unsynced and not self._closed:
+            self._sync_task = None
+            if self._unsynced_ends and not self._closed:
                 self._schedule_sync()
 
     def _acknowledge(self) -> None:
-        ends, self._unsynced = self._unsynced, {}
+        ends, self._unsynced_ends = self._unsynced_ends, {}
         self._send(ends, None)
 
     async def close(self) -> None:
@@ -441,8 +441,8 @@ class Acknowledgements:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._syncing is not None:
-            await asyncio.wait((self._syncing,))
+        if self._sync_task is not None:
+            await asyncio.wait((self._sync_task,))
         self._thread.shutdown()
 
 

@@ -95,7 +95,7 @@ class Follower:
         self._feed = feed
         self._position = last_revision
         self._is_behind = True
-        self._added: deque[JobId] = deque()
+        self._added_jobs: deque[JobId] = deque()
         self._queue: list[StatusChange] = []
         self._wake = asyncio.Event()
 
@@ -103,7 +103,7 @@ class Follower:
         """Follow one more job, from its submission on."""
         if self.jobs is not None:
             self.jobs.add(job)
-            self._added.append(job)
+            self._added_jobs.append(job)
             self.wake()
 
     def offer(self, change: StatusChange) -> None:
@@ -128,8 +128,8 @@ class Follower:
                 if self._is_behind:
                     async for changes in self._catch_up():
                         yield ChangeBatch(changes, self._position)
-                elif self._added:
-                    job = self._added.popleft()
+                elif self._added_jobs:
+                    job = self._added_jobs.popleft()
                     async for changes in self._feed.history((job,), None, 0, self._feed.published):
                         self._forget_ended(changes)
                         yield ChangeBatch(changes, None)
@@ -192,7 +192,7 @@ class EventFeed:
         self._of_all: dict[Follower, None] = {}
         self._of_job: dict[JobId, dict[Follower, None]] = {}
         self._users: dict[JobId, str] = {}
-        self._committed: int = store.revision
+        self._committed_revision: int = store.revision
         self._changed_users: dict[JobId, str] = {}
         self._written_rows: list[WrittenRow] = []
         self._task: asyncio.Task[None] | None = None
@@ -213,7 +213,7 @@ class EventFeed:
         users, rows = self._store.take_written()
         self._changed_users |= users
         self._written_rows += rows
-        self._committed = self._store.revision
+        self._committed_revision = self._store.revision
 
     def follow(self, last_revision: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
         """A follower; it joins when its first batch is asked for. A revision that is yet to come is the last one."""
@@ -282,7 +282,7 @@ class EventFeed:
                 text = "events could not be read, and their followers are sent away: %s"
                 log.error(text, error, exc_info=None if isinstance(error, sqlite3.Error) else error)
                 self._written_rows.clear()
-                self.published = self._committed
+                self.published = self._committed_revision
                 self._end_all()
 
             await committed.wait()
@@ -290,7 +290,7 @@ class EventFeed:
 
     async def _publish_changes(self) -> None:
         """Hand over the rows that were committed since the last time; nothing is made of those that nobody follows."""
-        end = self._committed
+        end = self._committed_revision
         users, self._changed_users = self._changed_users, {}
         rows, self._written_rows = self._written_rows, []
         if not self._of_all and self._of_job.keys().isdisjoint(users):

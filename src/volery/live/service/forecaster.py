@@ -84,7 +84,7 @@ class Forecaster:
         self._store = federation.folder / "jobs.sqlite"
         self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._waiting_requests = 0
         self._answers: dict[JobId, asyncio.Future[ForecastReply]] = {}
         self._answered_s: dict[JobId, float] = {}
         self._book: ForecastLedger | None = None
@@ -164,14 +164,14 @@ class Forecaster:
             del self._answers[old], self._answered_s[old]
 
     async def _in_turn(self, job: JobDescription | JobId) -> ForecastReply:
-        if self._waiting >= WAITING_MAX:
+        if self._waiting_requests >= WAITING_MAX:
             return ForecastReply(0, 0, None, f"{WAITING_MAX} others wait for theirs; ask again")
-        self._waiting += 1
+        self._waiting_requests += 1
         try:
             async with self._turn:
                 return await self._ask(job)
         finally:
-            self._waiting -= 1
+            self._waiting_requests -= 1
 
     async def _ask(self, job: JobDescription | JobId) -> ForecastReply:
         plan, cluster = self._plan, self._fleet.cluster

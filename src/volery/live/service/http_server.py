@@ -90,8 +90,8 @@ class Connections:
         self._clock_s = clock_s
         self._open: set[Connection] = set()
         self._count_of: Counter[str] = Counter()
-        self._waiting: dict[Connection, float] = {}
-        self._receiving: dict[Connection, float] = {}
+        self._awaiting_head: dict[Connection, float] = {}
+        self._awaiting_body: dict[Connection, float] = {}
         self._spare: dict[Connection, float] = {}
         self._logged_s: dict[str, float] = {}
 
@@ -129,29 +129,29 @@ class Connections:
 
     def _idle(self) -> Iterator[Connection]:
         """Those that wait for a head, then those that wait for a body, the oldest first."""
-        return chain(self._waiting, self._receiving)
+        return chain(self._awaiting_head, self._awaiting_body)
 
     def wait(self, connection: Connection) -> None:
         if connection in self._open:
             self.whole(connection)
-            self._waiting[connection] = self._clock_s() + HEAD_S
+            self._awaiting_head[connection] = self._clock_s() + HEAD_S
 
     def came(self, connection: Connection) -> None:
         """A head is complete: expect its body."""
-        self._waiting.pop(connection, None)
+        self._awaiting_head.pop(connection, None)
         if connection in self._open:
-            self._receiving[connection] = self._clock_s() + BODY_S
+            self._awaiting_body[connection] = self._clock_s() + BODY_S
 
     def received(self, connection: Connection, byte_count: int) -> None:
         """A piece of a body has come."""
-        until_s = self._receiving.get(connection)
+        until_s = self._awaiting_body.get(connection)
         if until_s is not None:
-            self._receiving[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
+            self._awaiting_body[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
 
     def whole(self, connection: Connection) -> None:
         """A body is complete: nothing is expected until the answer."""
-        self._waiting.pop(connection, None)
-        self._receiving.pop(connection, None)
+        self._awaiting_head.pop(connection, None)
+        self._awaiting_body.pop(connection, None)
 
     def gone(self, connection: Connection) -> None:
         self.whole(connection)
@@ -165,7 +165,7 @@ class Connections:
     def sweep(self) -> None:
         """Close those whose head or body is overdue."""
         now_s = self._clock_s()
-        awaited = self._waiting, self._receiving, self._spare
+        awaited = self._awaiting_head, self._awaiting_body, self._spare
         overdue = [item for awaited_items in awaited for item, until_s in awaited_items.items() if until_s <= now_s]
         for connection in overdue:
             self._end(connection)

@@ -122,7 +122,7 @@ class RemoteOutput:
     """
 
     def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, available: Extent) -> None:
-        self._asking = asking
+        self._requests = asking
         self._task = task
         self._stream = stream
         self.extent = available
@@ -131,7 +131,7 @@ class RemoteOutput:
         """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
-            reply = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
+            reply = await self._requests.ask(self._task.node, self._task.folder, self._stream, start, limit)
             if not reply.piece:
                 return
             yield reply.piece
@@ -150,7 +150,7 @@ class Outputs:
 
     def __init__(self, root: Path, asking: OutputRequests) -> None:
         self._root = root.resolve()
-        self._asking = asking
+        self._requests = asking
 
     async def open(self, task: TaskStatus, stream: str) -> TaskOutput | None:
         """The output of a task's last attempt; None: it is neither here nor on its node's host.
@@ -165,14 +165,14 @@ class Outputs:
         if file is not None:
             return FileOutput(file)
 
-        if task.node not in self._asking.agents:
+        if task.node not in self._requests.agents:
             return None
 
-        reply = await self._asking.ask(task.node, task.folder, stream, 0, 0)
+        reply = await self._requests.ask(task.node, task.folder, stream, 0, 0)
         if reply.found != "here":
             return None
 
-        return RemoteOutput(self._asking, task, stream, Extent(reply.size, reply.kept))
+        return RemoteOutput(self._requests, task, stream, Extent(reply.size, reply.kept))
 
 
 def output_answer(output: TaskOutput, offset: int, range_header: str | None, headers: Mapping[str, str]) -> Response:

@@ -101,7 +101,7 @@ class JobQueries:
         self._fleet = fleet
         self._table = nodes
         self._writer = writer
-        self._assigned = assigned
+        self._scheduler_of = assigned
         self._book = book
         self._capacity = capacity
         self._owners: dict[Address, tuple[Address, ...]] | None = None
@@ -157,7 +157,7 @@ class JobQueries:
 
         steps = []
         if self._capacity is not None and reasons.state == "pending":
-            scheduler = self._assigned(number, job.user)
+            scheduler = self._scheduler_of(number, job.user)
             demand = self._demand(await self._part(number, reasons.index), reasons.index)
             machines = await self._capacity.machines(scheduler, demand.mask, demand.request)
             if machines is not None:

@@ -53,13 +53,13 @@ class History:
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT)
-        self._failed = 0
+        self._failed_count = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, at_us: Time, used: int, usable: int, waiting: int, failed: int) -> None:
         """Keep a sample; `failed` counts attempts since the API's start."""
-        self.samples.append(Sample(at_us, used, usable, waiting, failed - self._failed))
-        self._failed = failed
+        self.samples.append(Sample(at_us, used, usable, waiting, failed - self._failed_count))
+        self._failed_count = failed
 
     def start(self, take: Callable[[], None]) -> None:
         """Call `take`, which notes a sample, now and every `STEP_S` until `close`."""
@@ -156,13 +156,13 @@ class NodeTable:
         self._owners_of = owners_of
         self.register = register
         self._spread = spread
-        self._confined: dict[Address, str] = {}
+        self._confinements: dict[Address, str] = {}
         self._shortages: dict[Address, str] = {}
-        self._running: dict[tuple[TaskId, int], Address] = {}
+        self._running_attempts: dict[tuple[TaskId, int], Address] = {}
         self._clock_steps = ClockSteps()
         self._latest: dict[TaskId, tuple[int, Time]] = {}
         """The last attempt of each task, and when it has begun by a clock that nobody sets."""
-        self._lost: set[tuple[Address, Address]] = set()
+        self._lost_pairs: set[tuple[Address, Address]] = set()
         self._statuses: list[NodeStatus] = []
 
     def report(self, event: TaskReport) -> bool:
@@ -173,10 +173,10 @@ class NodeTable:
             return state != "running"
 
         if state == "running":
-            self._running[key] = event.node
+            self._running_attempts[key] = event.node
             last_attempt, _ = self._latest.get(event.task, (event.attempt, 0))
             if last_attempt < event.attempt:  # it ended with its host, which may never report it
-                self._running.pop((event.task, last_attempt), None)
+                self._running_attempts.pop((event.task, last_attempt), None)
 
             if last_attempt != event.attempt or event.task not in self._latest:
                 # A host whose clock is ahead would have the task run for a negative time.
@@ -188,7 +188,7 @@ class NodeTable:
         if self._latest.get(event.task, (NEVER, 0))[0] == event.attempt:
             del self._latest[event.task]
 
-        self._running.pop(key, None)
+        self._running_attempts.pop(key, None)
         return True
 
     def elapsed_us(self, task: TaskId) -> Time | None:
@@ -200,7 +200,7 @@ class NodeTable:
         """Take in the state of a host's nodes; returns those that are open to tasks now, or not any more."""
         closed_before = self.closed()
 
-        self._confined.update(dict.fromkeys(event.nodes, event.words))
+        self._confinements.update(dict.fromkeys(event.nodes, event.words))
         for node in event.nodes:
             if event.shortage:
                 self._shortages[node] = event.shortage
@@ -213,11 +213,11 @@ class NodeTable:
         return self.drained | self._shortages.keys() if self._spread else set(self.drained)
 
     def peer(self, event: PeerReport) -> None:
-        (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
+        (self._lost_pairs.add if event.lost else self._lost_pairs.discard)((event.by, event.peer))
 
     def forget_lost(self, entries: Collection[Address]) -> None:
         """Forget which components are lost to these; they report it again."""
-        self._lost = {pair for pair in self._lost if pair[0] not in entries}
+        self._lost_pairs = {pair for pair in self._lost_pairs if pair[0] not in entries}
 
     @property
     def can_drain(self) -> bool:
@@ -230,11 +230,13 @@ class NodeTable:
         return {} if self._owners_of is None else {node: self.masters(node) for node in self.machines}
 
     def running_on(self, node: Address, limit: int) -> list[TaskId]:
-        return sorted(task for (task, _), running_node in self._running.items() if running_node == node)[:limit]
+        return sorted(task for (task, _), running_node in self._running_attempts.items() if running_node == node)[
+            :limit
+        ]
 
     def lost(self) -> set[Address]:
         """Nodes that do not answer: a component that watches them reports it, or their host is lost."""
-        lost = {peer for _, peer in self._lost if peer in self.machines}
+        lost = {peer for _, peer in self._lost_pairs if peer in self.machines}
         return lost if self.register is None else lost | self.register.lost_nodes
 
     def absent(self) -> tuple[str, ...]:
@@ -251,7 +253,7 @@ class NodeTable:
     def taken(self) -> dict[int, int]:
         """Machine -> how many tasks run there."""
         counts: dict[int, int] = {}
-        for node in self._running.values():
+        for node in self._running_attempts.values():
             counts[self.machines[node]] = counts.get(self.machines[node], 0) + 1
         return counts
 
@@ -267,7 +269,7 @@ class NodeTable:
     def statuses(self) -> list[NodeStatus]:
         """All nodes, in order of their addresses' machines."""
         running, lost = dict[Address, int](), self.lost()
-        for node in self._running.values():
+        for node in self._running_attempts.values():
             running[node] = running.get(node, 0) + 1
 
         if len(self._statuses) != len(self.machines):
@@ -279,7 +281,7 @@ class NodeTable:
             state = (
                 running.get(address, 0),
                 address in self.drained,
-                self._confined.get(address, ""),
+                self._confinements.get(address, ""),
                 address in lost,
                 self._shortages.get(address, ""),
                 *place_of(address),
@@ -359,7 +361,7 @@ class DecisionBook:
         self._recent: dict[tuple[Address, Address], deque[list[int]]] = {}
         # A plain dict looks for its first key among all that were deleted before it.
         self._of_task: OrderedDict[TaskId, list[LoggedDecision]] = OrderedDict()
-        self._dropped: dict[TaskId, int] = {}
+        self._dropped_counts: dict[TaskId, int] = {}
 
     def note(self, report: DecisionReport) -> None:
         """Keep a decision; where a task has too many, the second oldest is dropped."""
@@ -389,13 +391,13 @@ class DecisionBook:
             if len(decisions) > KEPT_PER_TASK:
                 # The first one tells why the task waited, and the last ones where it went.
                 del decisions[1]
-                self._dropped[task] = self._dropped.get(task, 0) + 1
+                self._dropped_counts[task] = self._dropped_counts.get(task, 0) + 1
             return
 
         self._of_task[task] = [decision]
         if len(self._of_task) > TASKS_MAX:
             oldest, _ = self._of_task.popitem(last=False)
-            self._dropped.pop(oldest, None)
+            self._dropped_counts.pop(oldest, None)
 
     def pairs(self) -> list[PairStatus]:
         """Counts of decisions per pair of components, in order of names."""
@@ -422,7 +424,7 @@ class DecisionBook:
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
         """The decisions about a task, in order; `nodes` has the address on each machine."""
         decisions = self._of_task.get(task, ())
-        dropped = self._dropped.get(task, 0)
+        dropped = self._dropped_counts.get(task, 0)
         return tuple(
             DecisionStep(
                 at_us=at_us,

@@ -424,7 +424,7 @@ class UserCounters:
 
     def __init__(self, sql: sqlite3.Connection) -> None:
         self._sql = sql
-        self._changed: dict[str, Counts] = {}
+        self._changed_counts: dict[str, Counts] = {}
         self.recount()
 
     def recount(self) -> None:
@@ -438,20 +438,20 @@ class UserCounters:
 
     def change(self, user: str, old: Counts, new: Counts) -> None:
         """A job of a user counts otherwise from the next commit on."""
-        counts = self._changed.get(user) or self._counts.get(user, NOTHING)
-        self._changed[user] = (
+        counts = self._changed_counts.get(user) or self._counts.get(user, NOTHING)
+        self._changed_counts[user] = (
             counts[0] - old[0] + new[0], counts[1] - old[1] + new[1],
             counts[2] - old[2] + new[2], counts[3] - old[3] + new[3],
         )  # fmt: skip
 
     def commit(self) -> None:
         # A commit may run in another thread than a query: the dictionary that the query reads is replaced, not changed.
-        counts = self._counts | self._changed
+        counts = self._counts | self._changed_counts
         self._counts = {user: count for user, count in counts.items() if count != NOTHING}
-        self._changed.clear()
+        self._changed_counts.clear()
 
     def roll_back(self) -> None:
-        self._changed.clear()
+        self._changed_counts.clear()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """The loads of all users that have any, or of one user."""

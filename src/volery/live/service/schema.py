@@ -97,7 +97,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._log = path.with_name(path.name + "-wal")
-        self._opened: dict[Path, tuple[int, int]] = {}
+        self._opened_files: dict[Path, tuple[int, int]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # It holds commands and their environment, which nobody else may read.
@@ -126,7 +126,7 @@ class Database:
 
             self.store = self._name()
             files = (path, path.with_suffix(".lock"), self._log, path.with_name(path.name + "-shm"))
-            self._opened = {file: identity for file in files if (identity := file_identity(file)) is not None}
+            self._opened_files = {file: identity for file in files if (identity := file_identity(file)) is not None}
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
@@ -155,7 +155,7 @@ class Database:
         Raises:
             sqlite3.OperationalError: one was removed or replaced. It may come back: the connections have the old one.
         """
-        for file, identity in self._opened.items():
+        for file, identity in self._opened_files.items():
             if file_identity(file) != identity:
                 problem = f"{file} was removed or replaced while this program uses it"
                 raise sqlite3.OperationalError(f"{problem}; put it back, or stop the API and restore a backup")

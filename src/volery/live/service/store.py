@@ -134,7 +134,7 @@ class JobStore:
         self._tally = UserCounters(self._read)
         self._is_miscounted = False
         self.loads = self._tally.loads
-        self._refused = self._refused_jobs()
+        self._refused_ids = self._refused_jobs()
 
     def _refused_jobs(self) -> set[JobId]:
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
@@ -227,7 +227,7 @@ class JobStore:
         self._usages.forget()
         self._given_up.clear()
         self._tally.roll_back()
-        self._refused = self._refused_jobs()
+        self._refused_ids = self._refused_jobs()
         self._revision = self.revision
 
     def take_written(self) -> tuple[dict[JobId, str], list[WrittenRow]]:
@@ -343,7 +343,7 @@ class JobStore:
 
         for item in news:
             identity = item.job
-            if type(item) is JobAccepted and number_of(identity) not in self._refused:
+            if type(item) is JobAccepted and number_of(identity) not in self._refused_ids:
                 continue  # most jobs are accepted at once, and their rows do not change
 
             if identity not in jobs:
@@ -365,10 +365,10 @@ class JobStore:
                     job.answered = True
                 case JobRejected():
                     job.reason = _REFUSED + item.reason
-                    self._refused.add(job.id)
+                    self._refused_ids.add(job.id)
                 case JobAccepted():
                     job.reason = ""
-                    self._refused.discard(job.id)
+                    self._refused_ids.discard(job.id)
 
         answered = [job for job in self._changed_jobs.values() if job.answered and job.ended_us is None]
         late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
@@ -459,7 +459,7 @@ class JobStore:
                 job.counted = counts
             if job.ended_us is not None:
                 del self._open_jobs[job.id]
-                self._refused.discard(job.id)
+                self._refused_ids.discard(job.id)
 
         self._task_rows.clear()
         self._changed_jobs.clear()

@@ -83,22 +83,22 @@ class JobSubmissions:
         self._token = token
         self._throttle = SubmitThrottle(post)
         self.failover = Failover(entry, standins, detection_us, store.assigned, writer.written, send, self._resubmit)
-        self._deferred: dict[JobId, Submission] | None = None
-        self._unaccepted: dict[JobId, Submission] = {}
-        self._resuming: asyncio.Task[None] | None = None
+        self._deferred_jobs: dict[JobId, Submission] | None = None
+        self._unaccepted_jobs: dict[JobId, Submission] = {}
+        self._resume_task: asyncio.Task[None] | None = None
 
     def open(self, elsewhere: Collection[Address]) -> None:
         """Submit what had not ended when the store was last closed; what is submitted meanwhile is sent after it."""
         self.failover.greet_all_but(elsewhere)
         if unfinished := self._store.open_ids():
-            self._deferred = {}
-            self._resuming = in_background(self._resume(unfinished, elsewhere), "the resubmission of open jobs")
+            self._deferred_jobs = {}
+            self._resume_task = in_background(self._resume(unfinished, elsewhere), "the resubmission of open jobs")
 
     async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:
             await self._resubmit(unfinished, lambda entry: entry not in elsewhere)
         finally:
-            deferred, self._deferred = self._deferred, None
+            deferred, self._deferred_jobs = self._deferred_jobs, None
             for job in (deferred or {}).values():
                 self._submit(job)
 
@@ -109,15 +109,15 @@ class JobSubmissions:
     def start_sending(self, job: NewJob) -> None:
         """Send a new job that is in the store to its scheduler, after those that an earlier start has left."""
         submitted = Submission(job.number, job.first, job.description, self._fleet, job.tasks)
-        if self._deferred is None:
+        if self._deferred_jobs is None:
             self._submit(submitted)
         else:
-            self._deferred[job.number] = submitted
+            self._deferred_jobs[job.number] = submitted
 
     def submit_rejected(self, identity: JobId) -> None:
         """Submit a job again that its scheduler has rejected."""
         # The same number may belong to a job of another incarnation of the store.
-        if (job := self._unaccepted.get(number_of(identity))) is not None and job.identity == identity:
+        if (job := self._unaccepted_jobs.get(number_of(identity))) is not None and job.identity == identity:
             self._submit(job)
 
     def withdraw_given_up(self) -> None:
@@ -127,10 +127,10 @@ class JobSubmissions:
 
     def accepted(self, identity: JobId, *, is_done: bool) -> None:
         """Forget a job that its scheduler has accepted, or has finished."""
-        job = self._unaccepted.get(number_of(identity))
+        job = self._unaccepted_jobs.get(number_of(identity))
         # While a move of jobs waits to be written, it may be the former scheduler that has accepted this one.
         if job is not None and job.identity == identity and (is_done or self.failover.is_settled):
-            del self._unaccepted[job.number]
+            del self._unaccepted_jobs[job.number]
 
     def assigned(self) -> dict[Address, int]:
         """Component -> how many jobs that have not ended are assigned to it."""
@@ -138,26 +138,26 @@ class JobSubmissions:
 
     async def stop(self) -> None:
         await self.failover.close()
-        if self._resuming is not None:
-            self._resuming.cancel()
-            await asyncio.wait((self._resuming,))
+        if self._resume_task is not None:
+            self._resume_task.cancel()
+            await asyncio.wait((self._resume_task,))
 
     def _submit(self, job: Submission) -> None:
-        self._unaccepted[job.number] = job
+        self._unaccepted_jobs[job.number] = job
         self.failover.call_when_settled(partial(self._feed_scheduler, job))
 
     def _feed_scheduler(self, job: Submission) -> None:
         """Begin to send a job to the scheduler that has it now, unless it was given up or submitted again meanwhile."""
-        if self._unaccepted.get(job.number) is job:
+        if self._unaccepted_jobs.get(job.number) is job:
             owner = self.failover.owner(job.number, job.description.user)
             token = self._token(job.number, job.description.user)
             self._throttle.submit(job.number, owner.entry, job.messages(owner.epoch, token))
 
     def withdraw(self, number: JobId, user: str) -> None:
         """Withdraw a job: nothing more of it is sent, and nothing that waits to be sent is before the order."""
-        self._unaccepted.pop(number, None)
-        if self._deferred is not None:
-            self._deferred.pop(number, None)
+        self._unaccepted_jobs.pop(number, None)
+        if self._deferred_jobs is not None:
+            self._deferred_jobs.pop(number, None)
         self._throttle.drop(number)
 
         first_task = self._store.first_task(number)
@@ -214,7 +214,7 @@ class JobSubmissions:
             self._submit(Submission(number, first_task, description, self._fleet, count, ended, attempts, True))
         else:
             # All tasks have ended, but the answer of the scheduler was lost: it is made here.
-            self._unaccepted.pop(number, None)
+            self._unaccepted_jobs.pop(number, None)
             self._writer.note(JobDone(identity_of(number, first_task)))
 
     async def _progress(self, number: JobId, tasks: int) -> tuple[set[int], dict[int, tuple[int, int]]]:
@@ -321,29 +321,29 @@ class SubmitThrottle:
 
     def __init__(self, post: Callable[[Event], None]) -> None:
         self._post = post
-        self._queued: dict[JobId, tuple[Address, Iterator[Message]]] = {}
+        self._queued_jobs: dict[JobId, tuple[Address, Iterator[Message]]] = {}
         self._budget = TASKS_PER_TURN
         self._timer: asyncio.Handle | None = None
         self._turn_start_s = 0.0
-        self._changed = asyncio.Event()
+        self._queue_change = asyncio.Event()
 
     def submit(self, job: JobId, to: Address, messages: Iterator[Message]) -> None:
         """Send the messages of a job in the next turn, or as soon as there is room; they replace what waits of it."""
-        self._queued[job] = to, messages
+        self._queued_jobs[job] = to, messages
         self._hand_over()
 
     def drop(self, job: JobId) -> None:
-        self._queued.pop(job, None)
-        self._changed.set()  # with nothing left to hand over, nothing else would wake those that wait for room
+        self._queued_jobs.pop(job, None)
+        self._queue_change.set()  # with nothing left to hand over, nothing else would wake those that wait for room
 
     async def room(self) -> None:
         """Wait until few jobs are on their way."""
-        while len(self._queued) > WAITING_MAX:
-            self._changed.clear()
-            await self._changed.wait()
+        while len(self._queued_jobs) > WAITING_MAX:
+            self._queue_change.clear()
+            await self._queue_change.wait()
 
     def _hand_over(self) -> None:
-        queued = self._queued
+        queued = self._queued_jobs
         while queued and self._budget > 0:
             job = next(iter(queued))
             to, messages = queued.pop(job)
@@ -354,7 +354,7 @@ class SubmitThrottle:
                 self._budget -= _weight(message)
                 self._post(Outgoing(to, (message,)))
 
-        self._changed.set()
+        self._queue_change.set()
 
         if self._timer is None:
             loop = asyncio.get_running_loop()
@@ -365,12 +365,14 @@ class SubmitThrottle:
         """End the turn. While jobs wait, other work, as starts of tasks, gets as much time as the turn took."""
         loop = asyncio.get_running_loop()
         took_s = loop.time() - self._turn_start_s
-        self._timer = loop.call_later(took_s, self._begin_turn) if self._queued else loop.call_soon(self._begin_turn)
+        self._timer = (
+            loop.call_later(took_s, self._begin_turn) if self._queued_jobs else loop.call_soon(self._begin_turn)
+        )
 
     def _begin_turn(self) -> None:
         self._timer = None
         self._budget = TASKS_PER_TURN
-        if self._queued:
+        if self._queued_jobs:
             self._hand_over()
 
 

@@ -151,7 +151,7 @@ class BrokerTransport:
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
-        self._incarnation = self._remembered = 0
+        self._incarnation = self._met_incarnation = 0
         self._holds = False
         self._known_incarnation: KnownIncarnation = _no_incarnation
         self._on_later: OnLater | None = None
@@ -161,7 +161,7 @@ class BrokerTransport:
         self._marks: dict[HostName, bytes] = {}
         self.kept_marks: dict[HostName, bytes] = {}
         self._misfit = ""
-        self._changed = asyncio.Event()
+        self._change = asyncio.Event()
         self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
@@ -183,19 +183,19 @@ class BrokerTransport:
             if now >= greeted + HELLO_S:
                 greeted = now
                 self._greet(wants_answer=True)
-            self._changed.clear()
-            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+            self._change.clear()
+            await is_set_within(self._change, min(until, greeted + HELLO_S) - now)
 
         if self._misfit:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
 
         self._holds = True
-        return incarnation if self._remembered < incarnation else self._remembered + 1
+        return incarnation if self._met_incarnation < incarnation else self._met_incarnation + 1
 
     def _claim_s(self, incarnation: int, peers: Collection[HostName], patient: bool) -> float:
         """The time to wait for answers to a claim, in seconds."""
-        if 0 < incarnation <= self._remembered:
+        if 0 < incarnation <= self._met_incarnation:
             return CLAIM_AGAIN_S
         return CLAIM_FIRST_S if (incarnation == 1 or patient) and not self._met.issuperset(peers) else CLAIM_S
 
@@ -272,8 +272,8 @@ class BrokerTransport:
                 greeted = now
                 self._greet(wants_answer=True)
 
-            self._changed.clear()
-            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+            self._change.clear()
+            await is_set_within(self._change, min(until, greeted + HELLO_S) - now)
 
         if self._misfit:
             raise InputError(f"host {self._name}", self._misfit)
@@ -372,13 +372,13 @@ class BrokerTransport:
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
                 self._remember(sender, hello.incarnations.get(self._name, 0))
 
-        self._changed.set()
+        self._change.set()
         if hello.wants_answer:
             self._greet(wants_answer=False, asker=sender)
 
     def _remember(self, sender: HostName, incarnation: int) -> None:
         if incarnation < INCARNATION_MAX:
-            self._remembered = max(self._remembered, incarnation)
+            self._met_incarnation = max(self._met_incarnation, incarnation)
         else:
             log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, incarnation)
 

@@ -188,7 +188,7 @@ class NatsClient:
         self.on_trouble = on_trouble
         self.payload_max = 1 << 20
         self._subscriptions: dict[bytes, tuple[str, OnMessage]] = {}
-        self._outgoing: list[bytes] = []
+        self._outgoing_parts: list[bytes] = []
         self._wire: _Wire | None = None
         self._stay_task: asyncio.Task[None] | None = None
         self._is_full = False
@@ -312,7 +312,7 @@ class NatsClient:
 
     def publish(self, subject: bytes, *parts: bytes) -> None:
         """Send a message at the end of this turn of the loop; its parts are put together."""
-        outgoing = self._outgoing
+        outgoing = self._outgoing_parts
         if not outgoing:
             asyncio.get_running_loop().call_soon(self._write)
         outgoing.append(b"PUB %s %d\r\n" % (subject, sum(map(len, parts))))
@@ -320,7 +320,7 @@ class NatsClient:
         outgoing.append(b"\r\n")
 
     def _write(self) -> None:
-        outgoing, self._outgoing = self._outgoing, []
+        outgoing, self._outgoing_parts = self._outgoing_parts, []
         wire = self._wire
         if not outgoing or wire is None or wire.transport is None or wire.lost.done():
             return
