@@ -385,7 +385,6 @@ async def _measure(
     broker_s: Callable[[], float],
     results: list[LoadMeasurements],
 ) -> None:
-
     records = Records(trace)
     loaders: list[RecordingLoader] = []
 

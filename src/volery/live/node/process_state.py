@@ -209,7 +209,6 @@ class ProcessState:
             setattr(sys, f"__{name}__", stream)
 
     def _changed(self, limits: list[int]) -> str:
-
         if len(sys._current_frames()) > 1:
             return "a thread of it runs on"
         if sys.modules.get("sys") is not sys:

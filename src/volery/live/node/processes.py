@@ -277,7 +277,6 @@ class ProcessExecutor:
 
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it changes directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
-
             attempt.mark = self._means.descendants.mark()
             attempt.popen = self._means.starters.start(
                 account,
@@ -464,7 +463,6 @@ class ProcessExecutor:
 
     def _reap(self, attempt: _Attempt) -> None:
         # It is our child and a zombie: nothing else has its number.
-
         _, status, spent = os.wait4(attempt.pid, 0)
         os.close(attempt.pidfd)
         code = os.waitstatus_to_exitcode(status)

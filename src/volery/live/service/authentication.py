@@ -242,7 +242,6 @@ class TaskTokens:
         return keyed.hexdigest()
 
     def _stored_key(self) -> bytes:
-
         with suppress(FileNotFoundError):
             if len(key := self._path.read_bytes()) == SECRET_BYTES:
                 return key

@@ -83,7 +83,6 @@ def _readable(check: Check) -> Check:
 
 
 def _check_store(path: Path) -> str | Iterable[str]:
-
     damages, note = list[str](), ""
     if is_free := _is_free(path):
         try:

@@ -229,7 +229,7 @@ class JobService(Component):
         Raises:
             InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
         """
-        (receipt,) = await self._take([description], ["job"])
+        (receipt,) = await self._submit_all([description], ["job"])
         return receipt
 
     async def submit_many(self, descriptions: Sequence[JobDescription]) -> list[Receipt]:
@@ -238,10 +238,9 @@ class JobService(Component):
         Raises:
             InputError: as for one, naming which.
         """
-        return await self._take(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
+        return await self._submit_all(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
 
-    async def _take(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
-
+    async def _submit_all(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
         # Numbers are taken before the first wait, so that jobs which are submitted meanwhile get the next ones.
         number, first = self._numbers
         self._numbers = end = number + len(places), first + sum(map(task_count, descriptions))

@@ -84,7 +84,6 @@ class JobQueries:
         self.sharing, self.feed = sharing, feed
         self.history = History()
         # Queries that one part answers by itself.
-
         self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
         self.tasks, self.result, self.loads, self.allocations_us = (
             store.tasks,
@@ -118,7 +117,6 @@ class JobQueries:
         return self._store.revision
 
     def users(self, user: str | None) -> list[UserStatus]:
-
         loads = {load.user: load for load in self._store.loads(user)}
         due, weights = self.sharing.due(), self.sharing.weights()
         names = sorted({*loads, *due} if user is None else {user})

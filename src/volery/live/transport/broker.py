@@ -350,7 +350,6 @@ class BrokerTransport:
             self._on_frame(sender, frame)
 
     def _greeted(self, subject: str, payload: bytes) -> None:
-
         sender = subject.rpartition(".")[2]
         try:
             hello = msgspec.msgpack.decode(payload, type=_Hello)
