@@ -81,8 +81,8 @@ class _Load:
     async def _submit(self, job: JobId) -> None:
         receipt: Receipt = await self._client.submit(job_of_trace(self._trace, job, self._work))
         self._jobs[receipt.id] = job
-        early, self._early = self._early, []
-        for status in early:
+        early_statuses, self._early = self._early, []
+        for status in early_statuses:
             self.take_in(status)
 
     async def listen(self, revision: int) -> None:

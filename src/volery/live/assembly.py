@@ -115,16 +115,16 @@ async def _incarnation(
     Raises:
         InputError: another process uses the name of the host, or the broker is not there.
     """
-    stored = next_incarnation(federation.folder, name)
+    stored_incarnation = next_incarnation(federation.folder, name)
     if transport is None:
         # Without other hosts there is nobody that could have met a later incarnation than the folder has.
-        return stored
+        return stored_incarnation
 
     peers = [host for host in layout if host != name]
-    claimed = await transport.claim(name, stored, peers, patient=SUBMITTER in layout[name])
-    if claimed != stored:
+    claimed = await transport.claim(name, stored_incarnation, peers, patient=SUBMITTER in layout[name])
+    if claimed != stored_incarnation:
         text = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
-        log.warning(text, name, claimed, stored, claimed - 1)
+        log.warning(text, name, claimed, stored_incarnation, claimed - 1)
 
     return claimed
 
@@ -148,21 +148,21 @@ async def _started(
     file = federation.file
     deployment = federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
-    hosted = federation.plan.components(deployment, scheduling, incarnation)
+    hosted_components = federation.plan.components(deployment, scheduling, incarnation)
 
     host_of = _with_reporters(layout, deployment)
     inbox = Inbox(host_of, recorder=recorder)
 
     node = node_runtime(federation, name, deployment, scheduling, inbox.report, executor, unreceived)
     if node.reporter is not None:
-        hosted[reporter_of(name)] = node.reporter
+        hosted_components[reporter_of(name)] = node.reporter
 
     front = register = None
     if SUBMITTER in layout[name]:
         post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
         site = SubmitterSite(federation, deployment, post, layout, name, incarnation, transport, gives_up_jobs)
         front = (make_front or job_frontend)(site)
-        hosted[SUBMITTER], register = front.component, front.register or site.register()
+        hosted_components[SUBMITTER], register = front.component, front.register or site.register()
 
     # Only now: a start that fails before uses up no incarnation.
     persist_incarnation(folder, name, incarnation)
@@ -171,11 +171,13 @@ async def _started(
     )
 
     path = journal_path(folder / "journal", name, incarnation)
-    journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
+    journal = (
+        _journal(federation, name, incarnation, scheduling, hosted_components) if file.journal and scheduling else None
+    )
 
     host = make_host(
         name,
-        hosted,
+        hosted_components,
         inbox,
         executor=node.executor,
         codec=Codec(federation.plan.architecture.messages),
@@ -228,19 +230,19 @@ async def _begin(
     on_new_incarnation: Callable[[HostName, bool], None],
 ) -> None:
     """Open and start everything, and take up what earlier incarnations have left."""
-    supervised = node.supervised
+    supervisor = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
 
     # First of all: attempts on nodes that this host has no more must end before they run elsewhere.
-    adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
+    adopted = await supervisor.open(nodes, report, host.stop) if supervisor is not None else ()
     await host.open(on_new_incarnation)
     host.start(adopted)
 
     if node.reporter is not None:
         node.reporter.repeat()
 
-    if supervised is not None:
-        supervised.resume(host.ended)
+    if supervisor is not None:
+        supervisor.resume(host.ended)
 
     node.introduce(nodes, host.inbox.report)
     if front is not None:
@@ -315,7 +317,7 @@ def _journal(
     name: HostName,
     incarnation: int,
     addresses: tuple[Address, ...],
-    hosted: Mapping[Address, Component],
+    hosted_components: Mapping[Address, Component],
 ) -> JournalWriter:
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
@@ -334,7 +336,7 @@ def _journal(
     )
 
     size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
-    components = {address: hosted[address] for address in addresses}
+    components = {address: hosted_components[address] for address in addresses}
 
     return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
@@ -366,14 +368,14 @@ async def serve(
         InputError: as `running`.
         Exception: whatever a component has raised.
     """
-    stopping = asyncio.Event()
+    stop_requested = asyncio.Event()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop_requested.set)
 
     serving = loop.create_task(_until_stopped(federation, name, tell, gives_up_jobs))
-    waiting = loop.create_task(stopping.wait())
+    waiting = loop.create_task(stop_requested.wait())
     await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if not serving.done():
@@ -382,7 +384,7 @@ async def serve(
     try:
         await serving
     except asyncio.CancelledError:
-        if not stopping.is_set():
+        if not stop_requested.is_set():
             raise
 
 

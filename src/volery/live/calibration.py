@@ -133,7 +133,7 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
     role = role_of(address)
 
     numbers: dict[type, int] = {}
-    carrying: set[type] = set()
+    types_with_tasks: set[type] = set()
 
     def timed(event: Any, source: Address, now: Time) -> None:
         kind = type(event)
@@ -141,8 +141,8 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
         if number is None:
             number = numbers[kind] = stamps.number((role, kind.__name__))
             if hasattr(event, "tasks") or hasattr(event, "job"):
-                carrying.add(kind)
-        add((number, tasks_in(event) if kind in carrying else 0, clock()))
+                types_with_tasks.add(kind)
+        add((number, tasks_in(event) if kind in types_with_tasks else 0, clock()))
         handle(event, source, now)
 
     return timed

@@ -166,8 +166,8 @@ def decode_payload(payload: bytes) -> Payload:
         ValueError: the bytes are no payload of this version.
     """
     try:
-        decoded: Payload = _decoder.decode(payload)
+        decoded_payload: Payload = _decoder.decode(payload)
     except msgspec.MsgspecError as error:
         problem = f"its {len(payload)} bytes of payload do not decode ({error})" if payload else "it carries no payload"
         raise ValueError(f"the task holds nothing that can be run: {problem}") from None
-    return decoded
+    return decoded_payload

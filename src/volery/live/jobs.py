@@ -207,18 +207,18 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
     Raises:
         InputError: naming the key.
     """
-    alike = merged(job)
-    if isinstance(alike.tasks, tuple) and len(alike.tasks) > LISTED_MAX:
+    merged_job = merged(job)
+    if isinstance(merged_job.tasks, tuple) and len(merged_job.tasks) > LISTED_MAX:
         problem = f"lists more than {LISTED_MAX:,} different tasks"
         raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
 
     try:
-        _check(alike, place)
+        _check(merged_job, place)
     except InputError:
         _check(job, place)  # which names the task by its place in the list that was given
         raise
 
-    return alike
+    return merged_job
 
 
 def merged(job: JobDescription) -> JobDescription:
@@ -236,9 +236,9 @@ def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
 
 def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
     """A job with its tasks merged; the same object, where none of them were equal neighbours."""
-    alike = tuple(tasks)
+    task_tuple = tuple(tasks)
     assert isinstance(job.tasks, tuple)
-    return job if len(alike) == len(job.tasks) else msgspec.structs.replace(job, tasks=alike)
+    return job if len(task_tuple) == len(job.tasks) else msgspec.structs.replace(job, tasks=task_tuple)
 
 
 def _one_of(task: TaskDescription) -> TaskDescription:

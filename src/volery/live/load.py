@@ -288,17 +288,17 @@ async def load(
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
         loader = loaders[0]
         complete = asyncio.ensure_future(loader.complete.wait())
-        stopped = asyncio.ensure_future(at_work.host.run())
+        host_end = asyncio.ensure_future(at_work.host.run())
 
         while not complete.done():
-            await asyncio.wait((complete, stopped), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done():
+            await asyncio.wait((complete, host_end), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED)
+            if host_end.done():
                 complete.cancel()
-                stopped.result()  # raises what the component has raised
+                host_end.result()  # raises what the component has raised
             if watch is not None:
                 watch(LoadProgress(loader.submitted, loader.done, recorder.finished))
 
-        stopped.cancel()
+        host_end.cancel()
         for name, tally in at_work.host.facts.tallies.items():
             records.tallies[name] = tally
 

@@ -182,8 +182,8 @@ def usable_cpu_milli(root: Path = ROOT) -> int:
 
 def usable_memory_mb(root: Path = ROOT) -> int:
     """Main memory that this program may use, in MB."""
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([installed, *_memory_limits(root)]) // MB
+    installed_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([installed_bytes, *_memory_limits(root)]) // MB
 
 
 def process_limits(root: Path = ROOT) -> Iterator[tuple[int, int]]:
@@ -276,8 +276,8 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
         number, names, path = line.split(":", 2)
         if (number == "0" and not controller) or (controller and controller in names.split(",")):
             # The mount may show a part of the hierarchy only, as in a container. Limits of all groups above hold, too.
-            for mount, mounted in mounts:
-                at = path.removeprefix(mounted.rstrip("/")).strip("/")
+            for mount, mounted_group in mounts:
+                at = path.removeprefix(mounted_group.rstrip("/")).strip("/")
                 while at:
                     yield root / mount.lstrip("/") / at
                     at = at.rpartition("/")[0]

@@ -55,10 +55,10 @@ def recovery_in_words(architecture: Architecture, deployment: Deployment) -> str
     parameters = ", ".join(
         f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True
     )
-    instead = f"; with {parameters} it would recover from that" if bears else ", and it has no parameter for that"
+    alternative = f"; with {parameters} it would recover from that" if bears else ", and it has no parameter for that"
     problem = "recovers from lost frames only: when a host fails, jobs hang until all hosts are restarted"
 
-    return f"{architecture.name} {problem}{instead}"
+    return f"{architecture.name} {problem}{alternative}"
 
 
 def _heirs(deployment: Deployment, recovery: CrashRecovery) -> str:

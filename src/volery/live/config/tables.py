@@ -86,8 +86,8 @@ def misfit(
     if unknown_key := _UNKNOWN.fullmatch(problem):
         key = unknown_key.group(1)
         known_keys = [field.encode_name for field in getattr(type_there, "fields", ())]
-        instead = answer(key) if answer is not None else ""
-        problem = f"unknown key; {instead}" if instead else f"unknown key{suggestion(key, known_keys)}"
+        hint = answer(key) if answer is not None else ""
+        problem = f"unknown key; {hint}" if hint else f"unknown key{suggestion(key, known_keys)}"
         return InputError(f"{place}.{shortened(key)}", problem)
 
     if isinstance(type_there, msgspec.inspect.LiteralType):

@@ -94,9 +94,9 @@ class NodeAgent:
         """The shortage of the machine, for which tasks cannot start, in words; empty: none."""
         return self._means.pause.words
 
-    def watch_shortage(self, changed: Callable[[], None]) -> None:
+    def watch_shortage(self, on_change: Callable[[], None]) -> None:
         """Call a function whenever `shortage` changes."""
-        self._shortage_changed = changed
+        self._shortage_changed = on_change
 
     def _tell_shortage(self) -> None:
         if self._shortage_changed is not None:

@@ -212,11 +212,11 @@ def delegated_base(proc: Path = Path("/proc")) -> Path:
     Raises:
         NotPermittedError: there is none; the message says what to change.
     """
-    mounted = _mounted((proc / "self/mountinfo").read_text())
-    if mounted is None:
+    mount_and_root = _mounted((proc / "self/mountinfo").read_text())
+    if mount_and_root is None:
         raise NotPermittedError("cgroup v2 is not mounted")
 
-    mount, root = mounted
+    mount, root = mount_and_root
     own = _own((proc / "self/cgroup").read_text())
     if own is None or not (own == root or own.startswith(root.rstrip("/") + "/")):
         raise NotPermittedError("this process is in no group of the cgroup v2 that is mounted")

@@ -273,26 +273,26 @@ def mark_of(state: Path) -> str:
 
 
 def _in_words(controllers: frozenset[str], obstacle: str, groups: bool, pins: bool) -> tuple[str, str]:
-    limited = [name for name in ("cpu", "memory") if name in controllers]
-    long, short = [], []
-    if limited:
-        long.append(f"control groups hold each task to the {' and '.join(limited)} that it asks for")
-        short.append(f"{' and '.join(limited)} per task")
+    limited_controllers = [name for name in ("cpu", "memory") if name in controllers]
+    long_words, short_words = [], []
+    if limited_controllers:
+        long_words.append(f"control groups hold each task to the {' and '.join(limited_controllers)} that it asks for")
+        short_words.append(f"{' and '.join(limited_controllers)} per task")
 
     if not groups:
-        long.append(f"no control groups: {obstacle}")
-    elif len(limited) < 2:
-        long.append("the control groups here end a task as one, and have no controller for the rest")
+        long_words.append(f"no control groups: {obstacle}")
+    elif len(limited_controllers) < 2:
+        long_words.append("the control groups here end a task as one, and have no controller for the rest")
 
     if "memory" not in controllers:
-        long.append(PER_PROCESS)
-        short.append(PER_PROCESS)
+        long_words.append(PER_PROCESS)
+        short_words.append(PER_PROCESS)
 
     if "cpu" not in controllers and pins:
-        long.append("a task may run on as many processors as it asks for, rounded up, and shares them")
-        short.append("processors are rounded up and shared")
+        long_words.append("a task may run on as many processors as it asks for, rounded up, and shares them")
+        short_words.append("processors are rounded up and shared")
 
-    return "; ".join(long), "; ".join(short)
+    return "; ".join(long_words), "; ".join(short_words)
 
 
 NONE_VISIBLE: Final = "-1"

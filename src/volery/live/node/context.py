@@ -139,8 +139,8 @@ class AttemptFolders:
         """
         # Plain text: a Path takes several times as long, and every start of a task waits for it.
         stem = f"{self._path}/{number_of(task.job)}/{number_of(task.id)}."
-        for free in count(number):
-            folder = f"{stem}{free}"
+        for free_number in count(number):
+            folder = f"{stem}{free_number}"
             try:
                 try:
                     os.mkdir(folder)  # noqa: PTH102 - as above
@@ -149,7 +149,7 @@ class AttemptFolders:
             except FileExistsError:
                 continue
 
-            return folder, free
+            return folder, free_number
 
         raise AssertionError("numbers do not end")
 
@@ -176,11 +176,11 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
         by_incarnation: true if the scheduler numbers by `INCARNATION_ATTEMPTS`.
     """
     try:
-        carried = decode_payload(payload)
+        task_payload = decode_payload(payload)
     except ValueError:  # such an attempt fails whatever its number is
         earlier_attempts, launched = 0, -1
     else:
-        earlier_attempts, launched = carried.attempts, carried.launched
+        earlier_attempts, launched = task_payload.attempts, task_payload.launched
 
     incarnation, place = divmod(attempt, INCARNATION_ATTEMPTS)
     if not by_incarnation or not incarnation:  # incarnations are counted from 1

@@ -96,9 +96,9 @@ class Descendants:
         One that ends after the list was read leaves its children to this process. Then the list is read again,
         `ROUNDS_MAX` times at most.
         """
-        adopted: dict[int, list[ProcessStatus]] = {}
+        processes_by_mark: dict[int, list[ProcessStatus]] = {}
         for _ in range(ROUNDS_MAX):
-            adopted, reaped = {}, 0
+            processes_by_mark, reaped_count = {}, 0
             for pid in children(os.getpid()):
                 status = None if pid in self._first else status_of(pid)
                 if status is None or status.session == self._session:
@@ -109,16 +109,16 @@ class Descendants:
                     continue
 
                 if status.lives:
-                    adopted.setdefault(mark, []).append(status)
+                    processes_by_mark.setdefault(mark, []).append(status)
                     continue
 
                 with suppress(ChildProcessError):
-                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+                    reaped_count += os.waitpid(pid, os.WNOHANG)[0] == pid
 
-            if not reaped:
+            if not reaped_count:
                 break
 
-        return adopted
+        return processes_by_mark
 
     def left(
         self, mark: int, first: int, adopted: Mapping[int, list[ProcessStatus]] | None = None
@@ -141,10 +141,10 @@ class Descendants:
     def _sweep(self) -> None:
         """Kill what is left of attempts that are over."""
         adopted = self.adopted()
-        over = [status for mark, listed in adopted.items() if mark not in self._marks for status in listed]
-        _send(signal.SIGKILL, _with_all_below(over))
+        orphans = [status for mark, listed in adopted.items() if mark not in self._marks for status in listed]
+        _send(signal.SIGKILL, _with_all_below(orphans))
         self._sweep_timer = None
-        if self._marks or over:
+        if self._marks or orphans:
             self._sweep_timer = asyncio.get_running_loop().call_later(LOOK_S, self._sweep)
 
     def close(self) -> None:
@@ -396,14 +396,14 @@ class ProcessLedger:
             self._is_behind = True
 
     def _rewrite(self) -> int:
-        fresh = self._path.with_suffix(".new")
+        new_path = self._path.with_suffix(".new")
         lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._start_ticks.items()]
 
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        new_path.unlink(missing_ok=True)
+        with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.writelines(map(with_checksum, lines))  # no other account may see which processes are whose
 
-        fresh.replace(self._path)
+        new_path.replace(self._path)
         self._lines, self._is_behind = 0, False
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
@@ -447,15 +447,17 @@ def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:
     if first is None and _UNSUMMED.fullmatch(lines[0]) is None:
         return {}, ["is damaged in line 1: it does not name the machine's boot, so that no other line is of use"]
 
-    checked = [line.decode("ascii", "replace").rstrip("\n") if first is None else _checked(line) for line in lines]
-    damages = [f"is damaged in line {number}" for number, line in enumerate(checked, 1) if line is None]
+    checked_lines = [
+        line.decode("ascii", "replace").rstrip("\n") if first is None else _checked(line) for line in lines
+    ]
+    damages = [f"is damaged in line {number}" for number, line in enumerate(checked_lines, 1) if line is None]
 
     # After a reboot each pid means another process: nothing of the last agent runs.
-    if checked[0] != f"boot {boot()}":
+    if checked_lines[0] != f"boot {boot()}":
         return {}, damages
 
     running: dict[int, int] = {}
-    for line in filter(None, checked[1:]):
+    for line in filter(None, checked_lines[1:]):
         words = line[1:].split()
         if not words or not all(word.isdigit() for word in words):
             continue
@@ -481,8 +483,8 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) ->
     sessions = {pid for pid, started in recorded.items() if (now := status_of(pid)) and now.started == started}
     variable = f"{mark[0]}={mark[1]}".encode()
 
-    spared = ancestors(os.getpid())
-    killed: list[int] = []
+    spared_pids = ancestors(os.getpid())
+    killed_pids: list[int] = []
     deadline = time.monotonic() + WAIT_S
 
     # Whoever forks while we look is found in the next round.
@@ -491,7 +493,7 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) ->
             status
             for status in processes()
             if status.lives
-            and status.pid not in spared
+            and status.pid not in spared_pids
             and (_in(status, sessions) or carries(status.pid, variable) or is_marked(status.pid, agent))
         ]
         if not ours:
@@ -499,9 +501,9 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) ->
 
         for status in ours:
             kill_and_wait(status, deadline)
-            killed.append(status.pid)
+            killed_pids.append(status.pid)
 
-    return killed
+    return killed_pids
 
 
 def _in(status: ProcessStatus, sessions: set[int]) -> bool:

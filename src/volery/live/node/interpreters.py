@@ -45,14 +45,14 @@ def missing_interpreter(words: Sequence[str], folder: Path, environment: Mapping
 
     try:
         with program.open("rb") as file:
-            beginning = file.read(HEAD_BYTES)
+            head = file.read(HEAD_BYTES)
     except OSError:
         return ""
 
-    if beginning.startswith(b"#!"):
-        return _of_script(name, beginning.partition(b"\n")[0][2:LINE_MAX].decode(errors="replace"), folder, environment)
+    if head.startswith(b"#!"):
+        return _of_script(name, head.partition(b"\n")[0][2:LINE_MAX].decode(errors="replace"), folder, environment)
 
-    loader = _loader(beginning)
+    loader = _loader(head)
     if not loader or Path(loader).exists():
         return ""
 

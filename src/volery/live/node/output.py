@@ -55,17 +55,17 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
     if match is None:
         return None
 
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
         with suppress(OSError):
-            opened.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            descriptors.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
             # Step by step, each by the descriptor of the one before: no name on the way can be made a link meanwhile.
             for name in match.groups():
-                opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+                descriptors.append(os.open(name, _DIRECTORY, dir_fd=descriptors[-1]))
 
             try:
-                file = os.open(stream, _FILE, dir_fd=opened[-1])
+                file = os.open(stream, _FILE, dir_fd=descriptors[-1])
             except FileNotFoundError:  # the worker of a call that has just begun has not made it yet
                 file = os.memfd_create(stream)
 
@@ -75,7 +75,7 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
             os.close(file)
         return None
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
@@ -85,15 +85,15 @@ def opened_outputs(folder: Path) -> list[int]:
     Raises:
         OSError: a file cannot be made; then none is open.
     """
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
         for name in STREAMS:
-            opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+            descriptors.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
     except OSError:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
         raise
-    return opened
+    return descriptors
 
 
 def input_file(content: bytes, path: Path | None) -> int:
@@ -388,19 +388,19 @@ def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(
             os.utime(folder)
 
     folders = sorted(_folders(root, running, sizes=policy.keep_mb > 0))
-    excess = sum(old.size for old in folders) - policy.keep_mb * MB if policy.keep_mb else 0
+    excess = sum(old_folder.size for old_folder in folders) - policy.keep_mb * MB if policy.keep_mb else 0
     oldest_s = now - policy.keep_days * DAY_S if policy.keep_days else float("-inf")
 
     removed = 0
 
-    for old in folders:
-        if old.used_s > now - fresh_s or (old.used_s >= oldest_s and excess <= 0):
+    for old_folder in folders:
+        if old_folder.used_s > now - fresh_s or (old_folder.used_s >= oldest_s and excess <= 0):
             break
-        shutil.rmtree(old.path, ignore_errors=True)
-        excess -= old.size
+        shutil.rmtree(old_folder.path, ignore_errors=True)
+        excess -= old_folder.size
         removed += 1
         with suppress(OSError):
-            os.rmdir(os.path.dirname(old.path))  # noqa: PTH106, PTH120 - paths of a million folders are text here
+            os.rmdir(os.path.dirname(old_folder.path))  # noqa: PTH106, PTH120 - paths of a million folders are text here
 
     if removed:
         log.info("removed %d old folders of attempts in %s", removed, root)

@@ -238,12 +238,12 @@ def place(descriptor: int, path: str, flags: int) -> None:
     Raises:
         OSError: it cannot be opened.
     """
-    opened = os.open(path, flags, 0o644)
-    if opened == descriptor:
+    new_descriptor = os.open(path, flags, 0o644)
+    if new_descriptor == descriptor:
         os.set_inheritable(descriptor, True)
     else:
-        os.dup2(opened, descriptor)
-        os.close(opened)
+        os.dup2(new_descriptor, descriptor)
+        os.close(new_descriptor)
 
 
 def _opened(descriptor: int, mode: str, form: dict[str, Any]) -> io.TextIOWrapper:

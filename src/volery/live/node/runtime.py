@@ -60,11 +60,11 @@ class NodeRuntime(NamedTuple):
             return
 
         def report() -> None:
-            confined = ConfinementReport(listed, agent.held, agent.shortage)
+            confinement = ConfinementReport(listed, agent.held, agent.shortage)
             if self.reporter is not None:
-                self.reporter.introduce(confined)
+                self.reporter.introduce(confinement)
             else:
-                send(confined)
+                send(confinement)
 
         agent.watch_shortage(report)
         report()
@@ -208,10 +208,10 @@ class Reporter(Component):
     def _send_output(self, reply: OutputReply) -> None:
         self._send(reply, self._address)
 
-    def introduce(self, confined: ConfinementReport) -> None:
+    def introduce(self, confinement: ConfinementReport) -> None:
         """Report the confinement of tasks here, now and whenever the submitter restarts."""
-        self._confinement = confined
-        self._send(confined, self._address)
+        self._confinement = confinement
+        self._send(confinement, self._address)
 
     def report(self, report: TaskReport) -> None:
         """Report an attempt; keep its end, and the start before it, until the end was received."""

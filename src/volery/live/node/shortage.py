@@ -185,8 +185,8 @@ def permit_descriptors(slots: int) -> None:
     most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = slots + BASE_DESCRIPTORS + SPARE_DESCRIPTORS
     if most != resource.RLIM_INFINITY and most < needed:
-        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        new_limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -> Iterator[str]:
@@ -229,17 +229,17 @@ class StartPause:
     """The pauses of a node agent that lacks something; its executors start nothing meanwhile.
 
     Args:
-        changed: is called whenever `words` change.
+        on_change: is called whenever `words` change.
 
     Attributes:
         paused: true if nothing may start now.
         words: shortage of the machine; empty: none.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self.paused = False
         self.words = ""
-        self._on_change = changed
+        self._on_change = on_change
         self._lack = ""
         self._pause_s = FIRST_S
         self._waiting_attempts: set[Hashable] = set()
@@ -296,9 +296,9 @@ class StartPause:
     async def over(self) -> None:
         """Wait until this pause is over; its own timer ends it."""
         if self.paused:
-            resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.when_over(partial(_resolve, resumed))
-            await resumed
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_over(partial(_resolve, future))
+            await future
 
     def started(self, attempt: Hashable) -> None:
         """Note that an attempt has started: the next pause is a short one."""

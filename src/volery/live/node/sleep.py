@@ -93,9 +93,9 @@ class SleepExecutor:
         on_end(task, key[1], "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        sleeping = self._attempts.pop((task, attempt), None)
-        if sleeping is not None:
-            timer, node, slept, on_end = sleeping
+        sleeper = self._attempts.pop((task, attempt), None)
+        if sleeper is not None:
+            timer, node, slept, on_end = sleeper
             timer.cancel()
             self._maybe_report(node, slept, attempt, "killed", "killed")
             on_end(slept, attempt, "killed")

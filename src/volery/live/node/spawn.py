@@ -124,15 +124,15 @@ def started(words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **o
     """
     all_cpus = os.sched_getaffinity(0) if cpus else ()
     mark_before, hard = resource.getrlimit(MARK_LIMIT)
-    marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
+    is_marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
     try:
         if cpus:
             os.sched_setaffinity(0, cpus)
-        if marked:
+        if is_marked:
             resource.setrlimit(MARK_LIMIT, (mark, hard))
         return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
     finally:
-        if marked:
+        if is_marked:
             resource.setrlimit(MARK_LIMIT, (mark_before, hard))
         if cpus:
             os.sched_setaffinity(0, all_cpus)

@@ -186,8 +186,8 @@ class Channel(asyncio.BufferedProtocol):
     def send(self, message: FromHost | FromSupervisor) -> None:
         """Send a message; drop it where the other end is gone."""
         if self._transport is not None:
-            encoded = self._encode(message)
-            self._transport.write(_LENGTH.pack(len(encoded)) + encoded)
+            encoded_message = self._encode(message)
+            self._transport.write(_LENGTH.pack(len(encoded_message)) + encoded_message)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -327,14 +327,21 @@ class TaskSupervisor:
         if key in self._attempts:
             return
 
-        bare = msgspec.structs.replace(message.task, payload=b"")
-        self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
+        bare_task = msgspec.structs.replace(message.task, payload=b"")
+        self._attempts[key] = SupervisedAttempt(message.node, bare_task, message.attempt, message.note)
         if self._is_expired:  # sent before the host got the inventory, and void
             now_us = unix_now_us()
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
             self._take_report(
                 TaskReport(
-                    bare.id, bare.job, message.attempt, message.node, "killed", now_us, reason=EXPIRED, counted=number
+                    bare_task.id,
+                    bare_task.job,
+                    message.attempt,
+                    message.node,
+                    "killed",
+                    now_us,
+                    reason=EXPIRED,
+                    counted=number,
                 )
             )
         else:

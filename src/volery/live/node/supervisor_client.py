@@ -241,9 +241,9 @@ class SupervisorClient:
         self._kill_requests.add((task, attempt))
         self._send(KillAttempt(task, attempt))
 
-    def watch_shortage(self, changed: Callable[[], None]) -> None:
+    def watch_shortage(self, on_change: Callable[[], None]) -> None:
         """Call a function whenever `shortage` changes."""
-        self._shortage_changed = changed
+        self._shortage_changed = on_change
 
     def forget(self, task: TaskId, attempt: int) -> None:
         """Have the supervisor forget an attempt whose end is stored."""

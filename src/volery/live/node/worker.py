@@ -92,8 +92,8 @@ class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
     """Header and content, ready to be written."""
-    encoded = msgspec.msgpack.encode(content)
-    return HEADER.pack(MAGIC, number, len(encoded)) + encoded
+    encoded_content = msgspec.msgpack.encode(content)
+    return HEADER.pack(MAGIC, number, len(encoded_content)) + encoded_content
 
 
 def answer(request: CallRequest) -> CallAnswer:
@@ -106,12 +106,12 @@ def answer(request: CallRequest) -> CallAnswer:
         was_enabled = gc.isenabled()
         _enable()
         try:
-            returned = copy_context().run(function, *arguments, **keywords)
+            value = copy_context().run(function, *arguments, **keywords)
         finally:
             (_enable if was_enabled else _disable)()
             stop_timers()
 
-        result = dumps(returned)
+        result = dumps(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         with suppress(BaseException):  # its standard error may be anything
             traceback.print_exc()
@@ -157,13 +157,13 @@ def _text(error: BaseException) -> str:
 
 def _pickled_error(error: BaseException) -> bytes:
     """The exception with its traceback, pickled; where that would be of no use, its class is described."""
-    called = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    call_traceback = error.__traceback__.tb_next if error.__traceback__ is not None else None
 
     text = _text(error)
     with suppress(BaseException):  # what it holds may be anything
-        text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
+        text = "".join(traceback.format_exception(type(error), error, call_traceback))[-TRACEBACK_MAX:]
 
-    traceback.clear_frames(called)  # what they hold may be all the memory that there is
+    traceback.clear_frames(call_traceback)  # what they hold may be all the memory that there is
 
     message, can_be_read = _readable_text(error)
 
@@ -174,8 +174,8 @@ def _pickled_error(error: BaseException) -> bytes:
             pickle.loads(candidate)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
             pickled = candidate
 
-    raised = dumps(Raised(error, pickled, message, text))
-    return raised if len(raised) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", message, text))
+    wrapped = dumps(Raised(error, pickled, message, text))
+    return wrapped if len(wrapped) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", message, text))
 
 
 def _begin(request: CallRequest) -> None:

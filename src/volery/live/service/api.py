@@ -290,15 +290,15 @@ class _JobEndpoints:
         follower = self._queries.feed.follow(after_revision, jobs if job is None else (job,), principal(request).sees)
 
         # Who names jobs waits for their ends, which may have been before.
-        ended = [StatusChange(item) for item in statuses if item.ended and item.revision <= after_revision]
+        ended_changes = [StatusChange(item) for item in statuses if item.ended and item.revision <= after_revision]
 
         headers = {"cache-control": "no-store", STREAM: follower.name}
-        return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(_events(follower, job, ended_changes), media_type="text/event-stream", headers=headers)
 
 
-async def _events(follower: Follower, job: int | None, ended: Sequence[StatusChange]) -> AsyncIterator[bytes]:
+async def _events(follower: Follower, job: int | None, ended_changes: Sequence[StatusChange]) -> AsyncIterator[bytes]:
     """The lines of a stream of events, after those of jobs that have ended; of one job, to its end."""
-    yield b": volery\n\n" + b"".join(change.event for change in ended)
+    yield b": volery\n\n" + b"".join(change.event for change in ended_changes)
     async with aclosing(follower.batches(KEEP_ALIVE_S)) as batches:
         async for changes, position in batches:
             lines: list[bytes] = []  # together: each piece of a stream costs as much as an answer

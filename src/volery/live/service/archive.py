@@ -97,8 +97,8 @@ class Archive:
     async def _run(self) -> None:
         while True:
             try:
-                while moved := await self.pass_once():
-                    log.info("%d old jobs have moved to %s", moved, self._folder)
+                while moved_count := await self.pass_once():
+                    log.info("%d old jobs have moved to %s", moved_count, self._folder)
             except InputError:
                 return  # the store is closed
             except (OSError, sqlite3.Error, UnwrittenError) as error:
@@ -115,15 +115,15 @@ class Archive:
             OSError: the files cannot be written; everything stays in the store.
             UnwrittenError: the store cannot be written.
         """
-        retired, rules, now_us = self._store.retired, self._rules, self._now_us()
+        ledger, rules, now_us = self._store.retired, self._rules, self._now_us()
 
         # An earlier pass may have been interrupted between its file and the deletion of the tasks' rows.
-        await self._clear(retired.last_file())
+        await self._clear(ledger.last_file())
 
-        file = retired.last_file() + 1
+        file = ledger.last_file() + 1
         recent_us = now_us - RECENT_S * SECOND
         before_us = min(now_us - round(rules.days * DAY_S * SECOND), recent_us) if rules.days else None
-        due = retired.due(before_us, rules.jobs, recent_us)
+        due = ledger.due(before_us, rules.jobs, recent_us)
 
         if due:
             # A lost store's file is never written over: it is the only record of its jobs.
@@ -148,24 +148,24 @@ class Archive:
             else:
                 return list(jobs)
 
-            sound = []
+            sound_jobs = []
             for job in jobs:
                 try:
                     demand_sound_jobs(sql, [job])
                 except sqlite3.DatabaseError as error:
                     log.error("job %d stays out of %s: %s; `volery check` lists it", job, self._folder, error)
                 else:
-                    sound.append(job)
+                    sound_jobs.append(job)
 
-            return sound
+            return sound_jobs
 
     async def _clear(self, file: int) -> None:
         """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""
         if not file or self._cleared_file == file:
             return
 
-        retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
-        for job, tasks in retired.left(file):
+        ledger, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
+        for job, tasks in ledger.left(file):
             for first in range(0, tasks, ROWS):
                 piece.append((job, first, min(first + ROWS, tasks)))
                 rows += piece[-1][2] - first
@@ -176,7 +176,7 @@ class Archive:
         await self._written(_clearing(self._store, piece))
 
         # Free pages go back to the file system a few at a time, each in a batch of its own.
-        while await self._written(retired.shrink):
+        while await self._written(ledger.shrink):
             pass
 
         self._cleared_file = file
@@ -232,9 +232,9 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
         _write_rows(tasks_path, sql, _READ_TASKS, jobs)
         _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # after the other: by it a reader finds both
 
-    with replacing(digests) as listed:
+    with replacing(digests) as digest_file:
         for path in (jobs_path, tasks_path):
-            listed.write(f"{_digest(path)}  {path.name}\n".encode())
+            digest_file.write(f"{_digest(path)}  {path.name}\n".encode())
 
     sync_folder(folder.parent)
 
@@ -349,18 +349,18 @@ def _joined(jobs: Any, tasks: Any) -> Iterator[tuple[JobStatus, list[TaskStatus]
 
             # Tasks without a report have no row: they never ran, or their ends are unknown.
             default_state: TaskState = "cancelled" if job.state == "cancelled" else "unknown"
-            missing = (
+            missing_tasks = (
                 TaskStatus(job=job.id, index=i, state=default_state)
                 for i in range(job.tasks)
                 if i not in tasks_by_place
             )
-            yield job, sorted((*tasks_by_place.values(), *missing), key=lambda task: task.index)
+            yield job, sorted((*tasks_by_place.values(), *missing_tasks), key=lambda task: task.index)
 
 
 def _task_of(row: dict[str, Any]) -> TaskStatus:
     names = ("cpu_us", "memory_peak_bytes", "out_of_memory", "held")
-    cpu_us, peak, is_short, holding = (row.pop(name) for name in names)
-    if holding is None:
+    cpu_us, peak, is_short, hold_words = (row.pop(name) for name in names)
+    if hold_words is None:
         return TaskStatus(**row)
-    usage = TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=holding)
+    usage = TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=hold_words)
     return TaskStatus(**row, usage=usage)

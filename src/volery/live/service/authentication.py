@@ -149,9 +149,9 @@ class TokenFile:
         """
         self._named(name, self.read() or ())  # the lock of a folder without tokens is not made for a mistake
         with self._changing() as tokens:
-            revoked = self._named(name, tokens)
-            self._write(tuple(token for token in tokens if token not in revoked))
-        return revoked
+            revoked_tokens = self._named(name, tokens)
+            self._write(tuple(token for token in tokens if token not in revoked_tokens))
+        return revoked_tokens
 
     def _named(self, name: str, tokens: tuple[AccessToken, ...]) -> tuple[AccessToken, ...]:
         """The token of an id, or all of a user."""
@@ -237,9 +237,9 @@ class TaskTokens:
     def _hash(self, job: int, user: str) -> str:
         if self._keyed_hash is None:
             self._keyed_hash = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
-        keyed = self._keyed_hash.copy()
-        keyed.update(f"{job} {user}".encode())
-        return keyed.hexdigest()
+        digest = self._keyed_hash.copy()
+        digest.update(f"{job} {user}".encode())
+        return digest.hexdigest()
 
     def _stored_key(self) -> bytes:
         with suppress(FileNotFoundError):

@@ -242,7 +242,7 @@ class BatchWriter:
             if write.clean_up is not None:
                 await loop.run_in_executor(self._thread, write.clean_up)
 
-        late = self._store.take_in(news, unix_now_us(), monotonic_now_us())
+        late_jobs = self._store.take_in(news, unix_now_us(), monotonic_now_us())
 
         if writes:
             await loop.run_in_executor(self._thread, self._store.commit)
@@ -257,7 +257,7 @@ class BatchWriter:
             write.succeed()
 
         # Their tasks' reports travel other ways than the answer, and may still come.
-        for number in late:
+        for number in late_jobs:
             loop.call_later(self.reports_late_s, self._give_up_waiting, number)
 
         await self._checkpoints.after_batch()

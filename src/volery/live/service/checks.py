@@ -141,11 +141,11 @@ def _check_mark(path: Path) -> str:
     with closing(opened_quietly(store)) as sql:
         try:
             (name,) = sql.execute("SELECT name FROM store").fetchone()
-            own = mark_of(sql, name, ShareHistory(sql, sql))
+            own_mark = mark_of(sql, name, ShareHistory(sql, sql))
         except (*UNREADABLE, TypeError):
             return f"is not compared with {STORE}, which cannot be read"
 
-    demand_newest(store, own, {MARK: mark})
+    demand_newest(store, own_mark, {MARK: mark})
     return ""
 
 

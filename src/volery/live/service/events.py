@@ -275,7 +275,7 @@ class EventFeed:
 
     async def _publish(self) -> None:
         while not self._writer.closed:
-            committed = self._writer.committed
+            commit_event = self._writer.committed
             try:
                 await self._publish_changes()
             except Exception as error:  # whatever it is: without this task all followers would wait for ever
@@ -285,7 +285,7 @@ class EventFeed:
                 self.published = self._committed_revision
                 self._end_all()
 
-            await committed.wait()
+            await commit_event.wait()
         self._end_all()
 
     async def _publish_changes(self) -> None:
@@ -397,8 +397,8 @@ class EventFeed:
                     pieces.append((job, array("q", sorted(revision * _PACKED + 1 + place for revision, place in rows))))
                 await asyncio.sleep(0)
 
-        ordered = merge(*(_numbered(job, piece) for job, piece in pieces))
-        while not self._writer.closed and (packed_changes := list(islice(ordered, CHANGES_MAX))):
+        changes_in_order = merge(*(_numbered(job, piece) for job, piece in pieces))
+        while not self._writer.closed and (packed_changes := list(islice(changes_in_order, CHANGES_MAX))):
             yield self._read(packed_changes)
             await asyncio.sleep(0)
 

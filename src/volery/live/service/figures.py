@@ -157,9 +157,9 @@ def allocation(allocations_us: Sequence[int]) -> AllocationPercentiles | None:
     """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
     if not allocations_us:
         return None
-    ordered = sorted(allocations_us)
-    p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
-    return AllocationPercentiles(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
+    sorted_us = sorted(allocations_us)
+    p50, p95, p99 = (sorted_us[max(0, -(-len(sorted_us) * q // 100) - 1)] for q in (50, 95, 99))
+    return AllocationPercentiles(tasks=len(sorted_us), p50=p50, p95=p95, p99=p99)
 
 
 def summary_operation(queries: JobQueries) -> Operation:

@@ -143,17 +143,19 @@ class Lifetimes:
         return self._of_user[user]
 
     def _lifetime(self, user: str, name: str, estimated_us: Time) -> Lifetime:
-        own = self._earlier(user)
+        own_history = self._earlier(user)
 
         # Work that is expected to take another time than it did is other work.
-        durations_us = own.expected.get((name, estimated_us), []) if estimated_us else own.called.get(name, [])
+        durations_us = (
+            own_history.expected.get((name, estimated_us), []) if estimated_us else own_history.called.get(name, [])
+        )
         if sum(map(len, durations_us)) >= HISTORY_MIN:
             return Lifetime("history", estimated_us, tuple(durations_us))
         if estimated_us:
-            ratios = next((r for r in (own.ratios, self._earlier(None).ratios) if len(r) >= RATIOS_MIN), [])
+            ratios = next((r for r in (own_history.ratios, self._earlier(None).ratios) if len(r) >= RATIOS_MIN), [])
             return Lifetime("estimate", estimated_us, (), tuple(sorted(ratios)))
-        if own.all:
-            return Lifetime("user", 0, tuple(own.all))
+        if own_history.all:
+            return Lifetime("user", 0, tuple(own_history.all))
 
         everybody = self._earlier(None).all
         return Lifetime("federation", 0, tuple(everybody)) if everybody else Lifetime("nothing")
@@ -186,14 +188,14 @@ def standing(
         at_us = unix_now_us()
         lifetimes = Lifetimes(sql)
 
-        jobs, count, planned, number_asked = [], 0, None, None
+        jobs, count, planned_job, number_in_question = [], 0, None, None
 
         if isinstance(job_asked_for, JobDescription):
             waiting = tuple(_waiting(None, next_number, job_asked_for, fleet, lifetimes))
-            planned = ActiveJob(next_number, job_asked_for.user, estimate_us(job_asked_for), (), waiting)
-            count = sum(group.count for group in planned.waiting)
+            planned_job = ActiveJob(next_number, job_asked_for.user, estimate_us(job_asked_for), (), waiting)
+            count = sum(group.count for group in planned_job.waiting)
         else:
-            number_asked = job_asked_for
+            number_in_question = job_asked_for
 
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, digest, content in sql.execute(_OPEN).fetchall():
@@ -204,7 +206,7 @@ def standing(
             jobs.append(job)
 
         numbers = {job.number for job in jobs if job.running or job.waiting}
-        if number_asked is not None and number_asked not in numbers:
+        if number_in_question is not None and number_in_question not in numbers:
             raise UnplayableError("the job has ended, or is being cancelled")
 
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
@@ -213,7 +215,13 @@ def standing(
 
         return startable(
             FederationState(
-                at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
+                at_us,
+                tuple(jobs),
+                planned_job,
+                tuple(lifetimes.found),
+                tuple(sorted(drained)),
+                weights,
+                number_in_question,
             ),
             fleet.cluster,
         )

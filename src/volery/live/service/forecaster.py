@@ -200,18 +200,18 @@ async def _sketch(job: JobDescription) -> JobDescription:
     names = ("estimate_s", "constraints", "request", "count")
 
     # Neighbours that differ in nothing the lab asks for become one entry.
-    bare = (TaskDescription(**{name: getattr(task, name) for name in names}) for task in other_tasks)
+    bare_tasks = (TaskDescription(**{name: getattr(task, name) for name in names}) for task in other_tasks)
 
     runs: list[tuple[TaskDescription, int]] = []
 
-    async for bare_task in in_slices(bare):
+    async for bare_task in in_slices(bare_tasks):
         if runs and runs[-1][0] == bare_task:
             runs[-1] = bare_task, runs[-1][1] + 1
         else:
             runs.append((bare_task, 1))
 
-    alike = [replace(task, count=task.count * times) async for task, times in in_slices(runs)]
-    return replace(job, tasks=(replace(first, call=b"", stdin="", env={}), *alike), call=b"", stdin="", env={})
+    merged_tasks = [replace(task, count=task.count * times) async for task, times in in_slices(runs)]
+    return replace(job, tasks=(replace(first, call=b"", stdin="", env={}), *merged_tasks), call=b"", stdin="", env={})
 
 
 def _refused(tasks: int, problem: str) -> Forecast:
@@ -238,7 +238,7 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
     lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
 
     try:
-        answered, complaint = await ended_within(_answer_of(lab, msgspec.msgpack.encode(question)), LIMIT_S)
+        output, complaint = await ended_within(_answer_of(lab, msgspec.msgpack.encode(question)), LIMIT_S)
     except TimeoutError:
         return ForecastReply(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
     finally:
@@ -246,11 +246,11 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
             lab.kill()
             await lab.wait()
 
-    if lab.returncode or not answered:
+    if lab.returncode or not output:
         log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
         return ForecastReply(0, 0, None, "the lab has failed; the log of the API's host says how")
 
-    return msgspec.msgpack.decode(answered, type=ForecastReply)
+    return msgspec.msgpack.decode(output, type=ForecastReply)
 
 
 async def _answer_of(lab: Process, question: bytes) -> tuple[bytes, bytes]:
@@ -269,12 +269,12 @@ def visible(preempts: tuple[PreemptedJob, ...], caller: Principal) -> tuple[Pree
     if caller.sees is None:
         return preempts
 
-    own = [item for item in preempts if item.user == caller.sees]
+    own_jobs = [item for item in preempts if item.user == caller.sees]
     foreign = [item for item in preempts if item.user != caller.sees]
     if foreign:
         runs = max(item.runs for item in foreign)
-        own.append(PreemptedJob(tasks=sum(item.tasks for item in foreign), runs=runs))
-    return tuple(own)
+        own_jobs.append(PreemptedJob(tasks=sum(item.tasks for item in foreign), runs=runs))
+    return tuple(own_jobs)
 
 
 def forecast_operations(foreteller: Forecaster, queries: JobQueries) -> tuple[Operation, ...]:
@@ -363,9 +363,9 @@ class ForecastLedger:
             self._settle()
             rows = fetched(self._sql, f"{_ROWS} WHERE ?1 IS NULL OR user = ?1 ORDER BY id DESC", (user,))
 
-        sound = [row for row in rows if row_checksum(row[:-1]) == row[-1]]
+        sound_rows = [row for row in rows if row_checksum(row[:-1]) == row[-1]]
         outcomes = []
-        for _, made_us, _, _, _, foretold, job, delay_us, came, _ in sound:
+        for _, made_us, _, _, _, foretold, job, delay_us, came, _ in sound_rows:
             if came is None:
                 continue
             outcomes.append(
@@ -380,8 +380,8 @@ class ForecastLedger:
 
         moments = tuple(_moment(name, outcomes) for name in NAMES)
         return ForecastRecord(
-            open=len(sound) - len(outcomes),
-            damaged=len(rows) - len(sound),
+            open=len(sound_rows) - len(outcomes),
+            damaged=len(rows) - len(sound_rows),
             moments=moments,
             last=tuple(outcomes[:SHOWN]),
         )

@@ -165,8 +165,8 @@ class Connections:
     def sweep(self) -> None:
         """Close those whose head or body is overdue."""
         now_s = self._clock_s()
-        awaited = self._awaiting_head, self._awaiting_body, self._spare
-        overdue = [item for awaited_items in awaited for item, until_s in awaited_items.items() if until_s <= now_s]
+        deadlines = self._awaiting_head, self._awaiting_body, self._spare
+        overdue = [item for awaited_items in deadlines for item, until_s in awaited_items.items() if until_s <= now_s]
         for connection in overdue:
             self._end(connection)
 
@@ -320,22 +320,22 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, peer = await loop.sock_accept(self._socket)
+                client_socket, peer = await loop.sock_accept(self._socket)
             except OSError as error:
                 log.error("no connection can be accepted: %s", error.strerror)
                 await asyncio.sleep(AGAIN_S)
                 continue
 
-            connection = Connection(str(peer[0]), accepted.close)
+            connection = Connection(str(peer[0]), client_socket.close)
             self._connections.accept(connection)
-            serving = self._begin(self._serve(accepted, connection, make))
+            serve_task = self._begin(self._serve(client_socket, connection, make))
 
             # One that is cancelled before its first step runs none
-            serving.add_done_callback(partial(_close_unserved, accepted))
-            connection.abort = serving.cancel
+            serve_task.add_done_callback(partial(_close_unserved, client_socket))
+            connection.abort = serve_task.cancel
 
     async def _serve(
-        self, accepted: socket.socket, connection: Connection, make: Callable[[], BoundedHttpProtocol]
+        self, client_socket: socket.socket, connection: Connection, make: Callable[[], BoundedHttpProtocol]
     ) -> None:
         """Shake hands, and leave the rest to the protocol."""
         protocol = make()
@@ -345,9 +345,9 @@ class Listener:
 
         timeout_s = HEAD_S if self._context is not None else None
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
+                lambda: protocol, client_socket, ssl=self._context, ssl_handshake_timeout=timeout_s
             )
         except BaseException as error:
             self._connections.gone(connection)
@@ -355,7 +355,7 @@ class Listener:
                 protocol.transport.abort()
                 protocol.connections.discard(protocol)  # uvloop does not call `connection_lost` of such a one
             else:
-                accepted.close()
+                client_socket.close()
 
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
                 raise
@@ -363,9 +363,9 @@ class Listener:
             return
 
 
-def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:
+def _close_unserved(client_socket: socket.socket, serving: asyncio.Task[None]) -> None:
     if serving.cancelled():
-        accepted.close()
+        client_socket.close()
 
 
 class HttpServer(uvicorn.Server):

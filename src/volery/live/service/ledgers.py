@@ -62,8 +62,8 @@ class ShareHistory:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
-        damaged = (number for number, _ in damaged_rows(read, "reweighs"))
-        self._sound = f"number NOT IN ({', '.join(map(str, damaged))})"
+        damaged_numbers = (number for number, _ in damaged_rows(read, "reweighs"))
+        self._sound = f"number NOT IN ({', '.join(map(str, damaged_numbers))})"
 
     def weights(self, sql: sqlite3.Connection | None = None) -> tuple[int, dict[str, int]]:
         """The number of changes, and the present weights by name, in the rows that a connection sees.

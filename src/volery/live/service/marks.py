@@ -87,10 +87,10 @@ def mark_of(sql: sqlite3.Connection, store: str, history: ShareHistory, revision
         history: history of its weights.
         revision: revision up to which rows are on the disk; None: all are.
     """
-    free = ArchiveLedger(sql, sql).free()
+    free_numbers = ArchiveLedger(sql, sql).free()
     reweighs, weights = history.weights(sql)
     drained = sorted(node for (node,) in sql.execute("SELECT node FROM drained"))
-    first = free if revision is None else free._replace(revision=revision)
+    first = free_numbers if revision is None else free_numbers._replace(revision=revision)
     return StoreMark(store, first, tuple(AssignmentLedger(sql, sql).moves()), reweighs, weights, tuple(drained))
 
 

@@ -121,8 +121,8 @@ class RemoteOutput:
         extent: extent of what existed when it was opened.
     """
 
-    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, available: Extent) -> None:
-        self._requests = asking
+    def __init__(self, requests: OutputRequests, task: TaskStatus, stream: str, available: Extent) -> None:
+        self._requests = requests
         self._task = task
         self._stream = stream
         self.extent = available
@@ -148,9 +148,9 @@ class Outputs:
         root: the folder of the folders of attempts on this host.
     """
 
-    def __init__(self, root: Path, asking: OutputRequests) -> None:
+    def __init__(self, root: Path, requests: OutputRequests) -> None:
         self._root = root.resolve()
-        self._requests = asking
+        self._requests = requests
 
     async def open(self, task: TaskStatus, stream: str) -> TaskOutput | None:
         """The output of a task's last attempt; None: it is neither here nor on its node's host.
@@ -190,11 +190,11 @@ def output_answer(output: TaskOutput, offset: int, range_header: str | None, hea
     if range_header is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).
         with suppress(ValueError):
-            requested = piece_in(output.extent, range_header)
-            if requested is None:
+            requested_piece = piece_in(output.extent, range_header)
+            if requested_piece is None:
                 output.close()
                 return Response(status_code=416, headers={**headers, "content-range": f"bytes */{piece.size}"})
-            piece, status = requested, 206
+            piece, status = requested_piece, 206
             headers = {**headers, "content-range": f"bytes {piece.start}-{piece.end - 1}/{piece.size}"}
 
     headers = {**headers, "accept-ranges": "bytes", LOG_OFFSET: str(piece.start)}

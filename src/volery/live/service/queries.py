@@ -55,7 +55,7 @@ class JobQueries:
     """Answers about a federation as it is now.
 
     Args:
-        assigned: the address of the scheduler that has a job of a user.
+        scheduler_of: the address of the scheduler that has a job of a user.
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
@@ -75,7 +75,7 @@ class JobQueries:
         nodes: NodeTable,
         counts: AttemptCounts,
         writer: BatchWriter,
-        assigned: Callable[[JobId, str], Address],
+        scheduler_of: Callable[[JobId, str], Address],
         sharing: UserShares,
         book: DecisionBook,
         feed: EventFeed,
@@ -100,7 +100,7 @@ class JobQueries:
         self._fleet = fleet
         self._table = nodes
         self._writer = writer
-        self._scheduler_of = assigned
+        self._scheduler_of = scheduler_of
         self._book = book
         self._capacity = capacity
         self._owners: dict[Address, tuple[Address, ...]] | None = None
@@ -161,8 +161,10 @@ class JobQueries:
             if machines is not None:
                 steps.append(FunnelStep(f"have room in the view of {scheduler}", machines))
 
-        started = started_tasks(job) if place is None else int(reasons.state not in ("pending", "unsatisfiable"))
-        steps.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
+        started_count = started_tasks(job) if place is None else int(reasons.state not in ("pending", "unsatisfiable"))
+        steps.append(
+            FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started_count)
+        )
         return replace(reasons, funnel=(*reasons.funnel, *steps))
 
     @property
@@ -211,19 +213,19 @@ class JobQueries:
         part = await self._part(number, place)
         funnel = counted(self._candidates(self._demand(part, place)))
 
-        preempted = blocked = ""
+        preemption_reason = block_reason = ""
 
         if task.state == "running":
-            blocked = await self._blocked_by_child(job, place)
+            block_reason = await self._blocked_by_child(job, place)
         elif task.state == "pending":
-            preempted = self.sharing.why_again(number, place, task.attempt)
-            blocked = "" if funnel[-1].machines else self._blocked_by_parent(job, part.description.parent)
+            preemption_reason = self.sharing.why_again(number, place, task.attempt)
+            block_reason = "" if funnel[-1].machines else self._blocked_by_parent(job, part.description.parent)
 
         return Why(
             job=number,
             index=place,
             state=task.state,
-            reason=preempted or blocked or task.reason or job.reason or self._unreported(job),
+            reason=preemption_reason or block_reason or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=funnel,
             decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
@@ -235,11 +237,11 @@ class JobQueries:
         """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
         number, _, place = parent.partition("/")
 
-        above = self._store.job(int(number)) if place else None
-        if above is None or above.ended or above.user != job.user or int(place) >= above.tasks:
+        parent_job = self._store.job(int(number)) if place else None
+        if parent_job is None or parent_job.ended or parent_job.user != job.user or int(place) >= parent_job.tasks:
             return ""
 
-        task = self._store.tasks(above.id, int(place), 1)[0]
+        task = self._store.tasks(parent_job.id, int(place), 1)[0]
         if task.state != "running":
             return ""
 
@@ -289,14 +291,14 @@ class JobQueries:
 
             # Where machines have amounts, the API does not know what is free: schedulers do.
             machines = [] if demand.request else steps[-1][1]
-            free = sum(slots[machine] - running.get(machine, 0) for machine in machines)
+            free_slots = sum(slots[machine] - running.get(machine, 0) for machine in machines)
             groups.append(
                 PlannedGroup(
                     first=demand.first,
                     count=demand.tasks,
                     obstacle=demand.obstacle,
                     funnel=counted(steps),
-                    at_once=None if demand.request else min(free, demand.tasks),
+                    at_once=None if demand.request else min(free_slots, demand.tasks),
                     nodes=tuple(node_on[machine] for machine in machines[:NODES_NAMED]),
                 )
             )

@@ -424,7 +424,7 @@ class DecisionBook:
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
         """The decisions about a task, in order; `nodes` has the address on each machine."""
         decisions = self._of_task.get(task, ())
-        dropped = self._dropped_counts.get(task, 0)
+        dropped_count = self._dropped_counts.get(task, 0)
         return tuple(
             DecisionStep(
                 at_us=at_us,
@@ -433,7 +433,7 @@ class DecisionBook:
                 node=nodes.get(decision.machine, ""),
                 asked=decision.asked,
                 view_age_us=decision.view_age_us,
-                omitted=dropped if place == 1 else 0,
+                omitted=dropped_count if place == 1 else 0,
                 passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in decision.rejected),
             )
             for place, (at_us, by, decision) in enumerate(decisions)

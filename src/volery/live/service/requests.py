@@ -283,9 +283,9 @@ def seen_job(jobs: JobLookup, number: JobId, caller: Principal) -> JobStatus:
     """
     job = jobs.job(number)
     # Of somebody else's job not even the archive is mentioned: its number would tell that it existed.
-    if job is None and (archived := jobs.archived(number)) is not None and caller.sees in (None, archived.user):
+    if job is None and (archived_job := jobs.archived(number)) is not None and caller.sees in (None, archived_job.user):
         problem = (
-            f"this job is archived, in file {archived.file} of the folder archive; `volery record export` reads it"
+            f"this job is archived, in file {archived_job.file} of the folder archive; `volery record export` reads it"
         )
         raise NotThereError(f"jobs/{number}", problem)
     if job is None or caller.sees not in (None, job.user):

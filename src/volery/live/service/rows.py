@@ -507,7 +507,7 @@ class UsageTable:
         """
         usages = dict[int, tuple[int | None, TaskUsage]]()
         for row in fetched(self._read, _READ, (job, first, end)):
-            _, place, attempt, cpu_us, peak, is_short, holding, _ = row
+            _, place, attempt, cpu_us, peak, is_short, hold_words, _ = row
             try:
                 check_row("usages", row)
             except sqlite3.DatabaseError as error:
@@ -515,7 +515,7 @@ class UsageTable:
             else:
                 usages[place] = (
                     attempt,
-                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=holding),
+                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=hold_words),
                 )
 
         return usages

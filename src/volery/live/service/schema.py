@@ -279,13 +279,13 @@ def _add_launched(sql: sqlite3.Connection) -> None:
     if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
         return
 
-    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
+    new_numbers = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
     for statement in (
         "BEGIN IMMEDIATE",
         "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
         "UPDATE tasks SET launched = attempt WHERE node != ''",
-        f"UPDATE tasks {renumbered}",
-        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
+        f"UPDATE tasks {new_numbers}",
+        f"UPDATE usages {new_numbers}",  # a task's row finds what it has used by the attempt
         "COMMIT",
     ):
         sql.execute(statement)

@@ -95,9 +95,9 @@ class JobStore:
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
         self.demand_files, self.close = self._database.demand_files, self._database.close
 
-        listed = JobListings(self._read)
-        self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
-        self.places, self.allocations_us = listed.places, listed.allocations_us
+        listings = JobListings(self._read)
+        self.job, self.jobs, self.search = listings.job, listings.jobs, listings.search
+        self.places, self.allocations_us = listings.places, listings.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
@@ -110,7 +110,7 @@ class JobStore:
         self._task_rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
 
         self._usages = UsageTable(self._sql, self._read)
-        tasks = TaskRows(self._read, listed.job, self._usages)
+        tasks = TaskRows(self._read, listings.job, self._usages)
         self.tasks, self.result, self.tasks_at = tasks.tasks, tasks.result, tasks.tasks_at
         self.changes, self.revisions = tasks.changes, tasks.revisions
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
@@ -261,11 +261,11 @@ class JobStore:
 
     def drop_unused(self, descriptions: Iterable[EncodedDescription]) -> None:
         """Delete the descriptions that no job has come to use."""
-        unused = (
+        delete_unused = (
             "DELETE FROM descriptions WHERE digest = ? "
             "AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = descriptions.id)"
         )
-        self._sql.executemany(unused, ((description.digest,) for description in descriptions))
+        self._sql.executemany(delete_unused, ((description.digest,) for description in descriptions))
 
     def insert(
         self,
@@ -306,8 +306,8 @@ class JobStore:
         if len(self._new_jobs) < INSERTED_MAX:
             self._new_jobs[number] = job
 
-        pending = task_count - len(obstacles)
-        self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
+        pending_count = task_count - len(obstacles)
+        self._tally.change(description.user, NOTHING, counts_of("pending", pending_count, 0))
 
     def cancel(self, number: JobId) -> bool:
         """Note that the job is to be cancelled; true if it had not ended yet."""
@@ -370,10 +370,10 @@ class JobStore:
                     job.reason = ""
                     self._refused_ids.discard(job.id)
 
-        answered = [job for job in self._changed_jobs.values() if job.answered and job.ended_us is None]
-        late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
+        answered_jobs = [job for job in self._changed_jobs.values() if job.answered and job.ended_us is None]
+        late_jobs = [job.id for job in answered_jobs if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
-        return late
+        return late_jobs
 
     def give_up_waiting(self, number: JobId, now_us: int, monotonic_us: Time | None = None) -> None:
         """End an answered job although some reports of its tasks have not come; those tasks' ends are unknown."""
@@ -431,28 +431,28 @@ class JobStore:
         return sound_job((*row, self.assigned.note_of(row[0])))
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        checked = [(*row, row_checksum(row)) for row in rows]
-        self._written_rows += [(row[_REVISION], sound_task, row) for row in checked]
-        self._sql.executemany(_WRITE_TASK, checked)
+        checked_rows = [(*row, row_checksum(row)) for row in rows]
+        self._written_rows += [(row[_REVISION], sound_task, row) for row in checked_rows]
+        self._sql.executemany(_WRITE_TASK, checked_rows)
 
     def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
-        checked = []
+        checked_rows = []
         for job in jobs:
             revision = self._next_revision()
-            checked.append(job.row(revision))
-            self._written_rows.append((revision, self._written_job, checked[-1]))
+            checked_rows.append(job.row(revision))
+            self._written_rows.append((revision, self._written_job, checked_rows[-1]))
             self._changed_users[job.id] = job.user
-        self._sql.executemany(statement, checked)
+        self._sql.executemany(statement, checked_rows)
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._write_tasks(self._task_rows.values())
         self._usages.write()
 
-        changed = self._changed_jobs.values()
-        self._write_jobs(_UPDATE_JOB, changed)
+        changed_jobs = self._changed_jobs.values()
+        self._write_jobs(_UPDATE_JOB, changed_jobs)
 
-        for job in changed:
+        for job in changed_jobs:
             counts = job.load()
             if counts != job.counted:
                 self._tally.change(job.user, job.counted, counts)

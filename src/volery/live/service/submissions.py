@@ -90,16 +90,16 @@ class JobSubmissions:
     def open(self, elsewhere: Collection[Address]) -> None:
         """Submit what had not ended when the store was last closed; what is submitted meanwhile is sent after it."""
         self.failover.greet_all_but(elsewhere)
-        if unfinished := self._store.open_ids():
+        if open_jobs := self._store.open_ids():
             self._deferred_jobs = {}
-            self._resume_task = in_background(self._resume(unfinished, elsewhere), "the resubmission of open jobs")
+            self._resume_task = in_background(self._resume(open_jobs, elsewhere), "the resubmission of open jobs")
 
-    async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
+    async def _resume(self, open_jobs: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:
-            await self._resubmit(unfinished, lambda entry: entry not in elsewhere)
+            await self._resubmit(open_jobs, lambda entry: entry not in elsewhere)
         finally:
-            deferred, self._deferred_jobs = self._deferred_jobs, None
-            for job in (deferred or {}).values():
+            deferred_jobs, self._deferred_jobs = self._deferred_jobs, None
+            for job in (deferred_jobs or {}).values():
                 self._submit(job)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
@@ -108,11 +108,11 @@ class JobSubmissions:
 
     def start_sending(self, job: NewJob) -> None:
         """Send a new job that is in the store to its scheduler, after those that an earlier start has left."""
-        submitted = Submission(job.number, job.first, job.description, self._fleet, job.tasks)
+        new_submission = Submission(job.number, job.first, job.description, self._fleet, job.tasks)
         if self._deferred_jobs is None:
-            self._submit(submitted)
+            self._submit(new_submission)
         else:
-            self._deferred_jobs[job.number] = submitted
+            self._deferred_jobs[job.number] = new_submission
 
     def submit_rejected(self, identity: JobId) -> None:
         """Submit a job again that its scheduler has rejected."""
@@ -260,8 +260,8 @@ class Submission(NamedTuple):
             epoch: epoch since which its scheduler has the job.
             token: token of its tasks.
         """
-        planned = plan(self.description, self.identity, self.first, self.fleet, token=token)
-        tasks = still_to_run((task for task, _ in planned), self.ended, self.attempts)
+        planned_tasks = plan(self.description, self.identity, self.first, self.fleet, token=token)
+        tasks = still_to_run((task for task, _ in planned_tasks), self.ended, self.attempts)
         messages = submission(self.identity, tasks, self.tasks_left, self.description.user, TASKS_PER_TURN)
         first = next(messages)
         assert isinstance(first, Submit)
@@ -288,8 +288,8 @@ def still_to_run(tasks: Iterable[Task], ended: Set[int], attempts: Mapping[int, 
     for place, task in enumerate(tasks):
         if place in attempts and place not in ended:
             attempt_count, launched = attempts[place]
-            carried = msgspec.structs.replace(decode_payload(task.payload), attempts=attempt_count, launched=launched)
-            yield msgspec.structs.replace(task, payload=encode_payload(carried))
+            payload = msgspec.structs.replace(decode_payload(task.payload), attempts=attempt_count, launched=launched)
+            yield msgspec.structs.replace(task, payload=encode_payload(payload))
         elif place not in ended:
             yield task
 
@@ -441,8 +441,8 @@ async def planned_jobs(
             problem = f"no machine can run {count:,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
             raise InputError(f"{place}.tasks", f"{problem}; the first: {impossible[0].obstacle}")
 
-        alike = await _merged(description)
-        jobs.append(NewJob(at, first, alike, needs, place, await encoded_in_slices(alike)))
+        merged_job = await _merged(description)
+        jobs.append(NewJob(at, first, merged_job, needs, place, await encoded_in_slices(merged_job)))
         first += jobs[-1].tasks
 
     return jobs
@@ -466,33 +466,33 @@ def insert_all(
     Raises:
         ConflictError: a key belongs to another job.
     """
-    submitted: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
-    earlier = [_earlier_receipt(store, job, submitted) if job.description.key else None for job in jobs]
+    jobs_by_key: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
+    earlier = [_earlier_receipt(store, job, jobs_by_key) if job.description.key else None for job in jobs]
     return [receipt or _insert(store, job, now_us, assign) for job, receipt in zip(jobs, earlier, strict=True)]
 
 
 def _earlier_receipt(
-    store: JobStore, job: NewJob, submitted: dict[tuple[str, str], tuple[NewJob, JobId]]
+    store: JobStore, job: NewJob, jobs_by_key: dict[tuple[str, str], tuple[NewJob, JobId]]
 ) -> Receipt | None:
     """The receipt of the job that was submitted under the same key, earlier or just before."""
     user, key = job.description.user, job.description.key
-    if (twin := submitted.get((user, key))) is not None:
-        number = twin[1]
-        is_same = twin[0].encoded.digest == job.encoded.digest
-        name = twin[0].place
-    elif stored := store.job_with_key(user, key):
-        number = stored[0]
-        is_same = store.describes(stored[0], job.encoded.digest)
-        name = f"job {stored[0]}"
+    if (earlier_job := jobs_by_key.get((user, key))) is not None:
+        number = earlier_job[1]
+        is_same = earlier_job[0].encoded.digest == job.encoded.digest
+        name = earlier_job[0].place
+    elif stored_job := store.job_with_key(user, key):
+        number = stored_job[0]
+        is_same = store.describes(stored_job[0], job.encoded.digest)
+        name = f"job {stored_job[0]}"
     else:
-        submitted[user, key] = job, job.number
+        jobs_by_key[user, key] = job, job.number
         return None
 
     if not is_same:
         problem = f"{key!r} is the key of {name}, which is described otherwise; take another key"
         raise ConflictError(f"{job.place}.key", problem)
 
-    submitted[user, key] = job, number
+    jobs_by_key[user, key] = job, number
     return Receipt(id=number, tasks=job.tasks, known=True)
 
 

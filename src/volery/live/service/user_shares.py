@@ -98,8 +98,8 @@ class UserShares:
         shares = self._shares
         if user is not None:
             own = [share for share in shares if share.name == user and not share.members]
-            above = {name for share in own for name in share.within}
-            shares = tuple(share for share in shares if share in own or (share.members and share.name in above))
+            organisations = {name for share in own for name in share.within}
+            shares = tuple(share for share in shares if share in own or (share.members and share.name in organisations))
 
         return [
             ShareStatus(

@@ -178,13 +178,13 @@ class BrokerTransport:
             await self.connect(name)
 
         loop = asyncio.get_running_loop()
-        began, greeted = loop.time(), -HELLO_S
+        began, greeted_at_s = loop.time(), -HELLO_S
         while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers, patient)):
-            if now >= greeted + HELLO_S:
-                greeted = now
+            if now >= greeted_at_s + HELLO_S:
+                greeted_at_s = now
                 self._greet(wants_answer=True)
             self._change.clear()
-            await is_set_within(self._change, min(until, greeted + HELLO_S) - now)
+            await is_set_within(self._change, min(until, greeted_at_s + HELLO_S) - now)
 
         if self._misfit:
             await self.close()
@@ -259,26 +259,26 @@ class BrokerTransport:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
-        greeted = -HELLO_S
-        while absent := frozenset(peers) - self._met:
+        greeted_at_s = -HELLO_S
+        while absent_hosts := frozenset(peers) - self._met:
             if self._misfit:
                 break
 
             now = loop.time()
             if now >= until:
-                return absent
+                return absent_hosts
 
-            if now >= greeted + HELLO_S:
-                greeted = now
+            if now >= greeted_at_s + HELLO_S:
+                greeted_at_s = now
                 self._greet(wants_answer=True)
 
             self._change.clear()
-            await is_set_within(self._change, min(until, greeted + HELLO_S) - now)
+            await is_set_within(self._change, min(until, greeted_at_s + HELLO_S) - now)
 
         if self._misfit:
             raise InputError(f"host {self._name}", self._misfit)
 
-        return absent
+        return absent_hosts
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Publish a frame; it is lost where the broker is away."""

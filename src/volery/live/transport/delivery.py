@@ -236,9 +236,9 @@ class Delivery:
         elif frame.number > line.received and len(line.early) < EARLY_MAX:
             line.early[frame.number] = frame
 
-        while line.early and (early := line.early.pop(line.received + 1, None)) is not None:
+        while line.early and (early_frame := line.early.pop(line.received + 1, None)) is not None:
             line.received += 1
-            self._take(sender, early.parcels)
+            self._take(sender, early_frame.parcels)
 
     def _line(self, peer: HostName) -> _Line:
         line = self._lines.get(peer)

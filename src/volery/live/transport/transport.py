@@ -91,13 +91,13 @@ async def absent_peers(
 ) -> AsyncIterator[frozenset[HostName]]:
     """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
     loop = asyncio.get_running_loop()
-    absent = frozenset(peers)
+    absent_hosts = frozenset(peers)
     until = loop.time() + limit_s
     slice_s = FIRST_SLICE_S
-    while absent and (left_s := until - loop.time()) > 0:
-        absent = await transport.meet(absent, min(left_s, slice_s))
+    while absent_hosts and (left_s := until - loop.time()) > 0:
+        absent_hosts = await transport.meet(absent_hosts, min(left_s, slice_s))
         slice_s = MEETING_SLICE_S
-        yield absent
+        yield absent_hosts
 
 
 class Memory:
@@ -143,10 +143,12 @@ class MemoryTransport:
     async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
-        while (absent := frozenset(peers) - self._medium.receivers.keys()) and (left_s := until - loop.time()) > 0:
+        while (absent_hosts := frozenset(peers) - self._medium.receivers.keys()) and (
+            left_s := until - loop.time()
+        ) > 0:
             self._medium.changed.clear()
             await is_set_within(self._medium.changed, left_s)
-        return absent
+        return absent_hosts
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Hand the frame over soon; it is lost where the host has left."""
