@@ -100,7 +100,7 @@ class JobSubmissions:
         finally:
             deferred_jobs, self._deferred_jobs = self._deferred_jobs, None
             for job in (deferred_jobs or {}).values():
-                self._submit(job)
+                self._send_when_settled(job)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to these entries."""
@@ -110,7 +110,7 @@ class JobSubmissions:
         """Send a new job that is in the store to its scheduler, after those that an earlier start has left."""
         new_submission = Submission(job.number, job.first, job.description, self._fleet, job.tasks)
         if self._deferred_jobs is None:
-            self._submit(new_submission)
+            self._send_when_settled(new_submission)
         else:
             self._deferred_jobs[job.number] = new_submission
 
@@ -118,7 +118,7 @@ class JobSubmissions:
         """Submit a job again that its scheduler has rejected."""
         # The same number may belong to a job of another incarnation of the store.
         if (job := self._unaccepted_jobs.get(number_of(identity))) is not None and job.identity == identity:
-            self._submit(job)
+            self._send_when_settled(job)
 
     def withdraw_given_up(self) -> None:
         """Withdraw the jobs that the store has ended before all their tasks had."""
@@ -142,16 +142,16 @@ class JobSubmissions:
             self._resume_task.cancel()
             await asyncio.wait((self._resume_task,))
 
-    def _submit(self, job: Submission) -> None:
+    def _send_when_settled(self, job: Submission) -> None:
         self._unaccepted_jobs[job.number] = job
-        self.failover.call_when_settled(partial(self._feed_scheduler, job))
+        self.failover.call_when_settled(partial(self._pass_to_throttle, job))
 
-    def _feed_scheduler(self, job: Submission) -> None:
+    def _pass_to_throttle(self, job: Submission) -> None:
         """Begin to send a job to the scheduler that has it now, unless it was given up or submitted again meanwhile."""
         if self._unaccepted_jobs.get(job.number) is job:
             owner = self.failover.owner(job.number, job.description.user)
             token = self._token(job.number, job.description.user)
-            self._throttle.submit(job.number, owner.entry, job.messages(owner.epoch, token))
+            self._throttle.enqueue(job.number, owner.entry, job.messages(owner.epoch, token))
 
     def withdraw(self, number: JobId, user: str) -> None:
         """Withdraw a job: nothing more of it is sent, and nothing that waits to be sent is before the order."""
@@ -211,7 +211,9 @@ class JobSubmissions:
         if self._store.cancelling(number):
             self.withdraw(number, description.user)
         elif count := tasks - len(ended):
-            self._submit(Submission(number, first_task, description, self._fleet, count, ended, attempts, True))
+            self._send_when_settled(
+                Submission(number, first_task, description, self._fleet, count, ended, attempts, True)
+            )
         else:
             # All tasks have ended, but the answer of the scheduler was lost: it is made here.
             self._unaccepted_jobs.pop(number, None)
@@ -327,7 +329,7 @@ class SubmitThrottle:
         self._turn_start_s = 0.0
         self._queue_change = asyncio.Event()
 
-    def submit(self, job: JobId, to: Address, messages: Iterator[Message]) -> None:
+    def enqueue(self, job: JobId, to: Address, messages: Iterator[Message]) -> None:
         """Send the messages of a job in the next turn, or as soon as there is room; they replace what waits of it."""
         self._queued_jobs[job] = to, messages
         self._hand_over()
