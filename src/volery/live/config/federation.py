@@ -290,7 +290,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
 
     fleet = Fleet(machines, slots, file.name, _alike(capacities), calls=file.calls)
-    check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
+    check_vectors(file.architecture, has_vectors=architecture.vectors, cluster=fleet.cluster)
     plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
 
     # The URL is shown in logs and errors.
