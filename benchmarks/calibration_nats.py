@@ -116,7 +116,7 @@ def measure(architecture: str, server: Server, rounds: int) -> None:
             rate = trace.task_count * SECOND / span_us
             ahead_us = came.origin_us[API_HOST] - came.origin_us[BEATS[architecture]]
             lived[name].append(Lived(plan, took - arrived, by_clock(as_lived(came.records), ahead_us), used, rate))
-    costs, frames = model_of([one.noted for one in shown], statistics.median(one.broker_us for one in shown))
+    costs, frames = model_of([one.notes for one in shown], statistics.median(one.broker_us for one in shown))
     for name, found in lived.items():
         came_us = [one.allocation_us for one in found]
         lab_us = [predicted(one, costs, frames, seed) for seed, one in enumerate(found)]

@@ -149,7 +149,7 @@ def test_a_host_that_waits_for_a_dead_one_ends_its_wait_though_a_hello_comes_at_
             time.sleep(0.1)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            transport._changed.set()
+            transport._change.set()
 
         waiting = asyncio.create_task(transport.meet(["dead"], 0.1))
         greeting = asyncio.create_task(greet_late())
@@ -262,7 +262,7 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
             restored = transport()
             assert await restored.claim("node-2", 4, ["node"]) == 4, "of that one nobody has met any"
             back._remember("node", INCARNATION_MAX)
-            assert back._remembered == 8, "an absurd number is not taken"
+            assert back._met_incarnation == 8, "an absurd number is not taken"
             assert INCARNATION_MAX * max(IDS, RENEWALS, ATTEMPTS) < 1 << 63, "what designs count from it fits a message"
             await node.close()
         await back.close()

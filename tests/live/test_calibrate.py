@@ -155,7 +155,7 @@ def test_a_frame_has_left_before_others_take_the_processor_from_who_wrote_it(mon
     socket.sent.append(("gm", 1))
     client = timed_client(host)
     client._write(client.__new__(client))
-    (left, *_), (began, ended) = socket.left[0], socket.writes[:2]
+    (left, *_), (began, ended) = socket.written[0], socket.writes[:2]
     assert ended - began >= 50_000_000
     assert began <= left < began + 25_000_000
 

@@ -79,10 +79,12 @@ def test_results_of_calls_that_ended_together_are_fetched_together(api: str) -> 
         asked: list[str] = []
         client._http.event_hooks["request"].append(lambda request: asked.append(request.url.path))
         client.run(halve, 0).result(LIMIT_S)
-        with client._following().pause:
-            number = client._following().send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
+        with client._running_follower().pause:
+            number = (
+                client._running_follower().send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
+            )
             futures: list[Future[float]] = [Future() for _ in range(39)]
-            client._following().calls[number] = dict(enumerate(futures))
+            client._running_follower().calls[number] = dict(enumerate(futures))
             list(client.events(number))  # to its end
         assert sum(future.result(LIMIT_S) for future in futures) == (sum(range(40)) - 13) / 2
         assert asked.count(f"/jobs/{number}/results") < 20
@@ -123,7 +125,7 @@ def test_a_client_that_is_closed_in_a_fork_goes_on_in_its_own_process(api: str) 
     with Client(api) as client:
         job = client.submit({"command": "sleep 60"})
         asked = asked_for_events(client)
-        with client._following().pause:  # as its thread may hold it at that moment
+        with client._running_follower().pause:  # as its thread may hold it at that moment
             child = os.fork()
             if child == 0:
                 client.close()
@@ -222,14 +224,14 @@ def asked_for_events(client: Client) -> list[str]:
 
 def statuses_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[JobStatus | TaskStatus]:
     """All that a client is sent, from now on."""
-    follower, found = client._following(), list[JobStatus | TaskStatus]()
-    taken = follower._taken
+    follower, found = client._running_follower(), list[JobStatus | TaskStatus]()
+    taken = follower._take
 
     def noted(status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
         found.append(status)
         return taken(status)
 
-    monkeypatch.setattr(follower, "_taken", noted)
+    monkeypatch.setattr(follower, "_take", noted)
     return found
 
 
@@ -257,7 +259,7 @@ def test_calls_one_after_the_other_go_over_one_stream(api: str) -> None:
 def test_a_submission_that_finds_no_stream_open_has_it_opened_again(api: str) -> None:
     with Client(api) as client:
         asked = asked_for_events(client)
-        follower = client._following()
+        follower = client._running_follower()
         follower._stream = "lost"
         first, second = client.submit({"command": "true"}), client.run(halve, 3)
         assert first.result(LIMIT_S).state == "done"
@@ -273,13 +275,13 @@ def test_a_job_that_was_submitted_before_under_its_key_ends_its_future(api: str)
         assert client.submit(job).result(LIMIT_S).state == "done"
         assert client.submit(job).result(LIMIT_S).state == "done"
     with Client(api) as client:
-        client._following()._stream = "lost"
+        client._running_follower()._stream = "lost"
         assert client.submit(job).result(LIMIT_S).state == "done"
 
 
 def test_a_job_that_the_api_has_lost_fails_its_own_future_alone(api: str) -> None:
     with Client(api) as client:
-        following = client._following()
+        following = client._running_follower()
         with following.pause:
             lost = JobFuture(client, Receipt(id=700, tasks=1))
             following.jobs[700] = lost
@@ -409,12 +411,12 @@ def test_a_client_whose_stream_has_failed_follows_later_jobs_over_another(
 ) -> None:
     with Client(api) as client:
         lost = client.run(time.sleep, 60)
-        follower = client._following()
+        follower = client._running_follower()
 
         def fails(_: JobStatus | TaskStatus) -> Future[JobStatus] | None:
             raise MemoryError
 
-        monkeypatch.setattr(follower, "_taken", fails)
+        monkeypatch.setattr(follower, "_take", fails)
         client.cancel(client.jobs()[0].id)
         with pytest.raises(MemoryError):
             lost.result(LIMIT_S)

@@ -191,10 +191,10 @@ def test_a_spare_place_is_held_for_a_short_time(monkeypatch: pytest.MonkeyPatch)
     now_s, ended = 0.0, list[str]()
     known = Connections(ConnectionLimits(1, 1), lambda: now_s)
     first, late = (Connection(name, partial(ended.append, name)) for name in ("first", "late"))
-    assert known.admit(first)
+    assert known.accept(first)
     known.came(first)
     known.whole(first)
-    assert not known.admit(late)
+    assert not known.accept(late)
     assert "1 connections are open" in late.refusal
     now_s += listening.SPARE_S
     known.sweep()
@@ -268,7 +268,7 @@ def test_a_body_may_be_slow_but_has_to_come() -> None:
     known = Connections(ConnectionLimits(), lambda: now_s)
     slow, trickled = (Connection("a", partial(ended.append, name)) for name in ("slow", "trickled"))
     for one in (slow, trickled):
-        assert known.admit(one)
+        assert known.accept(one)
         known.came(one)
     for _ in range(100):
         now_s += BODY_S / 10
@@ -289,13 +289,13 @@ def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
         return Connection(address, lambda: ended.append(address))
 
     first, second, other = connection("a"), connection("a"), connection("b")
-    assert all(map(known.admit, (first, second, other)))
+    assert all(map(known.accept, (first, second, other)))
     for one in (first, second, other):
         known.came(one)
         known.whole(one)
-    assert not known.admit(connection("a"))
-    assert not known.admit(connection("c")), "there are three already"
-    assert not known.admit(connection("a"))
+    assert not known.accept(connection("a"))
+    assert not known.accept(connection("c")), "there are three already"
+    assert not known.accept(connection("a"))
     assert len(caplog.records) == 2
     assert [record.getMessage().partition(", as many")[0] for record in caplog.records] == [
         "requests of a are refused: 2 connections of a are open",
@@ -304,8 +304,8 @@ def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
     known.gone(first)
     known.gone(first)
     waiting = connection("c")
-    assert known.admit(waiting)
-    assert known.admit(connection("d")), "in the place of c, which waits for a head"
+    assert known.accept(waiting)
+    assert known.accept(connection("d")), "in the place of c, which waits for a head"
     assert ended == ["c"]
     known.wait(waiting)
     now_s += HEAD_S

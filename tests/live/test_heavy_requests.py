@@ -44,7 +44,7 @@ from volery.live.service.descriptions import (
 from volery.live.service.forecaster import RECORDED_MAX, _sketch
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import IMPOSSIBLE_MAX, admit, planned_jobs
+from volery.live.service.submissions import IMPOSSIBLE_MAX, insert_all, planned_jobs
 
 LIMIT_S = 120
 ONE = {"gms": 1, "lms": 1}
@@ -154,7 +154,7 @@ def test_whoever_submits_many_different_tasks_lets_others_have_turns_while_they_
             turn += 1
             await asyncio.sleep(0)
         store.begin(durable=False)
-        (receipt,) = admit(store, await planning, 0, lambda number, user: None)
+        (receipt,) = insert_all(store, await planning, 0, lambda number, user: None)
         store.commit()
         assert receipt.tasks == listed
 

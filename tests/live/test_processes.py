@@ -20,7 +20,7 @@ from volery.core.model import Task
 from volery.live.command import Command, encode_payload
 from volery.live.config.limits import NodeRules, OutputLimits
 from volery.live.node.agent import NodeAgent
-from volery.live.node.descendants import ProcessLedger, carries, processes, status_of, summed
+from volery.live.node.descendants import ProcessLedger, carries, processes, status_of, with_checksum
 from volery.live.node.output import HOLE_BYTES, kept_from
 
 
@@ -336,7 +336,7 @@ def test_a_pid_that_now_belongs_to_another_is_never_killed(tmp_path: Path) -> No
         assert status is not None
         record = tmp_path / "processes"
         boot, _ = record.read_bytes().splitlines(keepends=True)
-        record.write_bytes(boot + summed(f"+{other.pid} {status.started - 1}"))
+        record.write_bytes(boot + with_checksum(f"+{other.pid} {status.started - 1}"))
         ledger = ProcessLedger(tmp_path)
         ledger.close()
         assert ledger.killed == []
@@ -349,8 +349,8 @@ def test_records_of_another_boot_and_torn_lines_are_no_records(tmp_path: Path) -
         status = status_of(other.pid)
         assert status is not None
         record = tmp_path / "processes"
-        line = summed(f"+{status.pid} {status.started}")
-        record.write_bytes(summed("boot another") + line)
+        line = with_checksum(f"+{status.pid} {status.started}")
+        record.write_bytes(with_checksum("boot another") + line)
         ProcessLedger(tmp_path).close()
         assert other.poll() is None
         record.write_bytes(record.read_bytes() + line[:-3])

@@ -63,7 +63,7 @@ def test_a_job_that_was_partly_sent_when_its_submitter_restarted_runs_each_task_
             federation.post(0, further[0])
             await executor.until_started(RECEIVED)
             ended = frozenset(place for place in executor.started if place % 3)
-            again = sent._replace(left=TASKS - len(ended), ended=ended, again=True)
+            again = sent._replace(tasks_left=TASKS - len(ended), ended=ended, is_repeated=True)
             for message in again.messages(0):
                 federation.post(0, message)
             await federation.until_done(1)

@@ -236,7 +236,7 @@ def test_calls_that_wait_for_what_is_short_get_no_further_workers(
         for _ in range(4):
             it.start(Call(cloudpickle.dumps((pow, (2, 5), {}))))
         await it.until_polled(lambda: lack.met >= 3)
-        assert len(it.executor._calls._serving) == 1
+        assert len(it.executor._calls._serve_tasks) == 1
         lack.left = 0
         await it.until(lambda: len(it.outcomes) == 5)
 
@@ -254,7 +254,7 @@ def test_calls_that_wait_for_a_worker_that_is_slow_to_begin_get_no_further_worke
 
     def looked(executor: CallExecutor) -> None:
         grow(executor)
-        looks.append(len(executor._serving))
+        looks.append(len(executor._serve_tasks))
 
     monkeypatch.setattr(call, "_COMMAND", words)
     monkeypatch.setattr(call, "GROW_S", 0.01)

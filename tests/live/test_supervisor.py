@@ -64,7 +64,7 @@ class Host:
 
     async def open(self) -> list[tuple[Address, int, int, bytes]]:
         adopted = await self.agent.open(("node/0", "node/1", "node/7"), self._heard, self._lost)
-        self.agent.go_on(self.end_of)
+        self.agent.resume(self.end_of)
         assert all(isinstance(event, Adopted) for _, event in adopted)
         return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]
 
@@ -148,7 +148,7 @@ def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has
             await gone(int(pid))
             await asyncio.sleep(0.1)
             assert not second.outcomes
-            second.agent.go_on(second.end_of)
+            second.agent.resume(second.end_of)
             assert second.outcomes == {(0, 2): "finished"}
             assert [report.state for report in second.reports] == ["running", "finished"]
 
@@ -260,9 +260,9 @@ def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_i
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)
         await first.open()
-        assert first.agent._ticking is not None
-        first.agent._ticking.cancel()  # as if it were stopped
-        leaving, first.agent._leave = first.agent._leave, lambda why: None  # type: ignore[method-assign]  # and slow
+        assert first.agent._keep_alive_timer is not None
+        first.agent._keep_alive_timer.cancel()  # as if it were stopped
+        leaving, first.agent._give_up = first.agent._give_up, lambda error: None  # type: ignore[method-assign]  # and slow
         first.start(0, "sleep", "1000")
         async with asyncio.timeout(LIMIT_S):
             while [report.state for report in first.reports] != ["running"]:
@@ -286,8 +286,8 @@ def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_s
         await first.open()
         first.start(0, "sleep", "1000")
         await asyncio.sleep(0.2)
-        assert first.agent._ticking is not None
-        first.agent._ticking.cancel()  # as if it were stopped
+        assert first.agent._keep_alive_timer is not None
+        first.agent._keep_alive_timer.cancel()  # as if it were stopped
         await first.until(1)
         assert isinstance(first.lost[0], SupervisorLost)
         assert first.outcomes == {}

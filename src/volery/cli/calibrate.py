@@ -119,7 +119,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
                 federation.file, broker=broker, api="127.0.0.1:0", executor="sleep", reports=True, folder="federation",
                 hosts={role: [f"{role}/*"] for role in roles},
             )  # fmt: skip
-            shown += [load_apart(file, Path(name), choose, work, FramingHost).noted for work in works]
+            shown += [load_apart(file, Path(name), choose, work, FramingHost).notes for work in works]
     costs, frames = model_of(shown, 0.0)
     return CostModel(delay_us=sorted(frames.delays_us)[len(frames.delays_us) // 2], hosts=costs, frames=frames)
 

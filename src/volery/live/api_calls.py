@@ -62,22 +62,27 @@ class CallFailedError(RuntimeError):
 
 
 class ApiCall(Generic[AnswerT]):
-    """One request to the API, and how its answer is read.
+    """One request to the API, and the function that reads its answer.
 
     Args:
-        read: makes the answer of a successful response.
-        query: parameters; those that are None are left out.
-        body: sent as JSON.
+        read: function that makes the answer of a successful response.
+        query: query parameters; those that are None are left out.
+        body: body, which is sent as JSON.
     """
 
     def __init__(
-        self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
-        query: Mapping[str, object] | None = None, body: object = None,
-    ) -> None:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        read: Callable[[httpx2.Response], AnswerT],
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+    ) -> None:
         params = {name: str(value) for name, value in (query or {}).items() if value is not None}
         refuse_surrogates(params, "query")
         self.read = read
         self.request: dict[str, Any] = {"method": method, "url": path, "params": params}
+
         if method != "GET":
             try:
                 self.request["content"] = msgspec.json.encode(body)
@@ -107,6 +112,7 @@ def check(response: httpx2.Response) -> None:
     """
     if response.is_success:
         return
+
     try:
         error = msgspec.json.decode(response.content, type=ErrorResponse).error
     except msgspec.MsgspecError:
@@ -141,6 +147,7 @@ def description_of(job: JobLike, named: bool = False) -> JobDescription:
         job = read_job(job)
     elif not isinstance(job, JobDescription):
         job = job_from_table(job, "job")
+
     if not (job.user or named):
         job = msgspec.structs.replace(job, user=user_name())
     # Under one key equal jobs are one, whoever submits them.
@@ -164,7 +171,7 @@ def user_name() -> str:
 def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **words: Any) -> JobDescription:
     """A job that calls a function once per tuple of arguments; `words` are further keys of a job."""
     name = words.pop("name", getattr(function, "__name__", "call"))
-    tasks = tuple(TaskDescription(call=dumps((function, given, {}))) for given in arguments)
+    tasks = tuple(TaskDescription(call=dumps((function, call_arguments, {}))) for call_arguments in arguments)
     return JobDescription(name=name, tasks=tasks, **words)
 
 
@@ -177,15 +184,22 @@ def submit_followed(job: JobLike, named: bool, stream: str) -> ApiCall[tuple[Rec
     """As `submit`; the answer is also whether a stream of events follows the job from now on."""
     read = reader(Receipt)
     return ApiCall(
-        "POST", "/jobs", lambda found: (read(found), found.headers.get(STREAM) == stream), {"stream": stream},
+        "POST",
+        "/jobs",
+        lambda response: (read(response), response.headers.get(STREAM) == stream),
+        {"stream": stream},
         description_of(job, named),
-    )  # fmt: skip
+    )
 
 
 def jobs(
-    state: str | None, user: str | None, before: int | None, limit: int, reason: str | None = None,
+    state: str | None,
+    user: str | None,
+    before: int | None,
+    limit: int,
+    reason: str | None = None,
     since_us: int | None = None,
-) -> ApiCall[list[JobStatus]]:  # fmt: skip
+) -> ApiCall[list[JobStatus]]:
     query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
     return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
@@ -215,14 +229,18 @@ class LogPiece(NamedTuple):
 
 
 def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]:
-    def read(found: httpx2.Response) -> LogPiece:
-        return LogPiece(int(found.headers.get(LOG_OFFSET, offset)), found.content)
+    def read(response: httpx2.Response) -> LogPiece:
+        return LogPiece(int(response.headers.get(LOG_OFFSET, offset)), response.content)
 
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}/logs", read, {"stream": stream, "offset": offset})
 
 
+def _content(response: httpx2.Response) -> bytes:
+    return response.content
+
+
 def result(number: int, index: int) -> ApiCall[bytes]:
-    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", _content)
 
 
 def results(number: int, places: Sequence[int]) -> ApiCall[list[bytes]]:
@@ -274,9 +292,13 @@ def named_jobs(jobs: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
+def _revision(response: httpx2.Response) -> int:
+    return int(msgspec.json.decode(response.content)["revision"])
+
+
 def revision() -> ApiCall[int]:
     """The revision of the last change of anything."""
-    return ApiCall("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
+    return ApiCall("GET", "/healthz", _revision)
 
 
 def nodes(
@@ -323,9 +345,7 @@ def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
     return ApiCall("GET", "/reweighs", reader(list[WeightChange]), {"name": name, "limit": limit})
 
 
-def preemptions(
-    user: str | None, job: int | None, before: int | None, limit: int
-) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
+def preemptions(user: str | None, job: int | None, before: int | None, limit: int) -> ApiCall[list[PreemptionStatus]]:
     query = {"user": user, "job": job, "before": before, "limit": limit}
     return ApiCall("GET", "/preemptions", reader(list[PreemptionStatus]), query)
 
@@ -341,17 +361,20 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
     place = f"job {ended.job}, task {ended.index}"
     try:
         value = pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
-    except Exception as problem:
-        said = f"cannot be unpickled here: {type(problem).__name__}: {problem}"
-        raise CallFailedError(f"{place} is {ended.state}{_because(ended)}, and what it sent {said}") from problem
+    except Exception as error:
+        problem_text = f"cannot be unpickled here: {type(error).__name__}: {error}"
+        raise CallFailedError(f"{place} is {ended.state}{_because(ended)}, and what it sent {problem_text}") from error
+
     if ended.state == "finished":
         return value
+
     if isinstance(value, BaseException):
-        where = f"raised in {place}, on {ended.node}"
-        value.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+        raised_in = f"raised in {place}, on {ended.node}"
+        value.add_note(f"{raised_in}; what it printed: volery logs {ended.job} {ended.index} --stderr")
         if isinstance(value, Exception):
             raise value
         raise CallFailedError(f"{place} is {ended.state}: {ended.reason}") from value
+
     raise CallFailedError(f"{place} is {ended.state}{_because(ended) or ': it never ran'}")
 
 
@@ -360,10 +383,10 @@ def _because(ended: TaskStatus) -> str:
 
 
 class EventReader:
-    """Makes statuses of the lines of an event stream; `last` is the id of the last whole event."""
+    """Makes statuses of the lines of an event stream; `last` is the id of the last complete event."""
 
-    def __init__(self, after: int | None = None) -> None:
-        self.last = after
+    def __init__(self, last_revision: int | None = None) -> None:
+        self.last = last_revision
         self._fields: dict[str, str] = {}
 
     def headers(self) -> dict[str, str]:
@@ -375,19 +398,23 @@ class EventReader:
             name, _, text = line.partition(":")
             self._fields[name] = text.removeprefix(" ")
             return None
+
         fields, self._fields = self._fields, {}
+
         # Not every event has an id, as one of a job that is followed since; and an id may come without an event.
         if "id" in fields:
             self.last = int(fields["id"])
+
         if "data" not in fields:
             return None
         if fields["event"] == "job":
             return msgspec.json.decode(fields["data"], type=JobStatus)
+
         return msgspec.json.decode(fields["data"], type=TaskStatus)
 
 
 def api_address(api: str | None) -> str:
-    """The API's address: what is given, else VOLERY_API, else this machine's default port.
+    """The API's address: the given one, else VOLERY_API, else this machine's default port.
 
     Raises:
         InputError: it is no address.
@@ -395,12 +422,15 @@ def api_address(api: str | None) -> str:
     address = (api or os.environ.get(API_VARIABLE) or DEFAULT_API).strip().rstrip("/")
     if _HOST_AND_PORT.fullmatch(address):  # as `volery up --api` takes it
         address = f"http://{address}"
+
     try:
         url = httpx2.URL(address)
     except (httpx2.InvalidURL, UnicodeError):
         url = httpx2.URL()
+
     if url.scheme not in ("http", "https") or not url.host:
         raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}, or HOST:PORT")
+
     return address
 
 
@@ -408,8 +438,8 @@ class Credentials:
     """Connection settings of a client: address, token and certificate authority.
 
     Args:
-        api: the address; by default VOLERY_API, or this machine's default port.
-        token: by default VOLERY_TOKEN; empty: none.
+        api: address of the API; by default VOLERY_API, or this machine's default port.
+        token: token of the user; by default VOLERY_TOKEN; empty: none.
 
     Raises:
         InputError: the address is none; the token would travel readable over a network; VOLERY_CA cannot be used.
@@ -419,11 +449,15 @@ class Credentials:
         self.api = api_address(api)
         token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
         self.named = bool(token)
+
         url = httpx2.URL(self.api)
+
+        # Anybody on the way could read it, and act as the user.
         if token and url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
             raise InputError(self.api, "a token would travel readable; use https")
         if not token.isascii() or not (token + "x").isprintable():
             raise InputError(TOKEN_VARIABLE, "is no token; `volery token add` gives one")
+
         ca = os.environ.get(CA_VARIABLE)
         self.options: dict[str, Any] = {
             "base_url": self.api,
@@ -437,15 +471,17 @@ def unreachable(api: str, error: httpx2.TransportError | BusyError) -> InputErro
     """The error for an API that gave no answer: it is busy, something else listens there, or nothing does."""
     if isinstance(error, BusyError):
         return error
-    told = str(error) or type(error).__name__
-    if isinstance(error, httpx2.ConnectError) and "SSL" in told:
+
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError) and "SSL" in text:
         problem = (
-            f"is not trusted, or does not speak TLS ({told}); {CA_VARIABLE} names the authority of its certificate"
+            f"is not trusted, or does not speak TLS ({text}); {CA_VARIABLE} names the authority of its certificate"
         )
         return InputError(api, problem)
     if isinstance(error, httpx2.ConnectError):
-        problem = f"no federation answers there ({told}); start one with `volery up`, or name one with --api"
+        problem = f"no federation answers there ({text}); start one with `volery up`, or name one with --api"
         return InputError(api, f"{problem} or {API_VARIABLE}")
     if isinstance(error, httpx2.TimeoutException):
-        return InputError(api, f"has not answered in time ({told}); it is busy, or cannot be reached: try again")
-    return InputError(api, f"has closed the connection without an answer ({told}); it restarts, or is no federation")
+        return InputError(api, f"has not answered in time ({text}); it is busy, or cannot be reached: try again")
+
+    return InputError(api, f"has closed the connection without an answer ({text}); it restarts, or is no federation")

@@ -19,7 +19,7 @@ from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress, refuse_tags
+from volery.live.load import PROGRESS_S, Loaded, LoadProgress, refuse_tags
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
 
 Work = Literal["sleep", "spin"]
@@ -32,14 +32,16 @@ def command(work: Work, duration_us: int) -> tuple[str, ...]:
     return ("sleep", seconds) if work == "sleep" else ("python3", "-S", "-c", _SPIN, seconds)
 
 
-def described(trace: Trace, job: JobId, work: Work) -> JobDescription:
+def job_of_trace(trace: Trace, job: JobId, work: Work) -> JobDescription:
     """A job of a trace as users write it."""
     durations = trace.duration_us[trace.first[job] : trace.first[job + 1]]
     tasks = tuple(TaskDescription(command=command(work, duration)) for duration in durations)
     return JobDescription(
-        name=f"load {job}", user=trace.user[job] if trace.user else "load",
-        estimate_s=trace.estimate_us[job] / SECOND, tasks=tasks,
-    )  # fmt: skip
+        name=f"load {job}",
+        user=trace.user[job] if trace.user else "load",
+        estimate_s=trace.estimate_us[job] / SECOND,
+        tasks=tasks,
+    )
 
 
 class _Load:
@@ -71,19 +73,20 @@ class _Load:
             self.records.trace.arrival_us[job] = now
             self.late_us[job] = max(0, now - due)
             self.submitted += 1
-            submitting = asyncio.get_running_loop().create_task(self._submit(job))
-            self._receipts.add(submitting)
+            submit_task = asyncio.get_running_loop().create_task(self._submit(job))
+            self._receipts.add(submit_task)
+
         await asyncio.gather(*self._receipts)
 
     async def _submit(self, job: JobId) -> None:
-        receipt: Receipt = await self._client.submit(described(self._trace, job, self._work))
+        receipt: Receipt = await self._client.submit(job_of_trace(self._trace, job, self._work))
         self._jobs[receipt.id] = job
-        early, self._early = self._early, []
-        for status in early:
+        early_statuses, self._early = self._early, []
+        for status in early_statuses:
             self.take_in(status)
 
-    async def listen(self, after: int) -> None:
-        async for status in self._client.events(after=after):
+    async def listen(self, revision: int) -> None:
+        async for status in self._client.events(after=revision):
             self.take_in(status)
 
     def take_in(self, status: JobStatus | TaskStatus) -> None:
@@ -101,25 +104,33 @@ class _Load:
     def _task(self, job: JobId, status: TaskStatus) -> None:
         if status.state not in ENDED_TASKS or status.started_us is None:
             return
-        records, task = self.records, self._trace.first[job] + status.index
+
+        records = self.records
+        task = self._trace.first[job] + status.index
         ended_us = status.ended_us if status.ended_us is not None else status.started_us
         finish_us = self._steps.monotonic_us(ended_us) - self._origin_us
+
+        # The duration is by the node's clock; the place of the start is by ours.
         records.start_us[task] = max(finish_us - (ended_us - status.started_us), records.trace.arrival_us[job])
         records.attempt[task] = status.attempt
         if status.state == "finished" and status.ended_us is not None:
             records.finish_us[task] = finish_us
             self.finished += 1
+
         self.failed += status.state == "failed"
 
     def _job(self, job: JobId, status: JobStatus) -> None:
         records, trace = self.records, self._trace
         assert status.ended_us is not None
         records.answered_us[job] = answered_us = self._steps.monotonic_us(status.ended_us) - self._origin_us
+
         records.unsatisfiable[job] = status.unsatisfiable
         taken_us = answered_us - (status.ended_us - status.submitted_us)
         sending_us = max(0, taken_us - records.trace.arrival_us[job])
+
         for task in range(trace.first[job], trace.first[job + 1]):
             records.path[task] = sending_us
+
         self.done += 1
         if self.done == trace.job_count:
             self.complete.set()
@@ -131,9 +142,9 @@ async def load_by_api(
     """Replay a trace through the API of a running federation, until every job has ended.
 
     Args:
-        api: its address; see `volery.live.api_calls.api_address`.
+        api: address of the API; see `volery.live.api_calls.api_address`.
         trace: see `volery.live.load.sped_up`.
-        work: what its tasks do; a federation with a sleep executor sleeps for the estimates whatever they are.
+        work: work of its tasks; a federation with a sleep executor sleeps for the estimates whatever they are.
         watch: is called with the progress of the load, four times a second.
 
     Raises:
@@ -142,23 +153,25 @@ async def load_by_api(
     refuse_tags(trace)
     cpu_s = time.process_time()
     async with AsyncClient(api) as client:
-        it = _Load(client, trace, work)
+        load = _Load(client, trace, work)
         revision = await client.revision()
         tasks: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(it.listen(revision)),
-            asyncio.ensure_future(it.submit_all()),
-            asyncio.ensure_future(it.complete.wait()),
+            asyncio.ensure_future(load.listen(revision)),
+            asyncio.ensure_future(load.submit_all()),
+            asyncio.ensure_future(load.complete.wait()),
         ]
+
         try:
             while not tasks[-1].done():
-                await asyncio.wait(tasks[-1:], timeout=TOLD_EVERY_S)
+                await asyncio.wait(tasks[-1:], timeout=PROGRESS_S)
                 for task in tasks[:-1]:
                     if task.done():
                         task.result()  # raises what has gone wrong
                 if watch is not None:
-                    watch(LoadProgress(it.submitted, it.done, it.finished))
+                    watch(LoadProgress(load.submitted, load.done, load.finished))
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    return Loaded(it.records, it.late_us, it.failed, time.process_time() - cpu_s, "")
+
+    return Loaded(load.records, load.late_us, load.failed, time.process_time() - cpu_s, "")

@@ -43,8 +43,8 @@ class LiveHost(NamedTuple):
     """A host that runs.
 
     Args:
-        front: the submitter's, where it is on this host.
-        journal: the path of the journal; empty without one.
+        front: frontend of the submitter, where that is on this host.
+        journal: path of the journal; empty without one.
     """
 
     host: Host
@@ -54,16 +54,21 @@ class LiveHost(NamedTuple):
 
 @asynccontextmanager
 async def running(
-    federation: Federation, name: HostName = ALL, front: MakeFrontend | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: UnreceivedReports | None = None,
+    federation: Federation,
+    name: HostName = ALL,
+    front: MakeFrontend | None = None,
+    recorder: Recorder | None = None,
+    executor: Executor | None = None,
+    make_host: type[Host] = Host,
+    unreceived: UnreceivedReports | None = None,
     gives_up_jobs: bool = False,
-) -> AsyncIterator[LiveHost]:  # fmt: skip
+) -> AsyncIterator[LiveHost]:
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
     Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
 
     Args:
-        name: of the host; `ALL` runs every component in this process, without a broker.
+        name: name of the host; `ALL` runs every component in this process, without a broker.
         front: makes the submitter; by default the job service with its API.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
@@ -77,12 +82,24 @@ async def running(
     deployment = federation.plan.build(next_incarnation(federation.folder, name))
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
+
     with host_lock(federation.folder, name):
         transport = _transport(federation, layout) if name != ALL else None
         try:
             incarnation = await _incarnation(federation, name, transport, layout)
-            started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
-                               unreceived, gives_up_jobs)  # fmt: skip
+            started = _started(
+                federation,
+                name,
+                incarnation,
+                layout,
+                transport,
+                front,
+                recorder,
+                executor,
+                make_host,
+                unreceived,
+                gives_up_jobs,
+            )
             async with started as at_work:
                 yield at_work
         finally:
@@ -98,52 +115,83 @@ async def _incarnation(
     Raises:
         InputError: another process uses the name of the host, or the broker is not there.
     """
-    known = next_incarnation(federation.folder, name)
+    stored_incarnation = next_incarnation(federation.folder, name)
     if transport is None:
-        return known
+        # Without other hosts there is nobody that could have met a later incarnation than the folder has.
+        return stored_incarnation
+
     peers = [host for host in layout if host != name]
-    begins = await transport.claim(name, known, peers, patient=SUBMITTER in layout[name])
-    if begins != known:
-        told = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
-        log.warning(told, name, begins, known, begins - 1)
-    return begins
+    claimed = await transport.claim(name, stored_incarnation, peers, patient=SUBMITTER in layout[name])
+    if claimed != stored_incarnation:
+        text = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
+        log.warning(text, name, claimed, stored_incarnation, claimed - 1)
+
+    return claimed
 
 
 @asynccontextmanager
 async def _started(
-    federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
-    transport: Transport | None, make_front: MakeFrontend | None, recorder: Recorder | None, executor: Executor | None,
-    make_host: type[Host], unreceived: UnreceivedReports | None, gives_up_jobs: bool,
-) -> AsyncIterator[LiveHost]:  # fmt: skip
+    federation: Federation,
+    name: HostName,
+    incarnation: int,
+    layout: Mapping[HostName, tuple[Address, ...]],
+    transport: Transport | None,
+    make_front: MakeFrontend | None,
+    recorder: Recorder | None,
+    executor: Executor | None,
+    make_host: type[Host],
+    unreceived: UnreceivedReports | None,
+    gives_up_jobs: bool,
+) -> AsyncIterator[LiveHost]:
     """A host whose name is claimed; arguments as for `running`."""
-    folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
+    folder = federation.folder
+    file = federation.file
+    deployment = federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
-    hosted = federation.plan.components(deployment, scheduling, incarnation)
-    where = _with_reporters(layout, deployment)
-    inbox = Inbox(where, recorder=recorder)
+    hosted_components = federation.plan.components(deployment, scheduling, incarnation)
+
+    host_of = _with_reporters(layout, deployment)
+    inbox = Inbox(host_of, recorder=recorder)
+
     node = node_runtime(federation, name, deployment, scheduling, inbox.report, executor, unreceived)
     if node.reporter is not None:
-        hosted[reporter_of(name)] = node.reporter
+        hosted_components[reporter_of(name)] = node.reporter
+
     front = register = None
     if SUBMITTER in layout[name]:
         post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
         site = SubmitterSite(federation, deployment, post, layout, name, incarnation, transport, gives_up_jobs)
         front = (make_front or job_frontend)(site)
-        hosted[SUBMITTER], register = front.component, front.register or site.register()
+        hosted_components[SUBMITTER], register = front.component, front.register or site.register()
+
+    # Only now: a start that fails before uses up no incarnation.
     persist_incarnation(folder, name, incarnation)
     log.info(
         "host %s, incarnation %d: %s", name, incarnation, recovery_in_words(federation.plan.architecture, deployment)
     )
+
     path = journal_path(folder / "journal", name, incarnation)
-    journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
+    journal = (
+        _journal(federation, name, incarnation, scheduling, hosted_components) if file.journal and scheduling else None
+    )
+
     host = make_host(
-        name, hosted, inbox, executor=node.executor, codec=Codec(federation.plan.architecture.messages),
-        transport=transport, journal=journal, incarnation=incarnation, explains=file.reports,
-        watches=_watches(federation, name, deployment, where),
-        presence=Presence(where[SUBMITTER], register),
-    )  # fmt: skip
+        name,
+        hosted_components,
+        inbox,
+        executor=node.executor,
+        codec=Codec(federation.plan.architecture.messages),
+        transport=transport,
+        journal=journal,
+        incarnation=incarnation,
+        explains=file.reports,
+        watches=_watches(federation, name, deployment, host_of),
+        presence=Presence(host_of[SUBMITTER], register),
+    )
+
     on_new_incarnation = partial(_greet, front, node.reporter, layout, deployment.machines)
     nodes = [address for address in scheduling if address in deployment.machines]
+
     try:
         await _begin(host, node, front, nodes, on_new_incarnation)
         yield LiveHost(host, front, str(path) if journal is not None else "")
@@ -158,50 +206,70 @@ async def _started(
 
 
 def _greet(
-    front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
-    nodes: Collection[Address], peer: HostName, known: bool,
-) -> None:  # fmt: skip
+    front: Frontend | None,
+    reporter: Reporter | None,
+    layout: Mapping[HostName, Collection[Address]],
+    nodes: Collection[Address],
+    peer: HostName,
+    has_predecessor: bool,
+) -> None:
     """Repeat to an incarnation of another host what it may have missed."""
     schedulers = [address for address in layout[peer] if address not in nodes]
     if front is not None and schedulers:
         front.restarted(schedulers)
-    if reporter is not None and SUBMITTER in layout[peer] and known:
-        reporter.again()
+
+    if reporter is not None and SUBMITTER in layout[peer] and has_predecessor:
+        reporter.repeat()
 
 
 async def _begin(
-    host: Host, node: NodeRuntime, front: Frontend | None, nodes: Sequence[Address],
+    host: Host,
+    node: NodeRuntime,
+    front: Frontend | None,
+    nodes: Sequence[Address],
     on_new_incarnation: Callable[[HostName, bool], None],
-) -> None:  # fmt: skip
+) -> None:
     """Open and start everything, and take up what earlier incarnations have left."""
-    supervised = node.supervised
+    supervisor = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
-    adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
+
+    # First of all: attempts on nodes that this host has no more must end before they run elsewhere.
+    adopted = await supervisor.open(nodes, report, host.stop) if supervisor is not None else ()
     await host.open(on_new_incarnation)
     host.start(adopted)
+
     if node.reporter is not None:
-        node.reporter.again()
-    if supervised is not None:
-        supervised.go_on(host.ended)
+        node.reporter.repeat()
+
+    if supervisor is not None:
+        supervisor.resume(host.ended)
+
     node.introduce(nodes, host.inbox.report)
     if front is not None:
         await front.open()
 
 
 def _demand_safe(
-    federation: Federation, deployment: Deployment, here: Collection[Address], front: MakeFrontend | None,
+    federation: Federation,
+    deployment: Deployment,
+    addresses: Collection[Address],
+    front: MakeFrontend | None,
     executor: Executor | None,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse before anything is opened.
 
     Raises:
         InputError: tasks would run as root, or calls could not run; strangers could use the API, or overhear tokens.
     """
-    if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
+    if (
+        executor is None
+        and federation.file.executor == "agent"
+        and any(address in deployment.machines for address in addresses)
+    ):
         accounts = Accounts(federation.file.run_as)
         if federation.file.calls:
             demand_workers(accounts, federation.file.environment)
-    if front is None and SUBMITTER in here:
+    if front is None and SUBMITTER in addresses:
         from volery.live.frontend import demand_safe_api
 
         demand_safe_api(federation)
@@ -210,48 +278,66 @@ def _demand_safe(
 def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
     if name == ALL:
         return {ALL: (*deployment.components, SUBMITTER)}
+
     for place, table in enumerate(federation.file.machines):
         if table.get("capacity") == DISCOVERED:
             problem = (
                 "differs from host to host, and now and then; write down what `volery discover` prints on each machine"
             )
             raise InputError(f"machines[{place}].capacity", problem)
+
     layout = federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+
     return layout
 
 
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
-    where = located(layout)
+    host_of = located(layout)
     for host, addresses in layout.items():
         if any(address in deployment.machines for address in addresses):
-            where[reporter_of(host)] = host
-    return where
+            host_of[reporter_of(host)] = host
+    return host_of
 
 
 def _watches(
-    federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
-) -> WatchList | None:  # fmt: skip
+    federation: Federation, name: HostName, deployment: Deployment, host_of: Mapping[Address, HostName]
+) -> WatchList | None:
     """The watching pairs of this host; None where the architecture cannot recover."""
     if (recovery := host_recovery(federation.plan.architecture, deployment)) is None:
         return None
-    pairs = [*recovery.detector_pairs, *((SUBMITTER, entry) for entry in recovery.standins if SUBMITTER in where)]
-    return WatchList(watched_by(pairs, where, name), recovery.detection_us)
+
+    pairs = [*recovery.detector_pairs, *((SUBMITTER, entry) for entry in recovery.standins if SUBMITTER in host_of)]
+    return WatchList(watched_by(pairs, host_of, name), recovery.detection_us)
 
 
 def _journal(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...],
-    hosted: Mapping[Address, Component],
-) -> JournalWriter:  # fmt: skip
+    federation: Federation,
+    name: HostName,
+    incarnation: int,
+    addresses: tuple[Address, ...],
+    hosted_components: Mapping[Address, Component],
+) -> JournalWriter:
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
+
     header = Header(
-        federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, unix_now_us(),
-    )  # fmt: skip
+        federation.file.name,
+        name,
+        incarnation,
+        plan.seed,
+        plan.architecture.name,
+        parameters,
+        plan.cluster,
+        addresses,
+        plan.configuration,
+        unix_now_us(),
+    )
+
     size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
-    components = {address: hosted[address] for address in addresses}
+    components = {address: hosted_components[address] for address in addresses}
+
     return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
 
@@ -271,41 +357,45 @@ def job_frontend(site: SubmitterSite) -> Frontend:
 
 async def serve(
     federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool = False
-) -> None:  # fmt: skip
+) -> None:
     """Run a host until SIGINT or SIGTERM, or until one of its components fails.
 
     Args:
-        tell: called when everything is at work.
+        tell: called when all parts are open.
         gives_up_jobs: see `SubmitterSite`.
 
     Raises:
         InputError: as `running`.
         Exception: whatever a component has raised.
     """
-    stopping = asyncio.Event()
+    stop_requested = asyncio.Event()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    arriving = loop.create_task(_until_stopped(federation, name, tell, gives_up_jobs))
-    waiting = loop.create_task(stopping.wait())
-    await asyncio.wait((arriving, waiting), return_when=asyncio.FIRST_COMPLETED)
+        loop.add_signal_handler(number, stop_requested.set)
+
+    serving = loop.create_task(_until_stopped(federation, name, tell, gives_up_jobs))
+    waiting = loop.create_task(stop_requested.wait())
+    await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if not arriving.done():
-        arriving.cancel()
+    if not serving.done():
+        serving.cancel()
+
     try:
-        await arriving
+        await serving
     except asyncio.CancelledError:
-        if not stopping.is_set():
+        if not stop_requested.is_set():
             raise
 
 
 async def _until_stopped(
     federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool
-) -> None:  # fmt: skip
+) -> None:
     unreceived: UnreceivedReports = {}
     while True:
         try:
             async with running(federation, name, unreceived=unreceived, gives_up_jobs=gives_up_jobs) as at_work:
+                # What the start has made stays for good: the collector need not look at it again.
                 gc.collect()
                 gc.freeze()
                 tell(at_work)

@@ -33,14 +33,14 @@ from volery.live.transport.nats import NatsClient
 from volery.live.transport.transport import Transport
 
 PREEMPTED_NS: Final = 30_000
-"""More wall time than processor time in one turn means that somebody else ran meanwhile."""
+"""Excess of wall time over processor time in a turn which shows that another process ran meanwhile."""
 HALVES_US: Final = tuple(250.0 * 2**n for n in range(10))
 PIECES_MIN: Final = 30
-"""Fewer of a kind show nothing about rests and tasks; their mean is taken."""
+"""Pieces of a kind below which rests and tasks are not fitted; the mean is taken."""
 STAMPS: Final = 2_000
 STAMP_ROUNDS: Final = 50
 ROUNDS: Final = 2000
-"""Of a frame between two hosts."""
+"""Frames there and back whose times are measured."""
 MEET_S: Final = 10.0
 
 Kind = tuple[str, str]
@@ -49,7 +49,7 @@ COMMIT: Final[Kind] = ("", "commit")
 LAUNCH: Final[Kind] = ("", "launch")
 SEND: Final[Kind] = ("", "send")
 NOTES: Final[Kind] = ("", "notes")
-"""What a host does only because it is being timed."""
+"""The work of a host that is there only because it is being timed."""
 END: Final[Kind] = ("", "end")
 Matrix = npt.NDArray[np.float64]
 
@@ -89,8 +89,8 @@ class Stamps:
 class TimedHost(Host):
     """A host that notes when what began, and what each turn used of the processor."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.stamps = Stamps()
         self.preempted_ns = array("q")
         for address, mailbox in self._mailboxes.items():
@@ -128,18 +128,21 @@ def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
 
 def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
     """A handler of a component that notes when each event comes."""
-    add, clock, role = stamps.flat.extend, time.perf_counter_ns, role_of(address)
+    add = stamps.flat.extend
+    clock = time.perf_counter_ns
+    role = role_of(address)
+
     numbers: dict[type, int] = {}
-    carrying: set[type] = set()
+    types_with_tasks: set[type] = set()
 
     def timed(event: Any, source: Address, now: Time) -> None:
-        of = type(event)
-        number = numbers.get(of)
+        kind = type(event)
+        number = numbers.get(kind)
         if number is None:
-            number = numbers[of] = stamps.number((role, of.__name__))
+            number = numbers[kind] = stamps.number((role, kind.__name__))
             if hasattr(event, "tasks") or hasattr(event, "job"):
-                carrying.add(of)
-        add((number, tasks_in(event) if of in carrying else 0, clock()))
+                types_with_tasks.add(kind)
+        add((number, tasks_in(event) if kind in types_with_tasks else 0, clock()))
         handle(event, source, now)
 
     return timed
@@ -148,17 +151,17 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
 def stamp_us() -> float:
     """The cost of one time stamp, by the best of many short rounds: other processes add to most."""
 
-    def nothing(event: Any, source: Address, now: Time) -> None:
+    def ignore_event(event: Any, source: Address, now: Time) -> None:
         pass
 
-    def took(handle: Callable[..., None]) -> int:
+    def duration_ns(handle: Callable[..., None]) -> int:
         began = time.perf_counter_ns()
         for _ in range(STAMPS):
             handle(None, "", 0)
         return time.perf_counter_ns() - began
 
-    timed = stamped(Stamps(), "", nothing)
-    with_stamp, without = (min(took(handle) for _ in range(STAMP_ROUNDS)) for handle in (timed, nothing))
+    timed = stamped(Stamps(), "", ignore_event)
+    with_stamp, without = (min(duration_ns(handle) for _ in range(STAMP_ROUNDS)) for handle in (timed, ignore_event))
     return max(0.0, (with_stamp - without) / STAMPS / 1000)
 
 
@@ -166,12 +169,12 @@ class TimedPiece(msgspec.Struct):
     """A part of a turn.
 
     Args:
-        kind: role and name of the event, or what else the turn did.
-        took_us: from its beginning to that of the next piece.
-        tasks: that the event carries.
-        first: whether it was the first of its kind in its turn.
-        at_us: when its turn began.
-        end_us: when its turn had ended.
+        kind: role and name of the event, or other work of the turn.
+        took_us: time from its beginning to that of the next piece.
+        tasks: tasks that the event carries.
+        first: true if it was the first of its kind in its turn.
+        at_us: beginning of its turn.
+        end_us: end of its turn.
     """
 
     kind: Kind
@@ -188,7 +191,8 @@ def turns_of(host: Timed) -> Iterator[list[TimedPiece]]:
     number = -1
     for (kind, tasks, at), (_, _, following) in itertools.pairwise(host.stamps.rows()):
         if kind == TURN:
-            turn, number = [], number + 1
+            turn = []
+            number = number + 1
         elif kind == END:
             if turn and 0 <= number < len(host.preempted_ns) and host.preempted_ns[number] < PREEMPTED_NS:
                 for piece in turn:
@@ -196,15 +200,17 @@ def turns_of(host: Timed) -> Iterator[list[TimedPiece]]:
                 yield turn
             turn = []
             continue
+
         first = all(piece.kind != kind for piece in turn)
         if kind[1] == Submit.__name__:
             for piece in turn:
                 piece.tasks += tasks if piece.kind[0] == SUBMITTER else 0
+
         turn.append(TimedPiece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
 
 
 def _rows(hosts: Iterable[Timed]) -> dict[Kind, list[tuple[float, float, float]]]:
-    """By kind, of each piece: microseconds that it took, tasks, rest before it (0: not the first of its turn)."""
+    """The pieces of each kind: microseconds that it took, tasks, rest before it (0: not the first of its turn)."""
     rows: dict[Kind, list[tuple[float, float, float]]] = {}
     for host in hosts:
         last: dict[Kind, float] = {}
@@ -220,26 +226,29 @@ def fitted(rows: Sequence[tuple[float, float, float]], half_us: float) -> tuple[
     """The cost that explains best what pieces of one kind took, and the sum of the squares of what it does not explain.
 
     Args:
-        rows: what it took, what it carried, how long the last one was ago (0: in the same turn).
-        half_us: after so long a rest it costs half of what a rest costs at most.
+        rows: durations, tasks carried, and times since the last one (0: in the same turn).
+        half_us: rest that costs half of what a rest costs at most.
     """
-    took, tasks, rest = np.array(rows, dtype=np.float64).T
-    share = np.where(np.isinf(rest), 1.0, rest / (np.where(np.isinf(rest), 0.0, rest) + half_us))
-    columns = np.stack([np.ones_like(took), tasks, share], axis=1)
-    solution = non_negative(columns, took) if took.size >= PIECES_MIN else np.array([took.mean(), 0.0, 0.0])
-    return EventCost(*(float(value) for value in solution)), float(((columns @ solution - took) ** 2).sum())
+    durations, tasks, rests = np.array(rows, dtype=np.float64).T
+    share = np.where(np.isinf(rests), 1.0, rests / (np.where(np.isinf(rests), 0.0, rests) + half_us))
+    columns = np.stack([np.ones_like(durations), tasks, share], axis=1)
+
+    solution = (
+        non_negative(columns, durations) if durations.size >= PIECES_MIN else np.array([durations.mean(), 0.0, 0.0])
+    )
+    return EventCost(*(float(value) for value in solution)), float(((columns @ solution - durations) ** 2).sum())
 
 
 def non_negative(columns: Matrix, values: Matrix) -> Matrix:
     """Least squares whose coefficients are not below 0: those that would be are left out, the worst first."""
-    kept = list(range(columns.shape[1]))
+    active = list(range(columns.shape[1]))
     solution = np.zeros(columns.shape[1])
-    while kept:
-        part, *_ = np.linalg.lstsq(columns[:, kept], values, rcond=None)
+    while active:
+        part, *_ = np.linalg.lstsq(columns[:, active], values, rcond=None)
         if (part >= 0).all():
-            solution[kept] = part
+            solution[active] = part
             break
-        del kept[int(part.argmin())]
+        del active[int(part.argmin())]
     return solution
 
 
@@ -247,26 +256,32 @@ def host_costs(hosts: Iterable[Timed]) -> HostCosts:
     """The costs that explain best what hosts on this machine have noted.
 
     Args:
-        hosts: that have run the roles in question, all of them together in one process each.
+        hosts: hosts that have run the roles in question, all of them together in one process each.
     """
-    rows, overhead_us = _rows(hosts), stamp_us()
-    solved = {half_us: {kind: fitted(of, half_us) for kind, of in rows.items()} for half_us in HALVES_US}
+    rows = _rows(hosts)
+    overhead_us = stamp_us()
+    solved = {half_us: {kind: fitted(kind_rows, half_us) for kind, kind_rows in rows.items()} for half_us in HALVES_US}
     half_us = min(solved, key=lambda half_us: sum(error for _, error in solved[half_us].values()))
+
     costs = {
         kind: msgspec.structs.replace(cost, event_us=max(0.0, cost.event_us - overhead_us))
         for kind, (cost, _) in solved[half_us].items()
     }
+
     roles: dict[str, dict[str, EventCost]] = {}
+
     for (role, name), cost in sorted(costs.items()):
         if role == SUBMITTER:
             roles.setdefault(role, {})[Submit.__name__ if name == TimerFired.__name__ else name] = cost
         elif role:
             roles.setdefault(role, {})[name] = cost
-    for role, known in roles.items():
+
+    for role, role_costs in roles.items():
         if role != SUBMITTER:
-            known[OTHER] = _mean_of(known, {name: len(rows[role, name]) for name in known})
-    made = costs.get(SEND, EventCost())
-    return HostCosts(roles, _sum_of(costs, TURN, COMMIT), costs.get(LAUNCH, EventCost()), half_us, made=made)
+            role_costs[OTHER] = _mean_of(role_costs, {name: len(rows[role, name]) for name in role_costs})
+
+    send_cost = costs.get(SEND, EventCost())
+    return HostCosts(roles, _sum_of(costs, TURN, COMMIT), costs.get(LAUNCH, EventCost()), half_us, made=send_cost)
 
 
 def _mean_of(costs: Mapping[str, EventCost], counts: Mapping[str, int]) -> EventCost:
@@ -276,8 +291,8 @@ def _mean_of(costs: Mapping[str, EventCost], counts: Mapping[str, int]) -> Event
 
 
 def _sum_of(costs: Mapping[Kind, EventCost], *kinds: Kind) -> EventCost:
-    found = [costs[kind] for kind in kinds if kind in costs]
-    return EventCost(*(sum(getattr(cost, field) for cost in found) for field in EventCost.__struct_fields__))
+    present = [costs[kind] for kind in kinds if kind in costs]
+    return EventCost(*(sum(getattr(cost, field) for cost in present) for field in EventCost.__struct_fields__))
 
 
 async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
@@ -290,20 +305,23 @@ async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
     await first.open("first", lambda _sender, _frame: back.set())
     await second.open("second", lambda sender, arrived: second.send(sender, arrived))
     await asyncio.gather(first.meet({"second"}, MEET_S), second.meet({"first"}, MEET_S))
-    took = []
+
+    round_trips_ns = []
+
     for _ in range(ROUNDS):
         began = time.perf_counter_ns()
         first.send("second", frame)
         await back.wait()
         back.clear()
-        took.append(time.perf_counter_ns() - began)
+        round_trips_ns.append(time.perf_counter_ns() - began)
+
     await first.close()
     await second.close()
-    return sorted(took)[ROUNDS // 2] / 2000
+    return sorted(round_trips_ns)[ROUNDS // 2] / 2000
 
 
 QUANTILES: Final = 200
-"""Of the delays of frames: so many stand for all."""
+"""Quantiles that stand for all delays of frames."""
 
 
 class Socket:
@@ -311,16 +329,16 @@ class Socket:
 
     Attributes:
         published: frames that the host has sent, acknowledgements included.
-        writes, reads: nanoseconds when it began and when it ended, how much of that the processor was somebody else's,
+        writes, reads: nanoseconds of beginning and end, the part in which other processes ran,
             frames, messages in them.
-        left: nanoseconds when a frame had been written, by the processor time of the writing; which peer, which number.
-        came: nanoseconds when the reading of a frame began; which peer, which number.
+        written: nanoseconds when a frame had been written, by the processor time of the writing; peer, number.
+        came: nanoseconds when the reading of a frame began; peer, number.
     """
 
     def __init__(self) -> None:
         self.writes = array("q")
         self.reads = array("q")
-        self.left: list[tuple[int, HostName, int]] = []
+        self.written: list[tuple[int, HostName, int]] = []
         self.came: list[tuple[int, HostName, int]] = []
         self.sent: list[tuple[HostName, int]] = []
         self.taken: list[tuple[HostName, int]] = []
@@ -331,9 +349,9 @@ class FrameNotes:
     """Measurements of one host, as they are sent from process to process.
 
     Attributes:
-        stamps, preempted_ns: of its turns, see `TimedHost`.
-        runs_tasks: whether nodes are on it.
-        published: frames that it had sent by then, acknowledgements included; its socket goes on counting.
+        stamps, preempted_ns: measurements of its turns, see `TimedHost`.
+        runs_tasks: true if nodes are on it.
+        published: number of frames that it had sent by then, acknowledgements included; its socket goes on counting.
     """
 
     def __init__(self, host: FramingHost) -> None:
@@ -345,15 +363,17 @@ class FrameNotes:
 
     def busy(self) -> list[tuple[int, int]]:
         """Nanoseconds, pairs of beginning and end: turns, reads and writes."""
-        spans = [(one.began, one.ended) for flat in (self.socket.writes, self.socket.reads) for one in _pieces(flat)]
+        spans = [
+            (piece.began, piece.ended) for flat in (self.socket.writes, self.socket.reads) for piece in _pieces(flat)
+        ]
         return sorted([*turn_spans(self.stamps), *spans])
 
 
 class FramingHost(TimedHost):
     """A timed host that also times its socket."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.socket = Socket()
         transport = self._transport
         if isinstance(transport, BrokerTransport):
@@ -374,9 +394,9 @@ class FramingHost(TimedHost):
         self.socket.sent.append((peer, self._delivery.numbers(peer)[0]))
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
-        before = len(self.inbox.events)
+        event_count = len(self.inbox.events)
         super()._arrived(sender, encoded)
-        if len(self.inbox.events) > before and self._delivery is not None:
+        if len(self.inbox.events) > event_count and self._delivery is not None:
             self.socket.taken.append((sender, self._delivery.numbers(sender)[1]))
 
 
@@ -393,25 +413,28 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
             cpu, began = time.thread_time_ns(), time.perf_counter_ns()
             super()._write()
             ended = time.perf_counter_ns()
-            others = ended - began - (time.thread_time_ns() - cpu)
+            others_ns = ended - began - (time.thread_time_ns() - cpu)
+
             if socket.sent:
-                socket.writes.extend((began, ended, others, len(socket.sent), 0))
-                left = ended - max(0, others)  # who gets the frame often runs before the call that wrote it returns
-                socket.left.extend((left, peer, number) for peer, number in socket.sent)
+                socket.writes.extend((began, ended, others_ns, len(socket.sent), 0))
+                # The receiver of the frame often runs before the call that wrote it returns.
+                written_ns = ended - max(0, others_ns)
+                socket.written.extend((written_ns, peer, number) for peer, number in socket.sent)
                 socket.sent.clear()
 
-        def read(self, wire: Any, said: bytes) -> None:
-            before = len(host.inbox.events)
+        def read(self, wire: Any, content: bytes) -> None:
+            event_count = len(host.inbox.events)
             cpu, began = time.thread_time_ns(), time.perf_counter_ns()
-            super().read(wire, said)
+            super().read(wire, content)
             ended = time.perf_counter_ns()
-            others = ended - began - (time.thread_time_ns() - cpu)
-            taken = socket.taken
-            if taken:
-                messages = carried(event for _, event, _ in itertools.islice(host.inbox.events, before, None))
-                socket.reads.extend((began, ended, others, len(taken), messages))
-                socket.came.extend((began, peer, number) for peer, number in taken)
-                taken.clear()
+            others_ns = ended - began - (time.thread_time_ns() - cpu)
+            taken_frames = socket.taken
+
+            if taken_frames:
+                messages = carried(event for _, event, _ in itertools.islice(host.inbox.events, event_count, None))
+                socket.reads.extend((began, ended, others_ns, len(taken_frames), messages))
+                socket.came.extend((began, peer, number) for peer, number in taken_frames)
+                taken_frames.clear()
 
     return TimedClient
 
@@ -419,7 +442,7 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
 class _Piece(NamedTuple):
     began: int
     ended: int
-    others: int
+    others_ns: int
     frames: int
     messages: int
 
@@ -435,23 +458,26 @@ def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
     Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
 
     Args:
-        hosts: of one federation and one machine, whose processes all read the same clock.
+        hosts: notes of the hosts of one federation and one machine, whose processes all read the same clock.
     """
-    left: dict[tuple[HostName, HostName, int], int] = {}
-    for name, of in hosts.items():
-        together = Counter(at for at, *_ in of.socket.left)
-        left |= {(name, peer, number): at for at, peer, number in of.socket.left if together[at] == 1}
-    found = []
-    for name, of in hosts.items():
-        ends = np.array([end for _, end in of.busy()], dtype=np.int64)
-        for at, peer, number in of.socket.came:
-            began = left.get((peer, name, number))
+    written_ns: dict[tuple[HostName, HostName, int], int] = {}
+    for name, notes in hosts.items():
+        together = Counter(at for at, *_ in notes.socket.written)
+        written_ns |= {(name, peer, number): at for at, peer, number in notes.socket.written if together[at] == 1}
+
+    delays = []
+    for name, notes in hosts.items():
+        ends = np.array([end for _, end in notes.busy()], dtype=np.int64)
+        for at, peer, number in notes.socket.came:
+            began = written_ns.get((peer, name, number))
             if began is None:
                 continue
-            before = int(np.searchsorted(ends, at, side="right"))
-            if before == 0 or ends[before - 1] <= began:
-                found.append(max(0, at - began) / 1000)  # it may be read before the call that wrote it returns
-    return found
+
+            ends_before = int(np.searchsorted(ends, at, side="right"))
+            if ends_before == 0 or ends[ends_before - 1] <= began:
+                delays.append(max(0, at - began) / 1000)  # it may be read before the call that wrote it returns
+
+    return delays
 
 
 def model_of(
@@ -460,8 +486,8 @@ def model_of(
     """The costs of each host, and what lies between them.
 
     Args:
-        runs: by host, what the hosts of a federation have noted; all on this machine.
-        broker_us: what the broker has spent on a frame.
+        runs: measurements of the hosts of a federation, by host; all on this machine.
+        broker_us: processor time of the broker per frame.
     """
     names = dict.fromkeys(name for run in runs for name in run)
     costs = {name: framed_costs([run[name] for run in runs if name in run]) for name in names}
@@ -471,26 +497,26 @@ def model_of(
 
 def spread(delays: Sequence[float]) -> tuple[Time, ...]:
     """Quantiles of delays, whole microseconds."""
-    return tuple(round(float(one)) for one in np.percentile(delays, (np.arange(QUANTILES) + 0.5) / QUANTILES * 100))
+    return tuple(round(float(value)) for value in np.percentile(delays, (np.arange(QUANTILES) + 0.5) / QUANTILES * 100))
 
 
 def framed_costs(runs: Sequence[FrameNotes]) -> HostCosts:
     """The costs of a host that sends frames: those of its turns, and of its socket."""
     costs = host_costs(runs)
     written, read = (
-        _socket_cost([getattr(one.socket, name) for one in runs], costs.rest_half_us, column)
+        _socket_cost([getattr(notes.socket, name) for notes in runs], costs.rest_half_us, column)
         for name, column in (("writes", 3), ("reads", 4))
     )
-    return msgspec.structs.replace(costs, written=written, read=read, reports=any(one.runs_tasks for one in runs))
+    return msgspec.structs.replace(costs, written=written, read=read, reports=any(notes.runs_tasks for notes in runs))
 
 
-def _socket_cost(noted: Sequence[array[int]], half_us: float, column: int) -> EventCost:
+def _socket_cost(recordings: Sequence[array[int]], half_us: float, column: int) -> EventCost:
     rows = []
-    for flat in noted:
+    for flat in recordings:
         last = None
         for piece in _pieces(flat):
             rest_us = np.inf if last is None else (piece.began - last) / 1000
             last = piece.ended
-            if piece.others < PREEMPTED_NS:
+            if piece.others_ns < PREEMPTED_NS:
                 rows.append(((piece.ended - piece.began) / 1000, piece[column], rest_us))
     return fitted(rows, half_us)[0] if rows else EventCost()

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 
 from volery.core.errors import InputError
-from volery.live import api_calls as asking
+from volery.live import api_calls
 from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
 from volery.live.follower import RECONNECT_S, FutureFollower, opened
 from volery.live.node.output import OUTPUT_BYTES_MAX
@@ -44,7 +44,7 @@ NOTHING_MORE: Final = 204
 TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
 
 FOLLOWERS_MAX: Final = 2
-"""One may just have ended; where the next one ends at once, too, the reason is no passing one."""
+"""Followers that are tried: one may just have ended, but where the next one ends at once the reason lasts."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -73,24 +73,24 @@ class Client:
     """A client of the API of a federation; a thread that follows its events resolves futures.
 
     Args:
-        api: its address; by default VOLERY_API, or this machine.
-        token: by default VOLERY_TOKEN.
+        api: address of the API; by default VOLERY_API, or this machine.
+        token: token of the user; by default VOLERY_TOKEN.
     """
 
     def __init__(self, api: str | None = None, token: str | None = None) -> None:
-        credentials = asking.Credentials(api, token)
-        self.api, self._named = credentials.api, credentials.named
+        credentials = api_calls.Credentials(api, token)
+        self.api, self._has_token = credentials.api, credentials.named
         self._options = credentials.options
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
         self._http = httpx2.Client(timeout=TIMEOUT, **self._options)
-        self._starting = threading.Lock()
+        self._start_lock = threading.Lock()
         self._follower: FutureFollower | None = None
 
     def _check_process(self) -> None:
-        """Begin anew in a process that was forked: connections and threads are those of the other one."""
+        """Begin again in a process that was forked: connections and threads are those of the other one."""
         if os.getpid() != self._process:
             self._begin()
 
@@ -109,15 +109,15 @@ class Client:
             self._follower.close()
         self._http.close()
 
-    def _request(self, asked: ApiCall[AnswerT]) -> AnswerT:
-        return asked.answer(self._http.request(**asked.request))
+    def _request(self, call: ApiCall[AnswerT]) -> AnswerT:
+        return call.answer(self._http.request(**call.request))
 
-    def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
+    def _ask(self, call: ApiCall[AnswerT]) -> AnswerT:
         self._check_process()
         try:
-            return self._request(asked)
+            return self._request(call)
         except httpx2.TransportError as error:
-            raise asking.unreachable(self.api, error) from None
+            raise api_calls.unreachable(self.api, error) from None
 
     def submit(self, job: JobLike) -> JobFuture:
         """Submit a job; it is stored when this returns.
@@ -125,14 +125,14 @@ class Client:
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
         """
-        with self._held() as following:
-            future = JobFuture(self, following.send(job))
-            following.jobs[future.id] = future
+        with self._paused_follower() as follower:
+            future = JobFuture(self, follower.send(job))
+            follower.jobs[future.id] = future
         return future
 
     def send(self, job: JobLike) -> Receipt:
         """Submit a job without following it."""
-        return self._ask(asking.submit(job, self._named))
+        return self._ask(api_calls.submit(job, self._has_token))
 
     def send_many(self, jobs: Iterable[JobLike]) -> list[Receipt]:
         """Submit up to 1,000 jobs in one request, all of them or none, without following them.
@@ -140,7 +140,7 @@ class Client:
         Raises:
             InputError: one of them is wrong, named by its place, or no federation answers.
         """
-        return self._ask(asking.submit_many(jobs, self._named))
+        return self._ask(api_calls.submit_many(jobs, self._has_token))
 
     def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Future[Any]:
         """Call a function on some node; `words` are further keys of a job, as `constraints`."""
@@ -151,58 +151,67 @@ class Client:
         self, function: Callable[..., Any], items: Iterable[Any], *, unpack: bool = False, **words: Any
     ) -> list[Future[Any]]:
         """Call a function on each item (or with each tuple of arguments), one task each, all in one job."""
-        given = [tuple(item) if unpack else (item,) for item in items]
-        if not given:
+        argument_lists = [tuple(item) if unpack else (item,) for item in items]
+        if not argument_lists:
             return []
-        job = asking.calls(function, given, **words)
-        futures: list[Future[Any]] = [Future() for _ in given]
+
+        job = api_calls.calls(function, argument_lists, **words)
+        futures: list[Future[Any]] = [Future() for _ in argument_lists]
         for future in futures:
             opened(future)
-        with self._held() as following:
-            following.calls[following.send(job).id] = dict(enumerate(futures))
+
+        with self._paused_follower() as follower:
+            follower.calls[follower.send(job).id] = dict(enumerate(futures))
+
         return futures
 
     def job(self, number: int) -> JobStatus:
         """The status of a job."""
-        return self._ask(asking.job(number))
+        return self._ask(api_calls.job(number))
 
     def jobs(
-        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100,
-        reason: str | None = None, since_us: int | None = None,
-    ) -> list[JobStatus]:  # fmt: skip
+        self,
+        state: str | None = None,
+        user: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+        reason: str | None = None,
+        since_us: int | None = None,
+    ) -> list[JobStatus]:
         """Jobs, the newest first."""
-        return self._ask(asking.jobs(state, user, before, limit, reason, since_us))
+        return self._ask(api_calls.jobs(state, user, before, limit, reason, since_us))
 
     def tasks(self, number: int) -> Iterator[TaskStatus]:
         """All tasks of a job, in order."""
         first = 0
-        while page := self._ask(asking.tasks(number, first, asking.PAGE)):
+        while page := self._ask(api_calls.tasks(number, first, api_calls.PAGE)):
             yield from page
             first += len(page)
 
     def task(self, number: int, index: int) -> TaskStatus:
         """The status of a task."""
-        return self._ask(asking.task(number, index))
+        return self._ask(api_calls.task(number, index))
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
         """Output of a task's last attempt, from an offset on, so far; without what was dropped of it."""
-        found, piece = b"", self.log_piece(number, index, stream, offset)
+        content = b""
+        piece = self.log_piece(number, index, stream, offset)
         while len(piece.content) == OUTPUT_BYTES_MAX:
-            found += piece.content
+            content += piece.content
             piece = self.log_piece(number, index, stream, piece.end)
-        return found + piece.content
+        return content + piece.content
 
     def log_piece(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> LogPiece:
         """A piece of that output, at most 64 MB, and where it begins, for those who come back for more."""
-        return self._ask(asking.logs(number, index, stream, offset))
+        return self._ask(api_calls.logs(number, index, stream, offset))
 
     def value(self, ended: TaskStatus) -> Any:
         """The value that the call of a task returned; raises what it raised."""
-        return asking.value_of(ended, self._ask(asking.result(ended.job, ended.index)))
+        return api_calls.value_of(ended, self._ask(api_calls.result(ended.job, ended.index)))
 
     def cancel(self, number: int) -> JobStatus:
         """Cancel a job that has not ended."""
-        return self._ask(asking.cancel(number))
+        return self._ask(api_calls.cancel(number))
 
     def plan(self, job: JobLike) -> JobPlan:
         """The prospects of a job if it were submitted now; nothing is submitted.
@@ -210,7 +219,7 @@ class Client:
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
         """
-        return self._ask(asking.plan(job, self._named))
+        return self._ask(api_calls.plan(job, self._has_token))
 
     def forecast(self, job: JobLike) -> Forecast:
         """Forecast start and end of a job if it were submitted now, and its preemptions; takes some seconds.
@@ -218,45 +227,45 @@ class Client:
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
         """
-        return self._ask(asking.forecast(job, self._named))
+        return self._ask(api_calls.forecast(job, self._has_token))
 
     def forecast_of(self, number: int) -> Forecast:
         """Forecast start and end of what is left of a job that is under way; takes some seconds."""
-        return self._ask(asking.forecast_of(number))
+        return self._ask(api_calls.forecast_of(number))
 
     def forecasts(self) -> ForecastRecord:
         """The accuracy of earlier forecasts."""
-        return self._ask(asking.forecasts())
+        return self._ask(api_calls.forecasts())
 
     def why(self, number: int, index: int | None = None) -> Why:
         """The reasons why a task waits; without a place, of the first of the job that does."""
-        return self._ask(asking.why(number, index))
+        return self._ask(api_calls.why(number, index))
 
     def nodes(
         self, state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
     ) -> list[NodeStatus]:
         """All nodes, or those in a state, on a host, in a cluster, or whose address or labels contain a text."""
-        return self._ask(asking.nodes(state, host, cluster, text))
+        return self._ask(api_calls.nodes(state, host, cluster, text))
 
     def hosts(self) -> list[HostStatus]:
         """All hosts of the federation, and whether they answer."""
-        return self._ask(asking.hosts())
+        return self._ask(api_calls.hosts())
 
     def drain(self, node: str) -> NodeStatus:
         """Place nothing more on a node; what runs there goes on."""
-        return self._ask(asking.drain(node, drained=True))
+        return self._ask(api_calls.drain(node, drained=True))
 
     def undrain(self, node: str) -> NodeStatus:
         """Use a drained node again."""
-        return self._ask(asking.drain(node, drained=False))
+        return self._ask(api_calls.drain(node, drained=False))
 
     def users(self) -> list[UserStatus]:
         """Users with something under way or a share."""
-        return self._ask(asking.users())
+        return self._ask(api_calls.users())
 
     def shares(self) -> list[ShareStatus]:
         """The shares of users and organisations, as a tree."""
-        return self._ask(asking.shares())
+        return self._ask(api_calls.shares())
 
     def share(self, name: str, weight: int | None = None) -> ShareStatus:
         """The share of a user or an organisation; with a weight, what it is from now on.
@@ -264,17 +273,17 @@ class Client:
         Raises:
             InputError: nobody of that name has one, or the weight is none.
         """
-        return self._ask(asking.share(name, weight))
+        return self._ask(api_calls.share(name, weight))
 
     def reweighs(self, name: str | None = None, limit: int = 100) -> list[WeightChange]:
         """Changes of weights, the last change first."""
-        return self._ask(asking.reweighs(name, limit))
+        return self._ask(api_calls.reweighs(name, limit))
 
     def preemptions(
         self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Attempts that were ended so that others could have their places, the last one first."""
-        return self._ask(asking.preemptions(user, job, before, limit))
+        return self._ask(api_calls.preemptions(user, job, before, limit))
 
     def events(self, job: int | None = None, after: int | None = None) -> Iterator[JobStatus | TaskStatus]:
         """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
@@ -288,13 +297,18 @@ class Client:
             query = follower.opening() if follower is not None else {} if job is None else {"job": str(job)}
             try:
                 with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
+                    # The job had ended, and all of its events were read before.
                     if response.status_code == NOTHING_MORE:
                         return
+
                     if not response.is_success:
                         response.read()
-                    asking.check(response)
+
+                    api_calls.check(response)
                     if follower is not None:
                         follower.connected(response)
+
+                    # A connection that was made: the next failure is waited for from the shortest pause on again.
                     waits = iter(RECONNECT_S)
                     for line in response.iter_lines():
                         if status := reader.feed(line):
@@ -302,14 +316,16 @@ class Client:
                             if isinstance(status, JobStatus) and status.id == job and status.ended:
                                 return
                 wait_s = next(waits, None)
-            except (httpx2.TransportError, asking.BusyError) as error:
+            except (httpx2.TransportError, api_calls.BusyError) as error:
                 wait_s = next(waits, None)
                 if wait_s is None and not (follower is not None and follower.reopens):
-                    raise asking.unreachable(self.api, error) from None
+                    raise api_calls.unreachable(self.api, error) from None
             except InputError as error:
                 if follower is None or not follower.has_lost(error):
                     raise
+                # The job that the API no longer knows has failed its future; the stream is opened for the others.
                 wait_s = None
+
             wait_s = wait_s or RECONNECT_S[-1]
             if follower is None:
                 time.sleep(wait_s)
@@ -319,28 +335,30 @@ class Client:
     def _followed(self, reader: EventReader, follower: FutureFollower) -> Iterator[JobStatus | TaskStatus]:
         return self._events(reader, None, follower)
 
-    def _following(self) -> FutureFollower:
+    def _running_follower(self) -> FutureFollower:
         """A follower that runs."""
         self._check_process()
-        with self._starting:
+        with self._start_lock:
             if self._follower is None or self._follower.end is not None:
-                self._follower = FutureFollower(self.api, self._named, self._request, self._followed)
+                self._follower = FutureFollower(self.api, self._has_token, self._request, self._followed)
             return self._follower
 
     @contextmanager
-    def _held(self) -> Iterator[FutureFollower]:
+    def _paused_follower(self) -> Iterator[FutureFollower]:
         """A follower that runs and passes no event on, so that a job can be submitted and its future be entered.
 
         Raises:
             InputError, ApiError: events cannot be followed.
         """
+        # A follower may end between two looks at it, with futures of its own: the next one starts without them.
         end: BaseException | None = None
         for _ in range(FOLLOWERS_MAX):
-            found = self._following()
-            with found.pause:
-                if found.end is None:
-                    yield found
+            follower = self._running_follower()
+            with follower.pause:
+                if follower.end is None:
+                    yield follower
                     return
-                end = found.end
+                end = follower.end
+
         assert end is not None
         raise end

@@ -17,9 +17,9 @@ from volery.look.text import utc
 log = logging.getLogger(__name__)
 
 _STEP_US: Final = 100_000
-"""A clock that deviates less is not set, but adjusted."""
+"""Deviation above which a clock was set; below, it was adjusted."""
 COLLECT_EVERY: Final = 50_000
-"""Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
+"""Objects between two searches for cycles. Messages are in none: a search after every 700 would only walk queues."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -38,7 +38,7 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 SLICE_S: Final = 0.005
-"""A request needs a few turns of the loop to be answered, each of which waits for a slice of every long request."""
+"""Time of one turn of long work: a request needs a few turns, each of which waits for a slice of all long work."""
 
 T = TypeVar("T")
 
@@ -88,8 +88,10 @@ async def ended_within(work: Coroutine[Any, Any, T], limit_s: float) -> T:
         if not task.done():
             task.cancel()
             task.add_done_callback(_forget_end)
+
     if not task.done():
         raise TimeoutError(f"not within {limit_s:g} s")
+
     return task.result()
 
 
@@ -100,16 +102,16 @@ def _forget_end(task: asyncio.Future[Any]) -> None:
 
 
 _background: set[asyncio.Task[None]] = set()
-"""The loop itself has only weak references to tasks."""
+"""Tasks that run: the loop itself has only weak references to them."""
 
 
-def in_background(work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+def in_background(work: Coroutine[Any, Any, None], title: str) -> asyncio.Task[None]:
     """Begin work whose end nobody awaits; an exception that ends it is logged at once.
 
     Args:
-        what: the work, for the log.
+        title: name of the work, for the log.
     """
-    task = asyncio.get_running_loop().create_task(work, name=what)
+    task = asyncio.get_running_loop().create_task(work, name=title)
     _background.add(task)
     task.add_done_callback(_note_end)
     return task
@@ -168,6 +170,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
+
         return msgspec.json.encode(fields).decode()
 
 
@@ -191,9 +194,11 @@ class AttemptTimes:
             wall_us = self._wall_us()
             self._starts[attempt] = wall_us, now_us
             return wall_us
+
         start = self._starts.pop(attempt, None)
         if start is None:
             return self._wall_us()
+
         wall_us, began_us = start
         return wall_us + now_us - began_us
 
@@ -213,4 +218,5 @@ class ClockSteps:
         offset_us = unix_now_us() - now_us
         if abs(offset_us - self._offsets_us[-1]) > _STEP_US:
             self._offsets_us.append(offset_us)
-        return min((unix_us - known for known in self._offsets_us), key=lambda moment: abs(moment - now_us))
+        # Which setting of the clock the report was made under is not known: the moment next to now is taken.
+        return min((unix_us - offset for offset in self._offsets_us), key=lambda moment: abs(moment - now_us))

@@ -33,19 +33,19 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         argv: program and arguments; the program is looked for on the PATH of its environment.
         first: number of the first task of its job: the place of a task, VOLERY_INDEX, is its number less this. So
             equal tasks carry equal payloads.
-        env: added to the node agent's own environment.
+        env: variables added to the node agent's own environment.
         cwd: absolute path of the directory to run in; empty: a new folder of the attempt's own.
-        stdin: what it reads; empty: nothing.
+        stdin: content of its standard input; empty: none.
         timeout_s: seconds after which it is ended and has failed; 0: never.
         grace_s: seconds between SIGTERM and SIGKILL.
         outputs: files, relative to the directory it runs in, without which a success is none.
-        user: of the federation, whose job it is of.
+        user: user of the federation that its job belongs to.
         memory_mb: memory that it asks for, in units of 2^20 bytes, and is held to; 0: none.
         cpu_milli: thousandths of a processor that it asks for, and is held to; 0: none.
-        gpus: how many GPUs it is given; None where nobody counts them.
-        attempts: how many attempts of the task had begun when it was submitted, before the last restart.
+        gpus: number of GPUs that it is given; None where they are not counted.
+        attempts: attempts of the task that had begun when it was submitted, before the last restart.
         launched: the scheduler's number of the last of them; -1: there was none.
-        token: what it may ask the API with, as its user; empty: none.
+        token: token for requests to the API as its user; empty: none.
     """
 
     argv: tuple[str, ...]
@@ -101,41 +101,46 @@ class Raised:
 
     Args:
         pickled: the exception; empty: it cannot be pickled, and one of a class of the same name takes its place.
-        said: its text.
-        text: its traceback.
+        message: text of the exception.
+        text: text of its traceback.
     """
 
-    def __init__(self, error: BaseException, pickled: bytes, said: str, text: str) -> None:
+    def __init__(self, error: BaseException, pickled: bytes, message: str, text: str) -> None:
         kind = type(error)
         builtin = next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
-        self._carried = pickled, (kind.__module__, kind.__qualname__, builtin), said, text
+        self._reduced_state = pickled, (kind.__module__, kind.__qualname__, builtin), message, text
 
     def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[object, ...]]:
-        return _raised, self._carried
+        return _raised, self._reduced_state
 
 
-def _raised(pickled: bytes, kind: tuple[str, str, str], said: str, text: str) -> BaseException:
+def _raised(pickled: bytes, kind: tuple[str, str, str], message: str, text: str) -> BaseException:
     error = None
     with suppress(Exception):  # its class may not be here, or its pickle be wrong
         error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
-    return _caused(error if isinstance(error, BaseException) else _stand_in(kind, said), text)
+    return _caused(error if isinstance(error, BaseException) else _stand_in(kind, message), text)
 
 
-def _stand_in(kind: tuple[str, str, str], said: str) -> BaseException:
-    """An exception of a class with the same name and text, and of the class itself where that can be imported."""
+def _stand_in(kind: tuple[str, str, str], message: str) -> BaseException:
+    """An exception of a class with the same name and text, derived from the class itself where that can be imported."""
     module, name, builtin = kind
-    plain = getattr(builtins, builtin, Exception)
-    known: object = plain
+    builtin_class = getattr(builtins, builtin, Exception)
+
+    base_class: object = builtin_class
     with suppress(Exception):
-        known = attrgetter(name)(importlib.import_module(module))
-    if not (isinstance(known, type) and issubclass(known, BaseException)):
-        known = plain
-    content = {"__module__": module, "__qualname__": name, "__str__": lambda _: said}
-    for base in (known, Exception):
+        base_class = attrgetter(name)(importlib.import_module(module))
+
+    if not (isinstance(base_class, type) and issubclass(base_class, BaseException)):
+        base_class = builtin_class
+
+    content = {"__module__": module, "__qualname__": name, "__str__": lambda _: message}
+
+    for base in (base_class, Exception):
         with suppress(Exception):  # some cannot be made without arguments of their own
-            error: BaseException = base.__new__(type(name.rpartition(".")[2], (base,), content), said)
-            error.args = (said,)
+            error: BaseException = base.__new__(type(name.rpartition(".")[2], (base,), content), message)
+            error.args = (message,)
             return error
+
     raise AssertionError("an Exception can be made")
 
 
@@ -161,8 +166,8 @@ def decode_payload(payload: bytes) -> Payload:
         ValueError: the bytes are no payload of this version.
     """
     try:
-        decoded: Payload = _decoder.decode(payload)
+        decoded_payload: Payload = _decoder.decode(payload)
     except msgspec.MsgspecError as error:
-        found = f"its {len(payload)} bytes of payload do not decode ({error})" if payload else "it carries no payload"
-        raise ValueError(f"the task holds nothing that can be run: {found}") from None
-    return decoded
+        problem = f"its {len(payload)} bytes of payload do not decode ({error})" if payload else "it carries no payload"
+        raise ValueError(f"the task holds nothing that can be run: {problem}") from None
+    return decoded_payload

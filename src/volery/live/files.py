@@ -13,7 +13,7 @@ class AppendedFile:
     """A file that is written at its end, and loses nothing where the disk is full for a while.
 
     Args:
-        descriptor: of the file, which is closed with the object.
+        descriptor: descriptor of the file, which is closed with the object.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -92,13 +92,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: it cannot be written.
     """
-    fresh = path.with_suffix(UNFINISHED)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    new_path = path.with_suffix(UNFINISHED)
+    descriptor = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(path)
+    new_path.replace(path)
     sync_folder(path.parent)
 
 

@@ -16,7 +16,7 @@ from weakref import WeakSet
 import httpx2
 
 from volery.core.errors import InputError
-from volery.live import api_calls as asking
+from volery.live import api_calls
 from volery.live.api_calls import ApiCall, EventReader, JobLike
 from volery.live.status import ENDED_TASKS, RESULTS_MAX, STREAM, JobStatus, Receipt, TaskStatus
 
@@ -24,7 +24,7 @@ RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits between attempts to come back to a stream of events; after the last one the futures fail."""
 CLOSE_S: Final = 5.0
 NAMED_MAX: Final = 16_000
-"""Characters of the numbers of jobs that one stream is asked for; with more, it is that of all jobs."""
+"""Characters of the numbers of jobs that one stream names; with more, the stream of all jobs is read."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -59,7 +59,7 @@ os.register_at_fork(after_in_child=_end_in_copy)
 class Request(Protocol):
     """Makes a request to the API; raises httpx2.TransportError where no answer comes."""
 
-    def __call__(self, asked: ApiCall[AnswerT], /) -> AnswerT: ...
+    def __call__(self, call: ApiCall[AnswerT], /) -> AnswerT: ...
 
 
 Events = Callable[[EventReader, "FutureFollower"], Iterator[JobStatus | TaskStatus]]
@@ -82,11 +82,11 @@ class FutureFollower:
     Whatever ends the thread of events fails all futures that are open; one that fails takes no other along.
 
     Args:
-        named: whether a token names the user.
-        events: the stream that a reader goes on with, of the jobs in `opening`.
+        named: true if a token names the user.
+        events: stream that a reader goes on with, of the jobs in `opening`.
 
     Attributes:
-        end: the reason why nothing is resolved any more; None: it is.
+        end: reason why nothing is resolved any more; None: futures are resolved.
     """
 
     def __init__(self, api: str, named: bool, request: Request, events: Events) -> None:
@@ -94,7 +94,7 @@ class FutureFollower:
         self.jobs: dict[int, Future[JobStatus]] = {}
         self.calls: dict[int, dict[int, Future[Any]]] = {}
         self._api = api
-        self._named = named
+        self._has_token = named
         self._request = request
         self._events = events
         self.closing = threading.Event()
@@ -103,8 +103,9 @@ class FutureFollower:
         self._socket: Any = None
         self._stream: str | None = ""
         self._is_open = threading.Event()
-        self._ended: SimpleQueue[EndedCall | None] = SimpleQueue()
-        reader = EventReader(self._ask(asking.revision()))
+        self._ended_calls: SimpleQueue[EndedCall | None] = SimpleQueue()
+
+        reader = EventReader(self._ask(api_calls.revision()))
         self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
         self._fetcher = threading.Thread(target=self._fetch, name="volery-results", daemon=True)
         self._thread.start()
@@ -114,25 +115,27 @@ class FutureFollower:
     def send(self, job: JobLike) -> Receipt:
         """Submit a job that is followed from now on; call it while `pause` is held."""
         if self._stream is None:  # an older API, which sends the events of all jobs
-            return self._once(asking.submit(job, self._named))
-        receipt, is_followed = self._once(asking.submit_followed(job, self._named, self._stream))
+            return self._request_once(api_calls.submit(job, self._has_token))
+        receipt, is_followed = self._request_once(api_calls.submit_followed(job, self._has_token, self._stream))
+
+        # The stream ended between two events: it is opened again, with this job among those that it names.
         if not is_followed:
             self.reopens = True
             self._hang_up()
         return receipt
 
-    def _once(self, asked: ApiCall[AnswerT]) -> AnswerT:
+    def _request_once(self, call: ApiCall[AnswerT]) -> AnswerT:
         try:
-            return self._request(asked)
+            return self._request(call)
         except httpx2.TransportError as error:
-            raise asking.unreachable(self._api, error) from None
+            raise api_calls.unreachable(self._api, error) from None
 
     def opening(self) -> dict[str, str]:
         """The query of a stream of events: the jobs that it is to follow."""
         with self.pause:
             self.reopens, self._stream = False, ""
-            named = asking.named_jobs({*self.jobs, *self.calls})
-        return {"jobs": named} if len(named) <= NAMED_MAX else {}
+            job_numbers = api_calls.named_jobs({*self.jobs, *self.calls})
+        return {"jobs": job_numbers} if len(job_numbers) <= NAMED_MAX else {}
 
     def has_lost(self, error: InputError) -> bool:
         """Fail the futures of the job that the API does not know any more; true if there were any."""
@@ -143,15 +146,17 @@ class FutureFollower:
             if job in self.jobs:
                 futures.append(self.jobs.pop(job))
             self.reopens = bool(futures)
+
         for future in futures:
             _settle(future, error=error)
+
         return bool(futures)
 
     def close(self) -> None:
         self.closing.set()
         self._hang_up()
         _join(self._thread)
-        self._ended.put(None)
+        self._ended_calls.put(None)
         _join(self._fetcher)
         self._fail(self._closed())
 
@@ -163,15 +168,16 @@ class FutureFollower:
         try:
             for status in self._events(reader, self):
                 with self.pause:
-                    ended = self._taken(status)
-                if ended is not None:
-                    _settle(ended, status)
+                    job_future = self._take(status)
+                if job_future is not None:
+                    _settle(job_future, status)
                 if self.closing.is_set():
                     break
         except BaseException as problem:  # whatever it is, nobody would see the end of this thread
             error = problem
+
         self._fail(self._closed() if self.closing.is_set() else error)
-        self._ended.put(None)
+        self._ended_calls.put(None)
 
     def connected(self, response: httpx2.Response) -> None:
         with self.pause:
@@ -187,41 +193,48 @@ class FutureFollower:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _taken(self, status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
+    def _take(self, status: JobStatus | TaskStatus) -> Future[JobStatus] | None:
         """The future of a job that has ended; calls that have ended are passed on, to have their results fetched."""
         if isinstance(status, TaskStatus):
             if status.state in ENDED_TASKS and (future := self.calls.get(status.job, {}).pop(status.index, None)):
-                self._ended.put(EndedCall(future, status.job, status.index, status))
+                self._ended_calls.put(EndedCall(future, status.job, status.index, status))
             return None
+
         if not status.ended:
             return None
+
         # Tasks that have never run have no events of their own.
         for index, future in self.calls.pop(status.id, {}).items():
-            self._ended.put(EndedCall(future, status.id, index))
+            self._ended_calls.put(EndedCall(future, status.id, index))
+
         return self.jobs.pop(status.id, None)
 
     def _fetch(self) -> None:
         """Fetch the results of calls that have ended: while one request is under way, those of the next one gather."""
         batch: list[EndedCall | None] = []
         while None not in batch:
-            batch = [self._ended.get()]
-            while len(batch) < RESULTS_MAX and not self._ended.empty():
-                batch.append(self._ended.get())
+            batch = [self._ended_calls.get()]
+            # Whatever has gathered while the last request was under way goes into this one.
+            while len(batch) < RESULTS_MAX and not self._ended_calls.empty():
+                batch.append(self._ended_calls.get())
+
             jobs: dict[int, list[EndedCall]] = {}
             for call in batch:
                 if call is not None:
                     jobs.setdefault(call.job, []).append(call)
+
             for number, calls in jobs.items():
                 self._settle_calls(number, calls)
 
     def _settle_calls(self, job: int, calls: list[EndedCall]) -> None:
         while calls:
             try:
-                results = self._ask(asking.results(job, [call.place for call in calls]))
+                results = self._ask(api_calls.results(job, [call.place for call in calls]))
                 if not results:
-                    raise asking.ApiError(f"{self._api} sends no result of job {job}")
-                ended = [call.status or self._ask(asking.task(job, call.place)) for call in calls[: len(results)]]
+                    raise api_calls.ApiError(f"{self._api} sends no result of job {job}")
+                statuses = [call.status or self._ask(api_calls.task(job, call.place)) for call in calls[: len(results)]]
             except BaseException as error:  # as in `_follow`
+                # One by one, so that one damaged result fails its own future alone.
                 if isinstance(error, InputError) and len(calls) > 1:  # perhaps because of one of them
                     for call in calls:
                         self._settle_calls(job, [call])
@@ -229,20 +242,22 @@ class FutureFollower:
                 for call in calls:
                     _settle(call.future, error=error)
                 return
-            for call, status, pickled in zip(calls, ended, results, strict=False):
+
+            for call, status, pickled in zip(calls, statuses, results, strict=False):
                 _settle_call(call.future, status, pickled)
+
             calls = calls[len(results) :]
 
-    def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
+    def _ask(self, call: ApiCall[AnswerT]) -> AnswerT:
         """Ask, and again where the API is away for a moment: the call has ended, and its result is there."""
         for wait_s in (*RECONNECT_S, None):
             if self.closing.is_set():
                 raise self._closed()
             try:
-                return self._request(asked)
-            except (httpx2.TransportError, asking.BusyError) as error:
+                return self._request(call)
+            except (httpx2.TransportError, api_calls.BusyError) as error:
                 if wait_s is None:
-                    raise asking.unreachable(self._api, error) from None
+                    raise api_calls.unreachable(self._api, error) from None
                 self.closing.wait(wait_s)
         raise AssertionError("the last wait is None")
 
@@ -265,7 +280,7 @@ def _join(thread: threading.Thread) -> None:
 
 def _settle_call(future: Future[Any], ended: TaskStatus, pickled: bytes) -> None:
     try:
-        value = asking.value_of(ended, pickled)
+        value = api_calls.value_of(ended, pickled)
     except BaseException as error:  # unpickling runs code of others
         _settle(future, error=error)
     else:

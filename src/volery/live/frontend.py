@@ -45,35 +45,58 @@ class JobFrontend(Frontend):
     def __init__(self, site: SubmitterSite) -> None:
         federation, deployment = site.federation, site.deployment
         folder, file = federation.folder, federation.file
-        self._site, self._path = site, folder / STORE
+        self._site = site
+        self._path = folder / STORE
         self._store = store = opened_store(self._path, self._kept_marks(), site.gives_up_jobs)
+
         transport = site.transport
         keeper = MarkKeeper(self._path, store.mark, transport.announce if transport is not None else _no_hosts)
+
         self._tracer = job_tracer(federation, store) if file.telemetry else None
         gate = Authenticator(TokenFile(folder), TaskTokens(folder, store.open_user) if file.task_tokens else None)
+
         self._service = service = job_service(
-            store, federation.fleet, deployment, site.post,
-            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S, site.agents, site.register,
-            self._tracer.on_report if self._tracer is not None else None, keeper.note, gate.task_token,
-        )  # fmt: skip
+            store,
+            federation.fleet,
+            deployment,
+            site.post,
+            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
+            site.agents,
+            site.register,
+            self._tracer.on_report if self._tracer is not None else None,
+            keeper.note,
+            gate.task_token,
+        )
+
         self._keeper = keeper
         super().__init__(service, service.nodes.register)
         self._elsewhere = site.elsewhere
+
         written = service.writer.written
         self._archive = Archive(store, written, self._path, folder / "archive", file.retention)
+
         limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
         nodes = dict(deployment.machines)
         self._forecaster = Forecaster(federation, nodes, service.queries.lost, service.unanswering)
+
         self._server = ApiServer(
-            service, folder / "tasks", *federation.api, gate=gate, tls=_files(federation),
-            foreteller=self._forecaster, bounds=limits, pages=window_routes,
-        )  # fmt: skip
+            service,
+            folder / "tasks",
+            *federation.api,
+            gate=gate,
+            tls=_files(federation),
+            foreteller=self._forecaster,
+            bounds=limits,
+            pages=window_routes,
+        )
+
         self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
     def _kept_marks(self) -> dict[str, StoreMark]:
         """The marks of the store that are kept beside it, and by hosts that have answered so far."""
-        transport, beside = self._site.transport, read_mark(self._path.with_suffix(SUFFIX))
-        marks = {} if beside is None else {self._path.with_suffix(SUFFIX).name: beside}
+        transport = self._site.transport
+        mark = read_mark(self._path.with_suffix(SUFFIX))
+        marks = {} if mark is None else {self._path.with_suffix(SUFFIX).name: mark}
         return marks | (decode_marks(transport.kept_marks) if transport is not None else {})
 
     async def open(self) -> None:
@@ -82,12 +105,15 @@ class JobFrontend(Frontend):
         Raises:
             InputError: a host that was met after the store was opened has the mark of a newer one.
         """
+        # Once more: hosts that were met since the store was opened may keep a newer mark than its own.
         demand_newest(self._path, self._store.mark(self._store.revision), self._kept_marks())
         self._store.sync()
         self._keeper.note(self._store.revision)
+
         await self._service.open(self._elsewhere)
         if self._tracer is not None:
             self._tracer.open(self._service.queries)
+
         await self._server.start()
         self._archive.start()
 
@@ -96,6 +122,7 @@ class JobFrontend(Frontend):
         in_background(self._service.resubmit(addresses), f"the resubmission to {', '.join(addresses)}")
 
     async def close(self) -> None:
+        # The tracer reads the store until the service closes it, and sends its last spans after that.
         await self._archive.close()
         if self._tracer is not None:
             self._tracer.stop()
@@ -117,6 +144,7 @@ def opened_store(path: Path, marks: Mapping[str, StoreMark], gives_up_jobs: bool
     """
     if not (gives_up_jobs or _holds_jobs(path)):
         demand_newest(path, None, marks)  # nothing is written then: a log that comes back still fits its file
+
     store = JobStore(path)
     try:
         demand_newest(path, store.mark(store.revision), marks)
@@ -126,6 +154,7 @@ def opened_store(path: Path, marks: Mapping[str, StoreMark], gives_up_jobs: bool
             raise
         log.warning("%s: jobs that are not in it, and ends of tasks since, are given up (%s)", path, error.problem)
         store.continue_from(marks.values(), unix_now_us())
+
     return store
 
 
@@ -147,7 +176,7 @@ def demand_safe_api(federation: Federation) -> None:
     """Refuse an API that would be open to strangers, or tokens that they could overhear.
 
     Raises:
-        InputError: so it is.
+        InputError: it would.
     """
     demand_safe(federation.api[0], Authenticator(TokenFile(federation.folder)), _files(federation))
 
@@ -170,5 +199,5 @@ def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
         from volery.live.service import telemetry
     except ImportError as error:
         raise InputError("telemetry", f"{error.name} is not installed; {install_command('otel')} installs it") from None
-    made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
-    return telemetry.JobTracer(made, store)
+    exporter = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
+    return telemetry.JobTracer(exporter, store)

@@ -33,7 +33,7 @@ from volery.live.config.tables import json_of, misfit, read_table, refuse_surrog
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000
-"""Tasks, of one job or of jobs submitted together, that are written one by one and differ from their neighbour."""
+"""Tasks that are listed one by one and differ from their neighbour, in one job or in jobs submitted together."""
 KINDS_MAX: Final = 1_000
 """Different combinations of constraints and request in one job: schedulers look through all of them."""
 JOBS_MAX: Final = 1_000
@@ -45,19 +45,19 @@ TEXT_MAX: Final = 100_000
 MEMORY: Final = "memory_mb"
 CPU: Final = "cpu_milli"
 GPUS: Final = "gpus"
-"""Tasks are held to the memory and the processors that they ask for, and are given GPUs; all else is for placement."""
+"""Resources that tasks are held to, or are given as devices; all others count for placement alone."""
 LIST_MAX: Final = 1_000
-"""Arguments, variables, conditions, outputs, resources: of each at most so many."""
+"""Entries of each list of a task: arguments, variables, conditions, outputs, resources."""
 CONDITION_MAX: Final = 1_000
 STDIN_MAX: Final = 1 << 20
 CALL_BYTES_MAX: Final = 8 << 20
 SECONDS_MAX: Final = 1e9
 _UNSHOWABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control characters and line ends, and what turns the direction of the text around it."""
+"""Control characters and line ends, and characters that turn the direction of the text around them."""
 JOB_BYTES_MAX: Final = 512 << 20
-"""All that the tasks of one job carry: a million tasks of 500 bytes, or 500 of a megabyte."""
+"""Bytes that the tasks of one job carry together: a million tasks of 500 bytes, or 500 of a megabyte."""
 CHUNK_BYTES: Final = 512 * 1024
-"""Payloads make some tasks much larger than others; brokers commonly refuse messages of a megabyte."""
+"""Payloads of the tasks in one message: brokers commonly refuse messages of a megabyte."""
 
 WorkT = TypeVar("WorkT", bound="WorkFields")
 Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
@@ -149,7 +149,7 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     """A job from parsed TOML or JSON.
 
     Args:
-        place: what error messages begin with, as `job.toml`.
+        place: beginning of error messages, as `job.toml`.
 
     Raises:
         InputError: naming the key.
@@ -188,13 +188,16 @@ def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
         if not isinstance(tables, list):
             raise InputError(place, "are a list") from None
         jobs = [job_from_table(table, f"{place}[{at}]") for at, table in enumerate(tables[:JOBS_MAX])]
+
     if not 1 <= len(jobs) <= JOBS_MAX:
         raise InputError(place, f"has {len(jobs):,} jobs; send 1 to {JOBS_MAX:,}")
+
     jobs = [_checked(job, f"{place}[{at}]") for at, job in enumerate(jobs)]
     if sum(map(task_count, jobs)) > TASKS_MAX:
         raise InputError(place, f"have more than {TASKS_MAX:,} tasks together; submit fewer at once")
     if sum(len(job.tasks) for job in jobs if isinstance(job.tasks, tuple)) > LISTED_MAX:
         raise InputError(place, f"list more than {LISTED_MAX:,} different tasks together; submit fewer at once")
+
     return jobs
 
 
@@ -204,16 +207,18 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
     Raises:
         InputError: naming the key.
     """
-    alike = merged(job)
-    if isinstance(alike.tasks, tuple) and len(alike.tasks) > LISTED_MAX:
+    merged_job = merged(job)
+    if isinstance(merged_job.tasks, tuple) and len(merged_job.tasks) > LISTED_MAX:
         problem = f"lists more than {LISTED_MAX:,} different tasks"
         raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
+
     try:
-        _check(alike, place)
+        _check(merged_job, place)
     except InputError:
         _check(job, place)  # which names the task by its place in the list that was given
         raise
-    return alike
+
+    return merged_job
 
 
 def merged(job: JobDescription) -> JobDescription:
@@ -224,16 +229,16 @@ def merged(job: JobDescription) -> JobDescription:
 def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
     """Tasks, of which one represents equal ones that follow each other; one by one, as they are taken."""
     for _, run in groupby(tasks, _one_of):
-        first, *others = run
-        more = sum(task.count for task in others)
-        yield msgspec.structs.replace(first, count=first.count + more) if others else first
+        first, *other_tasks = run
+        other_count = sum(task.count for task in other_tasks)
+        yield msgspec.structs.replace(first, count=first.count + other_count) if other_tasks else first
 
 
 def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
     """A job with its tasks merged; the same object, where none of them were equal neighbours."""
-    alike = tuple(tasks)
+    task_tuple = tuple(tasks)
     assert isinstance(job.tasks, tuple)
-    return job if len(alike) == len(job.tasks) else msgspec.structs.replace(job, tasks=alike)
+    return job if len(task_tuple) == len(job.tasks) else msgspec.structs.replace(job, tasks=task_tuple)
 
 
 def _one_of(task: TaskDescription) -> TaskDescription:
@@ -246,42 +251,50 @@ def _check(job: JobDescription, place: str) -> None:
             raise InputError(f"{place}.tasks", "a job needs at least one task; write tasks = 1 or a [[tasks]] table")
         if sum(task.count for task in job.tasks) > TASKS_MAX:
             raise InputError(f"{place}.tasks", f"more than {TASKS_MAX:,} tasks; submit several jobs")
-        if len({_wants(task) for task in job.tasks}) > KINDS_MAX:
+        if len({_demand_key(task) for task in job.tasks}) > KINDS_MAX:
             problem = f"have more than {KINDS_MAX:,} different combinations of constraints and request"
             raise InputError(f"{place}.tasks", f"{problem}; submit several jobs")
+
     for name in ("name", "user", "key"):
         if _UNSHOWABLE.search(getattr(job, name)):
             raise InputError(f"{place}.{name}", "holds a control character; text that is shown has none")
+
     parse_conditions(job.constraints, f"{place}.constraints")
     if (size := sum(_size(work) * task_count(work) for work, _ in _works(job, place))) > JOB_BYTES_MAX:
         raise InputError(place, f"its tasks carry {size:,} bytes, more than {JOB_BYTES_MAX:,}; submit several jobs")
-    for work, where in _works(job, place):
-        _check_work(work, where)
+
+    for work, work_place in _works(job, place):
+        _check_work(work, work_place)
 
 
-def _wants(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+def _demand_key(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     return work.constraints, tuple(sorted(work.request.items()))
 
 
-def _check_work(work: WorkFields, where: str) -> None:
+def _check_work(work: WorkFields, place: str) -> None:
     has_command = bool(work.command.strip() if isinstance(work.command, str) else work.command and work.command[0])
     if bool(work.command) == bool(work.call) or (work.command and not has_command):
-        what = "names no program" if work.command else "is missing"
-        problem = f'{what}; write command = ["program", "argument"] or a line for the shell'
-        raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
+        problem_start = "names no program" if work.command else "is missing"
+        problem = f'{problem_start}; write command = ["program", "argument"] or a line for the shell'
+        raise InputError(f"{place}.command", "is given beside call; leave one out" if work.call else problem)
+
     if work.call and (work.env or work.stdin or work.cwd or work.outputs):
-        raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
-    of_env = ((f"env.{ascii(name)[1:-1]}", (name, value)) for name, value in work.env.items())
-    for name, texts in (("command", _argv(work)), ("cwd", (work.cwd,)), *of_env):
+        raise InputError(f"{place}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
+
+    variables = ((f"env.{ascii(name)[1:-1]}", (name, value)) for name, value in work.env.items())
+    for name, texts in (("command", _argv(work)), ("cwd", (work.cwd,)), *variables):
         if any("\0" in text for text in texts):
-            raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
+            raise InputError(f"{place}.{name}", "holds a NUL character, which no process can be given")
+
     for output in work.outputs:
         if not output or output.startswith("/") or ".." in output.split("/"):
-            raise InputError(f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there")
+            raise InputError(f"{place}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there")
+
     for name in work.env:
         if not name or "=" in name:
-            raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
-    parse_conditions(work.constraints, f"{where}.constraints")
+            raise InputError(f"{place}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
+
+    parse_conditions(work.constraints, f"{place}.constraints")
 
 
 def _works(job: JobDescription, place: str) -> Iterator[tuple[WorkFields, str]]:
@@ -341,37 +354,38 @@ def plan(
     Equal tasks share one payload, so that a million of them take no more memory than their numbers.
 
     Args:
-        token: of its tasks.
+        token: token of its tasks.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     estimated_us = estimate_us(job)
-    for work, wanted in _wanted(job, fleet, place):
+    for work, demand in _works_with_demands(job, fleet, place):
         payload = encode_payload(_payload(work, first, job.user, fleet, token))
-        for index in range(wanted.first, wanted.first + wanted.tasks):
-            task = Task(first + index, number, wanted.mask, estimated_us, payload, wanted.request)
-            yield PlannedTask(task, wanted.obstacle)
+        for index in range(demand.first, demand.first + demand.tasks):
+            task = Task(first + index, number, demand.mask, estimated_us, payload, demand.request)
+            yield PlannedTask(task, demand.obstacle)
 
 
 class _Compiled:
     """Constraints and requests of a job's tasks, each combination compiled once."""
 
     def __init__(self, job: JobDescription, fleet: Fleet, place: str) -> None:
-        self._shared = parse_conditions(job.constraints, f"{place}.constraints")
+        self._shared_conditions = parse_conditions(job.constraints, f"{place}.constraints")
         self._fleet = fleet
-        self._known: dict[Any, tuple[int, Amounts, str]] = {}
+        self._by_key: dict[Any, tuple[int, Amounts, str]] = {}
 
-    def of(self, work: WorkFields, where: str) -> tuple[int, Amounts, str]:
+    def of(self, work: WorkFields, place: str) -> tuple[int, Amounts, str]:
         """Constraint set, amounts, and why no machine has them (empty where one has)."""
-        key = _wants(work)
-        if key not in self._known:
-            of_task = work.constraints if isinstance(work, TaskDescription) else ()
-            own = parse_conditions(of_task, f"{where}.constraints")
-            request = self._fleet.request(work.request, f"{where}.request")
-            mask, obstacle = self._fleet.needed(self._shared + own, request)
-            self._known[key] = mask, request, obstacle
-        return self._known[key]
+        key = _demand_key(work)
+        if key not in self._by_key:
+            # Conditions of the job are compiled once, with every combination; those of a task are its own alone.
+            conditions = work.constraints if isinstance(work, TaskDescription) else ()
+            own = parse_conditions(conditions, f"{place}.constraints")
+            request = self._fleet.request(work.request, f"{place}.request")
+            mask, obstacle = self._fleet.needed(self._shared_conditions + own, request)
+            self._by_key[key] = mask, request, obstacle
+        return self._by_key[key]
 
 
 class TaskDemand(NamedTuple):
@@ -394,7 +408,7 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[T
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
-    return (wanted for _, wanted in _wanted(job, fleet, place))
+    return (demand for _, demand in _works_with_demands(job, fleet, place))
 
 
 def demand_commands(job: JobDescription, place: str = "job") -> None:
@@ -403,18 +417,20 @@ def demand_commands(job: JobDescription, place: str = "job") -> None:
     Raises:
         InputError: a task is one.
     """
-    for work, where in _works(job, place):
+    for work, work_place in _works(job, place):
         if work.call:
             problem = "is a Python call, and this federation runs none (calls = false in its file); submit a command"
-            raise InputError(f"{where}.call", problem)
+            raise InputError(f"{work_place}.call", problem)
 
 
-def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
-    compiled, first = _Compiled(job, fleet, place), 0
-    for work, where in _works(job, place):
+def _works_with_demands(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
+    compiled = _Compiled(job, fleet, place)
+    first = 0
+    for work, work_place in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
-            raise InputError(f"{where}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
-        mask, request, obstacle = compiled.of(work, where)
+            raise InputError(f"{work_place}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
+
+        mask, request, obstacle = compiled.of(work, work_place)
         estimate = round((work.estimate_s or 0.0) * SECOND)
         yield work, TaskDemand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
@@ -430,11 +446,14 @@ def demand_at(job: JobDescription, place: int, fleet: Fleet) -> TaskDemand:
     first = 0
     for task in job.tasks if isinstance(job.tasks, tuple) else ():
         if place < first + task.count:
+            # Only the one task is compiled: a job may list 100,000 of them.
             (demand,) = demands(msgspec.structs.replace(job, tasks=(task,)), fleet)
             return demand._replace(first=first)
         first += task.count
+
     if isinstance(job.tasks, tuple) or place >= job.tasks:
         raise IndexError(place)
+
     return next(demands(job, fleet))
 
 
@@ -442,6 +461,7 @@ def estimate_us(job: JobDescription) -> Time:
     """The estimate that schedulers get of a job: the mean, in microseconds; 0: none."""
     if isinstance(job.tasks, int):
         return round((job.estimate_s or 0.0) * SECOND)
+
     total = sum((task.estimate_s or job.estimate_s or 0.0) * task.count for task in job.tasks)
     return round(total / task_count(job) * SECOND)
 
@@ -456,15 +476,28 @@ def label(job: JobDescription) -> str:
 
 def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet, token: str) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
-    asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
+    amounts = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
     if work.call:
-        return Call(work.call, first, timeout_s, user, gpus=gpus, token=token, **asked)
+        return Call(work.call, first, timeout_s, user, gpus=gpus, token=token, **amounts)
+
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
-    stdin, argv = work.stdin.encode(), _argv(work)
+    stdin = work.stdin.encode()
+    argv = _argv(work)
     return Command(
-        argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, token=token, **asked
-    )  # fmt: skip
+        argv,
+        first,
+        work.env,
+        work.cwd,
+        stdin,
+        timeout_s,
+        grace_s,
+        work.outputs,
+        user,
+        gpus=gpus,
+        token=token,
+        **amounts,
+    )
 
 
 def submission(
@@ -473,22 +506,22 @@ def submission(
     """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold.
 
     Args:
-        tasks: in order; they are taken as messages are.
-        count: how many there are.
-        chunk_tasks: a message holds at most so many.
+        tasks: tasks in order, each taken as its message is made.
+        count: number of the tasks.
+        chunk_tasks: most tasks of one message.
     """
-    sent, chunk, size, after = 0, list[Task](), 0, NO_TASK
+    sent_count, chunk, size, last_id = 0, list[Task](), 0, NO_TASK
     for task in tasks:
         if chunk and (size + len(task.payload) > CHUNK_BYTES or len(chunk) == chunk_tasks):
-            yield _chunk(number, sent, chunk, count, user, after)
-            sent, chunk, size, after = sent + len(chunk), [], 0, chunk[-1].id
+            yield _chunk(number, sent_count, chunk, count, user, last_id)
+            sent_count, chunk, size, last_id = sent_count + len(chunk), [], 0, chunk[-1].id
         chunk.append(task)
         size += len(task.payload)
-    if chunk or not sent:
-        yield _chunk(number, sent, chunk, count, user, after)
+    if chunk or not sent_count:
+        yield _chunk(number, sent_count, chunk, count, user, last_id)
 
 
-def _chunk(number: JobId, sent: int, chunk: Sequence[Task], count: int, user: str, after: TaskId) -> Message:
-    if sent:
-        return MoreTasks(number, sent, tuple(chunk), after=after, left=count - sent)
+def _chunk(number: JobId, sent_count: int, chunk: Sequence[Task], count: int, user: str, last_id: TaskId) -> Message:
+    if sent_count:
+        return MoreTasks(number, sent_count, tuple(chunk), after=last_id, left=count - sent_count)
     return Submit(Job(number, count, tuple(chunk), chunk[0].estimate_us if chunk else 0, user))

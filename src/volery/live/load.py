@@ -39,9 +39,9 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 
 LEAD_US: Final = 20_000
-"""Between the start of the federation and the first job."""
+"""Time between the start of the federation and the first job."""
 NEXT: Final = "next"
-TOLD_EVERY_S: Final = 0.25
+PROGRESS_S: Final = 0.25
 
 Payload = Callable[[TaskId], bytes]
 
@@ -67,8 +67,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """Result of a load.
 
     Args:
-        records: arrivals are those of the submissions as they were made, all on the federation's clock.
-        late_us: per job, how much later than planned it was submitted.
+        records: records on the federation's clock; arrivals are the times of the submissions.
+        late_us: delay of each job's submission against the plan.
         failed: attempts that failed.
         cpu_s: processor time of this process, from the first submission to the last answer.
         journal: path of the journal; empty where none was kept.
@@ -97,28 +97,31 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
         return array("q", [value if value == NEVER else round(value / speedup) for value in column])
 
     return msgspec.structs.replace(
-        trace, arrival_us=divided(trace.arrival_us), duration_us=divided(trace.duration_us),
-        estimate_us=divided(trace.estimate_us), deadline_us=divided(trace.deadline_us),
-    )  # fmt: skip
+        trace,
+        arrival_us=divided(trace.arrival_us),
+        duration_us=divided(trace.duration_us),
+        estimate_us=divided(trace.estimate_us),
+        deadline_us=divided(trace.deadline_us),
+    )
 
 
 def as_lived(records: Records) -> Trace:
     """The work as it really was: submitted when it was, by the federation's clock, and each task as long as it took.
 
     Args:
-        records: of a load; all tasks have finished.
+        records: records of a load of which all tasks have finished.
     """
-    took = array("q", [b - a for a, b in zip(records.start_us, records.finish_us, strict=True)])
-    return msgspec.structs.replace(records.trace, duration_us=took)
+    durations_us = array("q", [b - a for a, b in zip(records.start_us, records.finish_us, strict=True)])
+    return msgspec.structs.replace(records.trace, duration_us=durations_us)
 
 
 class Loader(Component):
     """Submits the jobs of a trace on time and notes the answers.
 
     Args:
-        records: filled in; their own trace gets the times of the submissions as they are made.
+        records: records that are filled in; their own trace gets the times of the submissions as they are made.
         entry: the address that a job of a user is submitted to.
-        payload: of each task; None: none.
+        payload: payload of each task; None: none.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class Loader(Component):
         self._records = records
         self._entry = entry
         self._payload = payload
-        self._origin = 0
+        self._origin_us = 0
         self.late_us = longs(trace.job_count)
         self.submitted = 0
         self.done = 0
@@ -136,32 +139,36 @@ class Loader(Component):
         self.complete = asyncio.Event()
 
     def start(self, now: Time) -> None:
-        self._origin = now + LEAD_US
-        self._port.set_timer(NEXT, self._origin)
+        self._origin_us = now + LEAD_US
+        self._port.set_timer(NEXT, self._origin_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit what is due, or once more what was refused."""
         if isinstance(event.key, int):
             self._submit(event.key)
             return
+
         if not self.submitted:
             self.cpu_s = time.process_time()
+
         arrivals, count = self._trace.arrival_us, self._trace.job_count
-        while self.submitted < count and (due := self._origin + arrivals[self.submitted]) <= now:
+        # An open loop: jobs that fell due during a long turn are all submitted now, and their delay is noted.
+        while self.submitted < count and (due := self._origin_us + arrivals[self.submitted]) <= now:
             job = self.submitted
             self.submitted += 1
             self.late_us[job] = now - due
             self._records.trace.arrival_us[job] = now
             self._submit(job)
+
         if self.submitted < count:
-            self._port.set_timer(NEXT, self._origin + arrivals[self.submitted])
+            self._port.set_timer(NEXT, self._origin_us + arrivals[self.submitted])
 
     def _submit(self, job: JobId) -> None:
         entry = self._entry(job, self._trace.user[job] if self._trace.user else "")
         for message in self._trace.submission(job):
-            self._port.send(entry, message if self._payload is None else self._loaded(message))
+            self._port.send(entry, message if self._payload is None else self._with_payload(message))
 
-    def _loaded(self, message: Message) -> Message:
+    def _with_payload(self, message: Message) -> Message:
         """The message, with a payload in each task."""
         assert self._payload is not None
         replace = msgspec.structs.replace
@@ -202,14 +209,14 @@ class Loader(Component):
 
 
 class LoadRecorder:
-    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it as one of theirs.
+    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it.
 
     Tasks have the numbers that they have in the trace. The time from the beginning of a start's turn to the start is
     processing: on one host nothing is on the wire, and a task was waiting before that turn.
 
     Attributes:
         machines: address of each node -> number of its machine; filled before the first start.
-        finished, failed: attempts that ended so.
+        finished, failed: numbers of attempts that ended so.
     """
 
     def __init__(self, records: Records) -> None:
@@ -219,18 +226,25 @@ class LoadRecorder:
 
     def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
         records, number = self._records, task.id
+        # An earlier attempt was lost: its times are kept before they are overwritten.
         if attempt:
             records.lost.append(
                 LostAttempt(
-                    number, records.attempt[number], records.worker[number], records.start_us[number],
+                    number,
+                    records.attempt[number],
+                    records.worker[number],
+                    records.start_us[number],
                     records.finish_us[number],
                 )
-            )  # fmt: skip
+            )
+
         records.start_us[number] = now
         records.worker[number] = self.machines[node]
         records.attempt[number] = attempt
+
         if waited_us:
             records.waited_us[number] = waited_us
+
         records.path[number] = (now - turn_us) << PATH_SHIFT
 
     def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
@@ -243,14 +257,18 @@ class LoadRecorder:
 
 
 async def load(
-    federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
-    watch: Callable[[LoadProgress], None] | None = None, make_host: type[Host] = Host,
-) -> Loaded:  # fmt: skip
+    federation: Federation,
+    trace: Trace,
+    executor: Executor,
+    payload: Payload | None = None,
+    watch: Callable[[LoadProgress], None] | None = None,
+    make_host: type[Host] = Host,
+) -> Loaded:
     """Run a federation in this process and replay a trace against it, until every job is answered.
 
     Args:
-        federation: not running yet.
-        payload: what each task carries for it.
+        federation: federation that does not run yet.
+        payload: content that each task carries.
         watch: is called with the progress of the load, four times a second.
 
     Raises:
@@ -270,25 +288,29 @@ async def load(
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
         loader = loaders[0]
         complete = asyncio.ensure_future(loader.complete.wait())
-        stopped = asyncio.ensure_future(at_work.host.run())
+        host_end = asyncio.ensure_future(at_work.host.run())
+
         while not complete.done():
-            await asyncio.wait((complete, stopped), timeout=TOLD_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done():
+            await asyncio.wait((complete, host_end), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED)
+            if host_end.done():
                 complete.cancel()
-                stopped.result()  # raises what the component has raised
+                host_end.result()  # raises what the component has raised
             if watch is not None:
                 watch(LoadProgress(loader.submitted, loader.done, recorder.finished))
-        stopped.cancel()
+
+        host_end.cancel()
         for name, tally in at_work.host.facts.tallies.items():
             records.tallies[name] = tally
+
         records.counters.update(at_work.host.facts.counters)
+
         return Loaded(records, loader.late_us, recorder.failed, loader.cpu_s, at_work.journal)
 
 
 REST_US: Final = SECOND
-"""Before the first job: what hosts do at their beginning is no load."""
+"""Time before the first job: the work of hosts at their beginning is no load."""
 SETTLE_S: Final = 0.5
-"""Reports come after answers."""
+"""Time for which reports may come after answers."""
 LIMIT_S: Final = 120
 
 
@@ -297,14 +319,14 @@ class LoadMeasurements(NamedTuple):
 
     Args:
         records: starts and ends as nodes have reported them.
-        noted: by host, what hosts that time themselves have noted.
-        broker_us: what the broker has used of the processor per frame; 0 where that is not known.
-        origin_us: by host, when its clock showed 0, by that of the machine.
+        notes: by host, the measurements of hosts that time themselves.
+        broker_us: processor time of the broker per frame; 0 where that is not known.
+        origin_us: by host, the time of the machine's clock when that of the host showed 0.
     """
 
     federation: Federation
     records: Records
-    noted: dict[HostName, FrameNotes]
+    notes: dict[HostName, FrameNotes]
     broker_us: float
     origin_us: dict[HostName, Time]
 
@@ -323,18 +345,22 @@ class RecordingLoader(Loader):
 
 
 def load_apart(
-    file: FederationFile, base: Path, choose: Choose, trace: Trace, make_host: type[Host] = Host,
+    file: FederationFile,
+    base: Path,
+    choose: Choose,
+    trace: Trace,
+    make_host: type[Host] = Host,
     broker_s: Callable[[], float] = float,
-) -> LoadMeasurements:  # fmt: skip
+) -> LoadMeasurements:
     """Load a federation, each of whose hosts is a process, until every task has ended.
 
     Args:
-        file: with a broker, and hosts; tasks sleep as long as they are estimated to run.
-        base: what its folder is relative to.
+        file: file with a broker and hosts, whose tasks sleep as long as they are estimated to run.
+        base: folder that the file's folder is relative to.
         choose: see `resolve`; processes import it.
-        trace: what is submitted when.
+        trace: trace that is submitted.
         make_host: a kind of host that also measures itself.
-        broker_s: what the broker has used of the processor so far, seconds.
+        broker_s: processor time of the broker so far, seconds.
 
     Raises:
         InputError: the federation cannot be built, no broker answers, or tasks have tags.
@@ -342,19 +368,23 @@ def load_apart(
     """
     refuse_tags(trace)
     federation = resolve(file, base, choose)
-    found: list[LoadMeasurements] = []
+    results: list[LoadMeasurements] = []
     with ExitStack() as stack:
         lines = {
             name: stack.enter_context(_process_of(_hosted, file, base, choose, name, make_host)) for name in file.hosts
         }
-        run_loop(_loaded(federation, trace, lines, make_host, broker_s, found))
-    return found[0]
+        run_loop(_measure(federation, trace, lines, make_host, broker_s, results))
+    return results[0]
 
 
-async def _loaded(
-    federation: Federation, trace: Trace, lines: dict[HostName, Connection], make_host: type[Host],
-    broker_s: Callable[[], float], found: list[LoadMeasurements],
-) -> None:  # fmt: skip
+async def _measure(
+    federation: Federation,
+    trace: Trace,
+    lines: dict[HostName, Connection],
+    make_host: type[Host],
+    broker_s: Callable[[], float],
+    results: list[LoadMeasurements],
+) -> None:
     records = Records(trace)
     loaders: list[RecordingLoader] = []
 
@@ -367,17 +397,20 @@ async def _loaded(
         used_s = broker_s()
         await loaders[0].complete.wait()
         used_s = broker_s() - used_s
+
         while min(records.finish_us) == NEVER:
             await asyncio.sleep(SETTLE_S)
-        told = {API_HOST: _measurements(at_work.host)}
+        measurements = {API_HOST: _measurements(at_work.host)}
+
     for name, line in lines.items():
         line.recv()
         line.send("stop")
-        told[name] = line.recv()
-    notes = {name: note for name, (note, _) in told.items() if note is not None}
-    frames = sum(one.published for one in notes.values())
-    clocks = {name: origin_us for name, (_, origin_us) in told.items()}
-    found.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
+        measurements[name] = line.recv()
+
+    notes = {name: note for name, (note, _) in measurements.items() if note is not None}
+    frames = sum(item.published for item in notes.values())
+    clocks = {name: origin_us for name, (_, origin_us) in measurements.items()}
+    results.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
 
 
 def _measurements(host: Host) -> tuple[FrameNotes | None, Time]:
@@ -387,7 +420,7 @@ def _measurements(host: Host) -> tuple[FrameNotes | None, Time]:
 
 def _hosted(
     file: FederationFile, base: Path, choose: Choose, name: HostName, make_host: type[Host], orders: Connection
-) -> None:  # fmt: skip
+) -> None:
     """A process: one host, until it is told to stop; then it sends its measurements."""
 
     async def work() -> None:
@@ -404,11 +437,11 @@ def _hosted(
 @contextmanager
 def _process_of(target: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
     """A process with a line to it; one that is not told to stop is ended."""
-    ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, theirs))
+    own_end, child_end = multiprocessing.Pipe()
+    child = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, child_end))
     child.start()
     try:
-        yield ours
+        yield own_end
         child.join(SETTLE_S * 10)
     finally:
         child.kill()

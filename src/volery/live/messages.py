@@ -16,7 +16,7 @@ from volery.core.why import Decision
 HostName = str
 
 NUMBER_BITS: Final = 32
-"""Of a job's or a task's identity the lower bits are its number, as people see it, and the upper ones its origin.
+"""Bits of the number, as people see it, in a job's or a task's identity; the upper bits are the origin.
 
 Each start of the API has an origin of its own. So an identity means one job for ever, whatever becomes of the API's
 folder: one that was restored or emptied gives numbers again, and no identity.
@@ -45,9 +45,9 @@ class AttemptUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         cpu_us: processor time of all its processes, microseconds; without a control group of those alone that were
             waited for.
-        memory_peak_bytes: the most that it had at once; without a control group, of its largest process.
-        out_of_memory: it wanted more than it may have, and was ended for that.
-        held: what held it to the amounts that it asked for, in words; empty where it asked for none.
+        memory_peak_bytes: most memory at once; without a control group, of its largest process.
+        out_of_memory: true if it was ended because it wanted more memory than it may have.
+        held: the means that held it to its amounts, in words; empty where it asked for none.
     """
 
     cpu_us: Time | None = None
@@ -62,12 +62,12 @@ class TaskReport(Message, frozen=True):
     Args:
         attempt: the scheduler's number, which tells attempts apart.
         node: the address of the node that it runs on.
-        at_unix_us: when it came into this state, by the wall clock of its host.
-        exit_code: of a process that has ended; -N: signal N ended it.
-        reason: what went wrong, in words; empty when nothing did.
+        at_unix_us: time at which it came into this state, by the wall clock of its host.
+        exit_code: exit code of a process that has ended; -N: signal N ended it.
+        reason: the failure in words; empty where there was none.
         folder: the folder on the node's host that holds `stdout` and `stderr`; empty when there is none.
-        result: what a callable returned, encoded; empty for processes.
-        usage: what it has used, once it has ended.
+        result: result of a callable, encoded; empty for processes.
+        usage: usage of the attempt, once it has ended.
         counted: the number of the attempt for people, see `attempt_number`; None: as `attempt`.
     """
 
@@ -100,8 +100,8 @@ class ConfinementReport(Message, frozen=True):
     """Agent > submitter, when it begins and when its shortage changes: the state of these nodes, in words.
 
     Args:
-        words: what confines tasks there.
-        shortage: what the machine lacks, so that tasks cannot start; empty: nothing.
+        words: confinement of tasks there.
+        shortage: shortage of the machine, for which tasks cannot start; empty: none.
     """
 
     nodes: tuple[Address, ...]
@@ -116,10 +116,10 @@ class OutputRequest(Message, frozen=True):
     """Submitter > agent: send a piece of an output.
 
     Args:
-        folder: of the attempt, as its node has reported it.
+        folder: folder of the attempt, as its node has reported it.
         stream: stdout or stderr.
-        offset: where the piece begins.
-        limit: how many bytes of it, at most; 0: only how large it is.
+        offset: offset of the piece.
+        limit: most bytes of the piece; 0: only the size of the output.
     """
 
     number: int
@@ -133,10 +133,10 @@ class OutputReply(Message, frozen=True):
     """Agent > submitter: a piece of an output.
 
     Args:
-        found: whether the file is on this host.
-        size: of the output, bytes.
+        found: the answer whether the file is on this host.
+        size: size of the output, bytes.
         kept: offset from which it is kept.
-        piece: what was asked for, as far as it is there.
+        piece: content of the piece, as far as the file has it.
     """
 
     number: int
@@ -150,7 +150,7 @@ class DecisionReport(Message, frozen=True):
     """Host > submitter: the decision of a scheduler about a task.
 
     Args:
-        at_unix_us: when, by the wall clock of its host.
+        at_unix_us: time of the decision, by the wall clock of its host.
     """
 
     by: Address
@@ -166,9 +166,9 @@ class PreemptionReport(Message, frozen=True):
     """Host > submitter: an attempt was ended in favour of another task.
 
     Args:
-        by: who has ended it.
-        at_unix_us: when, by the wall clock of its host.
-        fact: what was ended, for whom, and why.
+        by: scheduler that has ended it.
+        at_unix_us: time of the end, by the wall clock of its host.
+        fact: the attempt, the task in favour of which it was ended, and the reason.
     """
 
     by: Address
@@ -180,9 +180,9 @@ class PeerReport(Message, frozen=True):
     """Host > submitter: a component here has lost another, or it is back.
 
     Args:
-        by: who was told.
-        peer: who is lost, or back.
-        lost: which of the two.
+        by: component that watches the other.
+        peer: component that is lost, or back.
+        lost: true: lost; false: back.
     """
 
     by: Address
@@ -194,9 +194,9 @@ class HostReport(Message, frozen=True):
     """Host > the API's host: this host runs.
 
     Args:
-        started_us: of its process, microseconds since 1970.
+        started_us: start of its process, microseconds since 1970.
         waits_for: the hosts without which it has not opened yet; empty once it has.
-        shortage: what its machine lacks, so that it handles nothing; empty: nothing.
+        shortage: shortage of its machine, for which it handles nothing; empty: none.
     """
 
     version: str
@@ -216,7 +216,15 @@ class HostHeartbeat(Message, frozen=True):
 
 
 HOST_MESSAGES: Final = (
-    TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport,
-    OutputRequest, OutputReply, HostReport,
-)  # fmt: skip
-"""The codec carries them beside the messages of the architecture."""
+    TaskReport,
+    ReportsStored,
+    ConfinementReport,
+    HostHeartbeat,
+    DecisionReport,
+    PeerReport,
+    PreemptionReport,
+    OutputRequest,
+    OutputReply,
+    HostReport,
+)
+"""Messages that the codec carries beside those of the architecture."""

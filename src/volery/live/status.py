@@ -29,12 +29,12 @@ TaskState = Literal["pending", "running", "finished", "failed", "killed", "cance
 NodeState = Literal["in use", "short", "drained", "lost"]
 HostState = Literal["up", "opening", "lost", "unseen"]
 ListedState = JobState | Literal["damaged"]
-"""Of a job in a list: of one whose row is damaged, nothing but its number and its reason is known."""
+"""State of a job in a list; of a job whose row is damaged only the number and the reason are known."""
 ENDED_JOBS: Final[frozenset[ListedState]] = frozenset({"done", "failed", "cancelled", "damaged"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
 AttributeValue = str | int
-"""Of a label, or another attribute of a machine."""
+"""Value of a label, or of another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
 Revision = Annotated[int, Meta(description="grows with every change of anything; the id of its event")]
 

@@ -9,6 +9,7 @@ conditions is the union of their bits.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +23,7 @@ from volery.live.config.machine import LABEL, Machine
 from volery.live.status import AttributeValue
 
 NOWHERE: Final = 1 << (CONSTRAINT_BITS_MAX - 1)
-"""The bit that no machine offers: what asks for it is unsatisfiable."""
+"""The bit that no machine offers: a task that asks for it is unsatisfiable."""
 BITS_FOR_VALUES: Final = CONSTRAINT_BITS_MAX - 1
 VERSIONS: Final = frozenset({"kernel"})
 """Attributes that hold text but have an order, part by part."""
@@ -30,10 +31,10 @@ SHOWN_VALUES: Final = 8
 
 _Compare = Callable[[Any, Any], bool]
 _ORDERED: Final[dict[str, _Compare]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _MEMBERS: Final = ("in", "not in")
 _OPERATORS: Final = ("==", "!=", *_ORDERED, *_MEMBERS)
@@ -48,10 +49,10 @@ class MachineCondition(msgspec.Struct, frozen=True):
     """One comparison of an attribute with a value, or with several.
 
     Args:
-        attribute: its name, for example `cores` or `label.zone`.
+        attribute: name, for example `cores` or `label.zone`.
         operator: `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
         values: one value, or those of the list behind `in`.
-        place: where it was written, for messages.
+        place: place where it was written, for messages.
     """
 
     attribute: str
@@ -91,25 +92,30 @@ def parse_condition(text: str, place: str) -> MachineCondition:
     """
     tokens = _tokens(text, place)
 
-    def fail(at: int, wanted: str) -> InputError:
+    def fail(at: int, expected: str) -> InputError:
         column = tokens[at][2] if at < len(tokens) else len(text) + 1
-        found = f"not {tokens[at][1]!r}" if at < len(tokens) else "but it ends there"
-        return InputError(place, f"{text!r}, column {column}: expected {wanted}, {found}; write it {_EXAMPLE}")
+        actual = f"not {tokens[at][1]!r}" if at < len(tokens) else "but it ends there"
+        return InputError(place, f"{text!r}, column {column}: expected {expected}, {actual}; write it {_EXAMPLE}")
 
     if not tokens or tokens[0][0] != "word":
         raise fail(0, "the name of an attribute")
+
     operator, at = _operator(tokens)
     if not operator:
         raise fail(1, f"one of {' '.join(_OPERATORS)}")
+
     if operator in _MEMBERS:
         values, at = _list(tokens, at, fail)
     else:
-        values, at = (_value(tokens, at, fail),), at + 1
+        values = (_value(tokens, at, fail),)
+        at = at + 1
+
     if at < len(tokens):
         if tokens[at][1] in ("and", "&", "or", "|"):
             problem = "is one condition each: write several as a list; for alternatives of one attribute use in [...]"
             raise InputError(place, f"{text!r}, column {tokens[at][2]}: {problem}")
         raise fail(at, "the end of the condition")
+
     return MachineCondition(tokens[0][1], operator, values, place)
 
 
@@ -121,11 +127,11 @@ def _tokens(text: str, place: str) -> list[_Token]:
     """Kind, text and column of every token."""
     if not isinstance(text, str):
         raise InputError(place, f"a constraint is a string, {_EXAMPLE}; not {text!r}")
-    found = []
+    tokens = []
     for match in _TOKEN.finditer(text):
         kind = str(match.lastgroup)
-        found.append((kind, match.group(kind), match.start(kind) + 1))
-    return found
+        tokens.append((kind, match.group(kind), match.start(kind) + 1))
+    return tokens
 
 
 def _operator(tokens: Sequence[_Token]) -> tuple[str, int]:
@@ -151,13 +157,16 @@ def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> AttributeValue:
 def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[AttributeValue, ...], int]:
     if at >= len(tokens) or tokens[at][1] != "[":
         raise fail(at, "a list in [ ]")
+
     values = [_value(tokens, at + 1, fail)]
     at += 2
     while at < len(tokens) and tokens[at][1] == ",":
         values.append(_value(tokens, at + 1, fail))
         at += 2
+
     if at >= len(tokens) or tokens[at][1] != "]":
         raise fail(at, "a comma or ]")
+
     return tuple(values), at + 1
 
 
@@ -176,23 +185,27 @@ class Vocabulary:
         names = sorted({name for attributes in fleet for name in attributes})
         self._values: dict[str, list[AttributeValue | None]] = {}
         self._bits: dict[str, dict[AttributeValue | None, int]] = {}
+
         for name in names:
-            found = {attributes.get(name) for attributes in fleet}
-            if len({type(value) for value in found if value is not None}) > 1:
+            values = {attributes.get(name) for attributes in fleet}
+            if len({type(value) for value in values if value is not None}) > 1:
                 raise InputError(name, "is a number on some machines and text on others; write it the same way on all")
-            self._values[name] = sorted(found, key=lambda value: (value is not None, value))
+            self._values[name] = sorted(values, key=lambda value: (value is not None, value))
+
         self._assign()
 
     def _assign(self) -> None:
-        used = 0
+        bit_count = 0
         for name, values in self._values.items():
+            # An attribute in which all machines agree needs no bits: no condition on it tells them apart.
             count = len(values) if len(values) > 1 else 0
-            self._bits[name] = {value: 1 << (used + i) for i, value in enumerate(values[:count])}
-            used += count
-        if used > BITS_FOR_VALUES:
+            self._bits[name] = {value: 1 << (bit_count + i) for i, value in enumerate(values[:count])}
+            bit_count += count
+
+        if bit_count > BITS_FOR_VALUES:
             name, values = max(self._values.items(), key=lambda item: (len(item[1]), item[0]))
             problem = f"the machines of the fleet have {len(values)} different values"
-            problem += f"; all attributes together need {used} bits, and a constraint set has {BITS_FOR_VALUES}"
+            problem += f"; all attributes together need {bit_count} bits, and a constraint set has {BITS_FOR_VALUES}"
             fix = "leave the label out" if name.startswith(LABEL) else "declare rounded values for the machines"
             raise InputError(name, f"{problem}; {fix}, or make it coarser")
 
@@ -205,13 +218,16 @@ class Vocabulary:
         attributes, bits = machine.attributes(), 0
         for name in attributes.keys() - self._bits.keys():
             raise InputError(name, "no machine of the fleet has this attribute; declare it with the fleet")
+
         for name, of_value in self._bits.items():
             value = attributes.get(name)
             if value not in self._values[name]:
                 raise InputError(name, f"no machine of the fleet has {value!r}; declare the machine with the fleet")
-            for other, bit in of_value.items():
-                if other != value:
+            # A bit says that the attribute is not this value: the machine offers all but its own.
+            for fleet_value, bit in of_value.items():
+                if fleet_value != value:
                     bits |= bit
+
         return bits
 
     def needed(self, conditions: Iterable[MachineCondition]) -> int:
@@ -225,6 +241,7 @@ class Vocabulary:
             selected = self._selected(condition)
             if not selected:
                 return NOWHERE
+            # Several conditions on one attribute add up: each excludes the values that it does not select.
             for value, bit in self._bits[condition.attribute].items():
                 if value not in selected:
                     bits |= bit
@@ -247,12 +264,14 @@ class Vocabulary:
             if LABEL + condition.attribute in self._values:
                 raise InputError(condition.place, f"{problem}; did you mean {LABEL + condition.attribute!r}?")
             raise InputError(condition.place, problem + suggestion(condition.attribute, self._values))
-        known = next(value for value in values if value is not None)
-        for wanted in condition.values:
-            if type(wanted) is not type(known):
-                kind = "a whole number" if isinstance(known, int) else "text, in quotes"
-                raise InputError(condition.place, f"{condition}: {condition.attribute} is {kind}, not {wanted!r}")
-        if condition.operator in _ORDERED and isinstance(known, str):
+
+        sample = next(value for value in values if value is not None)
+        for value in condition.values:
+            if type(value) is not type(sample):
+                kind = "a whole number" if isinstance(sample, int) else "text, in quotes"
+                raise InputError(condition.place, f"{condition}: {condition.attribute} is {kind}, not {value!r}")
+
+        if condition.operator in _ORDERED and isinstance(sample, str):
             if condition.attribute not in VERSIONS:
                 problem = f"{condition}: {condition.attribute} has no order; use ==, !=, in or not in"
                 raise InputError(condition.place, problem)
@@ -260,6 +279,7 @@ class Vocabulary:
                 raise InputError(
                     condition.place, f'{condition}: compare {condition.attribute} with a version, as "6.1"'
                 )
+
         return {value for value in values if condition.accepts(value)}
 
     def _known_values(self, attribute: str) -> str:
@@ -289,9 +309,9 @@ class Fleet:
     """Machines and slots; a machine's place in the order is its number.
 
     Args:
-        slots: per machine, how many tasks it runs at once.
-        capacities: per machine, what it offers instead of slots, by name; all offer the same resources.
-        calls: whether tasks may be Python calls.
+        slots: tasks that each machine runs at once.
+        capacities: amounts that each machine offers instead of slots, by name; all offer the same resources.
+        calls: true if tasks may be Python calls.
 
     Raises:
         InputError: the machines differ in more ways than a constraint set has bits for.
@@ -310,10 +330,12 @@ class Fleet:
         self.machines = tuple(machines)
         self.calls = calls
         self.vocabulary = Vocabulary(self.machines)
+
         names = tuple(capacities[0]) if capacities else ()
         amounts = tuple([tuple([offered[name] for name in names]) for offered in capacities])
         offers = tuple(self.vocabulary.offered(machine) for machine in machines)
         self.cluster = Cluster(offers, tuple(slots), name, names, amounts)
+
         self._kinds = sorted(set(self.cluster.constraints))
 
     def needed(self, conditions: Sequence[MachineCondition], request: Amounts = ()) -> tuple[int, str]:
@@ -322,22 +344,23 @@ class Fleet:
         Raises:
             InputError: a condition that cannot be judged.
         """
-        mask, obstacle = self.vocabulary.needed(conditions), self.vocabulary.obstacle(conditions, self._kinds)
+        mask = self.vocabulary.needed(conditions)
+        obstacle = self.vocabulary.obstacle(conditions, self._kinds)
         if request and not obstacle:
             obstacle = nearest_miss(self.cluster, mask, request, ", ".join(map(str, conditions)))
         return mask, obstacle
 
-    def request(self, asked: Mapping[str, int], place: str) -> Amounts:
+    def request(self, amounts: Mapping[str, int], place: str) -> Amounts:
         """The request of a task, in the cluster's order of resources; 0 where it names none.
 
         Raises:
             InputError: at `place`, a resource that machines do not offer, or none at all where they offer some.
         """
         names = self.cluster.resources
-        if bool(asked) != bool(names):
+        if bool(amounts) != bool(names):
             fix = f"write how much of {', '.join(names)}" if names else "machines have slots here; leave it out"
             raise InputError(place, fix)
-        for name in asked:
+        for name in amounts:
             if name not in names:
                 raise InputError(f"{place}.{name}", f"no machine offers it{suggestion(name, names)}")
-        return tuple([asked.get(name, 0) for name in names])
+        return tuple([amounts.get(name, 0) for name in names])

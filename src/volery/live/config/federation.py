@@ -50,9 +50,9 @@ ALL: Final = "all"
 RESULTS: Final = "results"
 """No host's name: `volery serve results` shows a folder."""
 EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - nothing listens here
-"""Addresses to listen on, which are none to connect to."""
+"""Addresses to listen on, to which nothing can connect."""
 DISCOVERED: Final = "auto"
-"""As a capacity: what this machine has, divided among the machines of the table."""
+"""The capacity that stands for what this machine has, divided among the machines of the table."""
 MACHINE_MEANINGS: Final = {
     "count": "how many machines like this; 1",
     "slots": "tasks that each runs at once; 1. Not beside `capacity`",
@@ -69,7 +69,7 @@ MACHINE_MEANINGS: Final = {
 }
 MACHINE_KEYS: Final = tuple(MACHINE_MEANINGS)
 NODES_MAX: Final = 1_000_000
-"""Each is an object of some kB."""
+"""Machines of a federation; each is an object of some kB."""
 _VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[*]?|[*]")
 
 ExecutorName = Literal["agent", "sleep", "instant"]
@@ -142,8 +142,8 @@ class Federation(msgspec.Struct, frozen=True):
     """A federation, ready to be built.
 
     Args:
-        folder: for jobs, output and journals.
-        base: what paths in the file are relative to.
+        folder: folder of jobs, output and journals.
+        base: folder that paths in the file are relative to.
     """
 
     file: FederationFile
@@ -165,6 +165,7 @@ class Federation(msgspec.Struct, frozen=True):
         if self.file.api_url or not port:
             return self.file.api_url
         if listening in EVERYWHERE:
+            # An address to listen on everywhere does not tell another host where the API is.
             if host != ALL:
                 return ""
             listening = "127.0.0.1"
@@ -201,21 +202,26 @@ def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]])
         raise InputError(
             f"hosts.{RESULTS}", "`volery serve results` shows a results folder; give the host another name"
         )
+
     dealt: dict[HostName, list[Address]] = {host: [] for host in hosts}
     patterns = [(host, pattern) for host, listed in hosts.items() for pattern in listed]
-    used: set[tuple[HostName, str]] = set()
+    used_patterns: set[tuple[HostName, str]] = set()
+
     for address in addresses:
         if not hosts:
             dealt.setdefault(role_of(address), []).append(address)
             continue
-        taker = next(((host, pattern) for host, pattern in patterns if fnmatchcase(address, pattern)), None)
-        if taker is None:
+        # In the order of the file, so that an exception stands in front of its rule.
+        match = next(((host, pattern) for host, pattern in patterns if fnmatchcase(address, pattern)), None)
+        if match is None:
             raise InputError("hosts", f"no host takes {address}; add a pattern such as {role_of(address)}/*")
-        used.add(taker)
-        dealt[taker[0]].append(address)
+        used_patterns.add(match)
+        dealt[match[0]].append(address)
+
     for host, pattern in patterns:
-        if (host, pattern) not in used:
+        if (host, pattern) not in used_patterns:
             raise InputError(f"hosts.{host}", f"nothing is left for {pattern!r}; addresses look like gm/0 or node/12")
+
     dealt.setdefault(API_HOST, []).append(SUBMITTER)
     return {host: tuple(listed) for host, listed in dealt.items()}
 
@@ -238,62 +244,78 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """Make sense of a file's content.
 
     Args:
-        base: what its folder is relative to.
+        base: folder that the file's folder is relative to.
         choose: finds and configures the architecture.
 
     Raises:
         InputError: naming the key.
     """
     architecture, _ = choose(file.architecture, {})
+    # Twice: values that the design has for federations alone stand below those of the file.
     architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
+
     machines: list[Machine] = []
     slots, capacities = [], []
+
     for place, pattern in enumerate(file.environment):
         if not _VARIABLES.fullmatch(pattern):
             problem = (
                 f"{pattern!r} is no name of a variable, nor the beginning of one and *, as CUDA_*; without a value"
             )
             raise InputError(f"environment[{place}]", problem)
+
     folder = base / file.folder
     if folder.exists() and not folder.is_dir():
         raise InputError(f"folder {folder}", "is no folder; name one, or a place where one can be made")
-    here = discover(folder=folder)
+
+    local_machine = discover(folder=folder)
     for place, table in enumerate(file.machines):
         key = f"machines[{place}]"
         for name in table:
             if name not in MACHINE_KEYS:
                 raise InputError(f"{key}.{name}", "unknown key" + suggestion(name, MACHINE_KEYS))
+
         count, slot_count = (_at_least_one(table, name, key) for name in ("count", "slots"))
         attributes = {name: value for name, value in table.items() if name not in ("count", "slots", "capacity")}
+
         if len(machines) + count > NODES_MAX:
             raise InputError(f"{key}.count", f"makes more than {NODES_MAX:,} machines in all; take fewer")
+
         capacities += [_capacity(table, key, folder, count)] * count
-        machine = machine_from_table(attributes, key, here)
+        machine = machine_from_table(attributes, key, local_machine)
         machines += [machine] * count
         slots += [slot_count] * count
+
     if not machines:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
+
     fleet = Fleet(machines, slots, file.name, _alike(capacities), calls=file.calls)
     check_vectors(file.architecture, has_vectors=architecture.vectors, cluster=fleet.cluster)
     plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
+
+    # The URL is shown in logs and errors.
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
+
     return Federation(file, plan, fleet, folder, _listening(file.api), base)
 
 
 def _capacity(table: Mapping[str, Any], place: str, folder: Path, count: int) -> dict[str, int]:
-    found = table.get("capacity", {})
-    if found == DISCOVERED:
-        found = amounts(folder, count)
-    if not isinstance(found, Mapping):
-        problem = f'is a table, as capacity = {{ memory_mb = 4096 }}, or "{DISCOVERED}", not {found!r}'
+    capacity = table.get("capacity", {})
+    if capacity == DISCOVERED:
+        capacity = amounts(folder, count)
+
+    if not isinstance(capacity, Mapping):
+        problem = f'is a table, as capacity = {{ memory_mb = 4096 }}, or "{DISCOVERED}", not {capacity!r}'
         raise InputError(f"{place}.capacity", problem)
-    if found and "slots" in table:
+    if capacity and "slots" in table:
         raise InputError(f"{place}.slots", "is given beside capacity; machines have the one or the other")
-    for name, amount in found.items():
+
+    for name, amount in capacity.items():
         if type(amount) is not int or not 0 <= amount <= AMOUNT_MAX:
             raise InputError(f"{place}.capacity.{name}", f"expected a whole number up to {AMOUNT_MAX}, not {amount!r}")
-    return dict(found)
+
+    return dict(capacity)
 
 
 def _alike(capacities: Sequence[Mapping[str, int]]) -> Sequence[Mapping[str, int]]:

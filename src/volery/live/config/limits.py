@@ -9,7 +9,7 @@ from msgspec import Meta
 
 DAYS_MAX = 36_500
 CALLS_MAX: Final = 10_000
-"""A new worker process takes some 150 ms of CPU, that is 15 us per call."""
+"""Python calls of a worker process by default: a new one takes some 150 ms of CPU, that is 15 us per call."""
 
 
 class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,12 +63,12 @@ class NodeRules(msgspec.Struct, frozen=True):
     """Rules of a federation's file for its node agents.
 
     Args:
-        isolation: how tasks are held to what they ask for.
-        output: how much of what they leave behind is kept.
-        amounts: whether they ask for amounts, and not for slots.
+        isolation: isolation of tasks that ask for amounts.
+        output: limits of the output that is kept.
+        amounts: true if tasks ask for amounts, and not for slots.
         environment: names of variables that they take over from the agent, beside the usual ones; `*` ends a pattern.
-        gives_back: whether an attempt may end as "unstarted" where the machine lacks something, to start elsewhere.
-        api: the address of the API, for tasks; empty: they do not get it.
+        gives_back: true if an attempt may end as "unstarted" where the machine lacks something, to start elsewhere.
+        api: address of the API, for tasks; empty: they do not get it.
         calls_max: Python calls of a worker process, before another takes its place; 0: no limit.
     """
 

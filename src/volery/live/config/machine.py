@@ -23,9 +23,9 @@ from volery.live.status import AttributeValue
 
 LABEL: Final = "label."
 MEMORY_STEP_MB: Final = 256
-"""Kernels keep a few MB more or less for themselves on equal machines, which are to look equal."""
+"""Step to which memory is rounded: kernels keep a few MB more or less on equal machines, which are to look equal."""
 SYSTEM_PART: Final = 16
-"""One part in so many of a machine's memory is left to its system, where its amounts are discovered."""
+"""Part of a machine's memory, one in so many, that is left to its system where its amounts are discovered."""
 _LABEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 MB: Final = 1 << 20
 MILLI: Final = 1000
@@ -44,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kernel: major and minor version of its kernel, for example `6.1`.
         cores: processors that its tasks may use, part of one left out.
         memory_mb: main memory in MB (2^20 bytes) that they may use, rounded down to a multiple of 256.
-        labels: whatever its owner declares besides.
+        labels: further attributes that its owner declares.
         gpu: the first GPU, by the name of its driver; empty where there is none.
         disk: the disk of the folder of its tasks: ssd, hdd or unknown.
     """
@@ -61,12 +61,12 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def attributes(self) -> dict[str, AttributeValue]:
         """Everything that a constraint can ask for, by name."""
-        found: dict[str, AttributeValue] = {name: getattr(self, name) for name in ATTRIBUTES}
-        return found | {LABEL + name: value for name, value in self.labels.items()}
+        attributes: dict[str, AttributeValue] = {name: getattr(self, name) for name in ATTRIBUTES}
+        return attributes | {LABEL + name: value for name, value in self.labels.items()}
 
 
 ATTRIBUTES: Final = ("arch", "os", "kernel", "cores", "memory_mb", "gpus", "gpu", "disk")
-"""What every machine has."""
+"""Attributes that every machine has."""
 MAY_BE_ZERO: Final = frozenset({"gpus"})
 
 
@@ -76,12 +76,13 @@ def discover(
     """The attributes of this machine.
 
     Args:
-        labels: declared besides.
-        folder: of its tasks; by default the one that we are in.
-        root: of the kernel's trees /proc and /sys.
+        labels: declared labels.
+        folder: folder of its tasks; by default the working folder of this process.
+        root: root of the kernel's trees /proc and /sys.
     """
     version = re.match(r"\d+(\.\d+)?", platform.release())
-    memory_mb, gpus = usable_memory_mb(root), installed_gpus(root)
+    memory_mb = usable_memory_mb(root)
+    gpus = installed_gpus(root)
     return Machine(
         arch=platform.machine(),
         os=platform.system().lower(),
@@ -99,18 +100,18 @@ def amounts(folder: Path, parts: int = 1, root: Path = ROOT) -> dict[str, int]:
     """The amounts that this machine offers to tasks, or each of so many equal parts of it.
 
     Args:
-        folder: of its tasks; its disk has so much free now.
+        folder: folder of its tasks; its disk has so much free now.
         parts: nodes that share the machine.
-        root: of the kernel's trees /proc and /sys.
+        root: root of the kernel's trees /proc and /sys.
     """
     memory_mb = usable_memory_mb(root)
-    whole = {
+    machine_amounts = {
         "cpu_milli": usable_cpu_milli(root),
         "memory_mb": memory_mb - memory_mb // SYSTEM_PART,
         "gpus": len(installed_gpus(root)),
         "disk_mb": disk_of(folder, root).free_mb,
     }
-    return {name: amount // parts for name, amount in whole.items()}
+    return {name: amount // parts for name, amount in machine_amounts.items()}
 
 
 def check_labels(labels: Mapping[str, object], place: str) -> dict[str, AttributeValue]:
@@ -119,14 +120,15 @@ def check_labels(labels: Mapping[str, object], place: str) -> dict[str, Attribut
     Raises:
         InputError: naming the label.
     """
-    found: dict[str, AttributeValue] = {}
+    checked: dict[str, AttributeValue] = {}
     for name, value in labels.items():
         if not _LABEL_NAME.fullmatch(name):
             raise InputError(f"{place}.{name}", "a label's name has letters, digits, - and _, and begins with a letter")
+        # To Python true is a number, too: a label `gpu = true` would equal 1.
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{place}.{name}", f"a label is text or a whole number, not {value!r}; write it in quotes")
-        found[name] = value
-    return found
+        checked[name] = value
+    return checked
 
 
 def machine_from_table(table: Mapping[str, object], place: str, base: Machine | None = None) -> Machine:
@@ -136,20 +138,24 @@ def machine_from_table(table: Mapping[str, object], place: str, base: Machine | 
         InputError: an unknown key or a value of the wrong kind.
     """
     base = base or discover()
-    known = (*ATTRIBUTES, "labels")
+    known_keys = (*ATTRIBUTES, "labels")
     for key in table:
-        if key not in known:
-            raise InputError(f"{place}.{key}", f"unknown key{suggestion(key, known)}")
+        if key not in known_keys:
+            raise InputError(f"{place}.{key}", f"unknown key{suggestion(key, known_keys)}")
+
     labels = table.get("labels", {})
     if not isinstance(labels, Mapping):
         raise InputError(f"{place}.labels", f'is a table, as labels = {{ zone = "a" }}, not {labels!r}')
+
     content = {name: table.get(name, getattr(base, name)) for name in ATTRIBUTES}
     for name, value in content.items():
         kind = type(getattr(base, name))
         least = 0 if name in MAY_BE_ZERO else 1
+        # Not isinstance: `cores = true` would pass as 1.
         if type(value) is not kind or (kind is int and int(value) < least):  # type: ignore[call-overload] # kind is int
-            wanted = f"a whole number >= {least}" if kind is int else "text in quotes"
-            raise InputError(f"{place}.{name}", f"expected {wanted}, not {value!r}")
+            expected = f"a whole number >= {least}" if kind is int else "text in quotes"
+            raise InputError(f"{place}.{name}", f"expected {expected}, not {value!r}")
+
     return msgspec.convert(content | {"labels": dict(base.labels) | check_labels(labels, f"{place}.labels")}, Machine)
 
 
@@ -170,14 +176,14 @@ class Disk(NamedTuple):
 
 def usable_cpu_milli(root: Path = ROOT) -> int:
     """Thousandths of processors that this program may use."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(min([mine * MILLI, *_cpu_limits(root)]), 1)
+    own_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min([own_cpus * MILLI, *_cpu_limits(root)]), 1)
 
 
 def usable_memory_mb(root: Path = ROOT) -> int:
     """Main memory that this program may use, in MB."""
-    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([installed, *_memory_limits(root)]) // MB
+    installed_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([installed_bytes, *_memory_limits(root)]) // MB
 
 
 def process_limits(root: Path = ROOT) -> Iterator[tuple[int, int]]:
@@ -202,19 +208,20 @@ def disk_of(folder: Path, root: Path = ROOT) -> Disk:
     """The disk that a folder lies on, or will: what does not exist yet lies where the nearest folder above does.
 
     Args:
-        folder: anywhere.
-        root: of the kernel's tree /sys.
+        folder: any folder.
+        root: root of the kernel's tree /sys.
     """
-    at = folder.resolve()
-    while not at.exists():
-        at = at.parent
-    sizes, device = os.statvfs(at), at.stat().st_dev
+    existing = folder.resolve()
+    while not existing.exists():
+        existing = existing.parent
+    sizes = os.statvfs(existing)
+    device = existing.stat().st_dev
     kind = _kind(root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}")
     return Disk(kind, sizes.f_blocks * sizes.f_frsize // MB, sizes.f_bavail * sizes.f_frsize // MB)
 
 
 def _kind(block: Path) -> str:
-    """Of a disk, or of the one that a partition is on."""
+    """The kind of a disk, or of the one that a partition is on."""
     with suppress(OSError):
         at = block.resolve(strict=True)
         for place in (at, at.parent):
@@ -232,7 +239,7 @@ def _nvidia(root: Path) -> Iterator[str]:
 def _amd(root: Path) -> Iterator[str]:
     with suppress(OSError):
         cards = [card / "device" for card in (root / "sys/class/drm").glob("card[0-9]*") if card.name[4:].isdigit()]
-        for device in sorted(cards, key=lambda card: _bus(card)):
+        for device in sorted(cards, key=_bus):
             if _text(device / "vendor") == AMD:
                 yield _text(device / "product_name") or "AMD"
 
@@ -268,8 +275,9 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, names, path = line.split(":", 2)
         if (number == "0" and not controller) or (controller and controller in names.split(",")):
-            for mount, mounted in mounts:
-                at = path.removeprefix(mounted.rstrip("/")).strip("/")
+            # The mount may show a part of the hierarchy only, as in a container. Limits of all groups above hold, too.
+            for mount, mounted_group in mounts:
+                at = path.removeprefix(mounted_group.rstrip("/")).strip("/")
                 while at:
                     yield root / mount.lstrip("/") / at
                     at = at.rpartition("/")[0]
@@ -278,14 +286,14 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 def _mounts(root: Path, controller: str) -> list[tuple[str, str]]:
     """The mount point of a hierarchy, and the group that is mounted."""
-    found = []
+    mounts = []
     for line in _text(root / "proc/self/mountinfo").splitlines():
-        before, _, behind = line.partition(" - ")
-        kind, *_, options = behind.split(" ") if behind else [""]
+        mount_fields, _, type_fields = line.partition(" - ")
+        kind, *_, options = type_fields.split(" ") if type_fields else [""]
         if kind == ("cgroup" if controller else "cgroup2") and (not controller or controller in options.split(",")):
-            words = before.split(" ")
-            found.append((words[4], words[3]))
-    return found
+            words = mount_fields.split(" ")
+            mounts.append((words[4], words[3]))
+    return mounts
 
 
 def _line(path: Path, heading: str) -> str:

@@ -1,4 +1,4 @@
-"""From a registry entry to components, the same way for a host that starts and for a replay of its journal.
+"""Plan of a federation: builds components from a registry entry, alike for a host and for a replay of its journal.
 
 The times of failure detection between hosts are here, too, as parts of the detection time of a deployment.
 """
@@ -43,16 +43,22 @@ def host_recovery(architecture: Architecture, deployment: Deployment) -> CrashRe
 
 def recovery_in_words(architecture: Architecture, deployment: Deployment) -> str:
     """The recovery of a federation when its hosts fail, in words."""
-    if (found := host_recovery(architecture, deployment)) is not None:
+    if (recovery := host_recovery(architecture, deployment)) is not None:
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
-        seconds = found.detection_us / SECOND
+        seconds = recovery.detection_us / SECOND
         given_up = f"a host that does not answer counts as failed within {seconds:g} s"
-        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment, found)}"
+        return (
+            f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment, recovery)}"
+        )
+
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
-    given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
-    instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
+    parameters = ", ".join(
+        f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True
+    )
+    alternative = f"; with {parameters} it would recover from that" if bears else ", and it has no parameter for that"
     problem = "recovers from lost frames only: when a host fails, jobs hang until all hosts are restarted"
-    return f"{architecture.name} {problem}{instead}"
+
+    return f"{architecture.name} {problem}{alternative}"
 
 
 def _heirs(deployment: Deployment, recovery: CrashRecovery) -> str:
@@ -97,8 +103,8 @@ class FederationPlan(msgspec.Struct, frozen=True):
         Designs that bear crashes rebuild them, even for the first: the others may have run before.
 
         Args:
-            deployment: what `build` made for this incarnation.
-            incarnation: of the host, from 1.
+            deployment: deployment that `build` made for this incarnation.
+            incarnation: incarnation of the host, from 1.
         """
         recovery = host_recovery(self.architecture, deployment)
         if recovery is None:
@@ -114,7 +120,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
 
 HEARTBEATS_PER_DETECTION: Final = 6
 _PATIENCE: Final = 0.75
-"""The rest is for the way of the last heartbeat."""
+"""Part of the detection time without a heartbeat; the rest is for the way of the last one."""
 _SPARE: Final = 0.5
 
 

@@ -57,50 +57,62 @@ def _no_constant(name: str) -> Any:
 
 
 def misfit(
-    error: msgspec.ValidationError, place: str, kind: type[msgspec.Struct], table: Any = None,
+    error: msgspec.ValidationError,
+    place: str,
+    kind: type[msgspec.Struct],
+    table: Any = None,
     answer: Callable[[str], str] | None = None,
-) -> InputError:  # fmt: skip
+) -> InputError:
     """An error of msgspec as place, problem and what is allowed.
 
     Args:
         error: as "Expected `int`, got `str` - at `$.tasks[0].count`".
-        place: of the whole, as `job.toml`.
-        kind: of struct that was expected there.
-        table: what was given, for the names of keys that the error leaves out.
+        place: place of the whole, as `job.toml`.
+        kind: kind of struct that was expected there.
+        table: value that was given, for the names of keys that the error leaves out.
         answer: gives a sentence about a key that is not known, or an empty text.
     """
     problem, _, path = str(error).partition(" - at ")
     if path.startswith("`key`"):
-        problem, path = f"a key: {problem}", path.removeprefix("`key` in ")
+        problem = f"a key: {problem}"
+        path = path.removeprefix("`key` in ")
+
     path = path.strip("`").removeprefix("$")
     place += _named(path, kind, table)
     if missing := _MISSING.fullmatch(problem):
         return InputError(f"{place}.{missing.group(1)}", "is missing")
-    found = _kind_at(kind, path)
-    if unknown := _UNKNOWN.fullmatch(problem):
-        key = unknown.group(1)
-        known = [one.encode_name for one in getattr(found, "fields", ())]
-        instead = answer(key) if answer is not None else ""
-        problem = f"unknown key; {instead}" if instead else f"unknown key{suggestion(key, known)}"
+
+    type_there = _kind_at(kind, path)
+    if unknown_key := _UNKNOWN.fullmatch(problem):
+        key = unknown_key.group(1)
+        known_keys = [field.encode_name for field in getattr(type_there, "fields", ())]
+        hint = answer(key) if answer is not None else ""
+        problem = f"unknown key; {hint}" if hint else f"unknown key{suggestion(key, known_keys)}"
         return InputError(f"{place}.{shortened(key)}", problem)
-    if isinstance(found, msgspec.inspect.LiteralType):
-        allowed = ", ".join(map(repr, found.values))
+
+    if isinstance(type_there, msgspec.inspect.LiteralType):
+        allowed = ", ".join(map(repr, type_there.values))
         return InputError(place, f"{problem[:1].lower()}{problem[1:]}; allowed are {allowed}")
+
     return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
 
 
 def _named(path: str, kind: type[msgspec.Struct], table: Any) -> str:
     """A path as `.tasks[0].env[...]` with the key that does not fit in place of the dots."""
-    before, dots, after = path.partition("[...]")
+    prefix, dots, suffix = path.partition("[...]")
     if not dots:
         return path
-    found, given = _kind_at(kind, before), table
-    for name in re.findall(r"\w+|\[\d+\]", before):
-        given = given[int(name[1:-1])] if name[0] == "[" else given.get(name) if isinstance(given, dict) else None
-    within = [found, *getattr(found, "types", ())]
-    values = next((one.value_type for one in within if isinstance(one, msgspec.inspect.DictType)), None)
-    keys = [key for key, value in given.items() if not _fits(value, values)] if isinstance(given, dict) else []
-    return before + (f".{shortened(str(keys[0]))}" if keys else dots) + after
+
+    mapping_type = _kind_at(kind, prefix)
+    value = table
+    # The error has dots in place of the key: the value itself shows which of its entries does not fit.
+    for name in re.findall(r"\w+|\[\d+\]", prefix):
+        value = value[int(name[1:-1])] if name[0] == "[" else value.get(name) if isinstance(value, dict) else None
+
+    alternatives = [mapping_type, *getattr(mapping_type, "types", ())]
+    value_type = next((item.value_type for item in alternatives if isinstance(item, msgspec.inspect.DictType)), None)
+    keys = [key for key, item in value.items() if not _fits(item, value_type)] if isinstance(value, dict) else []
+    return prefix + (f".{shortened(str(keys[0]))}" if keys else dots) + suffix
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -108,12 +120,13 @@ def _fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, msgspec.inspect.Metadata):
         return _fits(value, kind.type)
     if isinstance(kind, msgspec.inspect.UnionType):
-        return any(_fits(value, one) for one in kind.types)
+        return any(_fits(value, item) for item in kind.types)
     if isinstance(kind, msgspec.inspect.StrType):
         return isinstance(value, str) and len(value) <= (kind.max_length or len(value))
     if isinstance(kind, msgspec.inspect.IntType):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         return is_whole and (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
+
     return True
 
 
@@ -141,14 +154,15 @@ def refuse_surrogates(content: Any, place: str) -> None:
 
 def _kind_at(kind: type[msgspec.Struct], path: str) -> Any:
     """The type that a struct has at a path as `.isolation.cgroups`; None where it is no struct's field."""
-    found: Any = msgspec.inspect.type_info(kind)
+    type_there: Any = msgspec.inspect.type_info(kind)
     for name in re.findall(r"\w+|\[\d*\.*\]", path):
-        within = [found, *getattr(found, "types", ())]
+        alternatives = [type_there, *getattr(type_there, "types", ())]
         if name[:1] == "[":
-            found = next((one.item_type for one in within if hasattr(one, "item_type")), None)
+            type_there = next((item.item_type for item in alternatives if hasattr(item, "item_type")), None)
             continue
-        fields = [field for one in within for field in getattr(one, "fields", ())]
-        found = next((field.type for field in fields if field.encode_name == name), None)
-        if isinstance(found, msgspec.inspect.Metadata):
-            found = found.type
-    return found
+        fields = [field for item in alternatives for field in getattr(item, "fields", ())]
+        type_there = next((field.type for field in fields if field.encode_name == name), None)
+        if isinstance(type_there, msgspec.inspect.Metadata):
+            type_there = type_there.type
+
+    return type_there

@@ -45,7 +45,7 @@ class BrokerAccess(msgspec.Struct, frozen=True):
     Args:
         tls: certificates; None: none.
         login: a TOML file with user and password, or a token; None: neither.
-        base: what paths are relative to.
+        base: folder that paths are relative to.
     """
 
     url: str
@@ -59,18 +59,21 @@ class BrokerAccess(msgspec.Struct, frozen=True):
         Raises:
             InputError: a file cannot be used.
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.tls is not None:
-            found["tls"] = client_context(self.tls, self.base, host)
+            options["tls"] = client_context(self.tls, self.base, host)
+
         if self.login is not None:
             demand_private(self.login)
             try:
                 login = msgspec.convert(read_table(self.login), BrokerLogin)
             except msgspec.ValidationError as error:
                 raise misfit(error, str(self.login), BrokerLogin) from None
-            said = {"user": login.user, "pass": login.password, "auth_token": login.token}
-            found["login"] = {name: value for name, value in said.items() if value}
-        return found
+
+            fields = {"user": login.user, "pass": login.password, "auth_token": login.token}
+            options["login"] = {name: value for name, value in fields.items() if value}
+
+        return options
 
 
 def server_files(tls: ServerTls, base: Path) -> dict[str, str]:
@@ -79,7 +82,8 @@ def server_files(tls: ServerTls, base: Path) -> dict[str, str]:
     Raises:
         InputError: one cannot be used.
     """
-    certificate, key = base / tls.certificate, base / tls.key
+    certificate = base / tls.certificate
+    key = base / tls.key
     _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
     return {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
 
@@ -91,6 +95,7 @@ def client_context(tls: BrokerTls, base: Path, host: str) -> ssl.SSLContext:
         InputError: a file cannot be used.
     """
     context = trusting(base / tls.ca)
+    # Half of a pair is a mistake; without it the broker would refuse this host later, for no visible reason.
     if bool(tls.certificate) != bool(tls.key):
         raise InputError("broker_tls", "certificate and key go together; give both or neither")
     if tls.certificate:
@@ -119,7 +124,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def demand_private(path: Path) -> None:
-    """A secret's file must not be readable by others.
+    """Refuse a secret's file that others can read.
 
     Raises:
         InputError: it is, or it is not there.

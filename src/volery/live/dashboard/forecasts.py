@@ -16,7 +16,7 @@ from volery.live.dashboard.tasks import steps
 from volery.live.jobs import JobDescription, job_from_table, task_count
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.queries import JobQueries
-from volery.live.service.requests import number, owned, principal
+from volery.live.service.requests import number, principal, with_user
 from volery.live.status import Forecast, ForecastRecord, JobPlan, JobStatus, PlannedGroup
 from volery.look.html import Markup, Piece, bar, joined, link, moment, name_of, part, section, tag
 from volery.look.text import NOTHING, share, time_span, whole
@@ -135,7 +135,7 @@ def asked_job(request: Request) -> JobDescription | None:
             request_of[name.strip()] = int(amount)
     if request_of:
         table["request"] = request_of
-    return owned(job_from_table(table, "job"), principal(request))
+    return with_user(job_from_table(table, "job"), principal(request))
 
 
 async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request: Request) -> PageView:

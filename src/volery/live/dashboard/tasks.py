@@ -107,7 +107,7 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     output = await outputs.open(task, stream)
     if output is None:
         return None
-    size, gone = output.there
+    size, gone = output.extent
     start = max(gone, size - TAIL_BYTES, 0 if since is None else min(since, size))
     content = b"".join([piece async for piece in output.content(start, min(start + TAIL_BYTES, max(start, size)))])
     strange = not is_text(content)

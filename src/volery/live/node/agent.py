@@ -25,31 +25,39 @@ class NodeAgent:
     """An executor for commands and callables.
 
     Args:
-        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and, in `work`, the files
+        folder: folder of the attempts' folders: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and, in `work`, the files
             of the task.
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
         report: is called for every start and end.
-        workers: how many callables are called at once; 0: one per processor.
-        accounts: whom tasks run as; None: as this process.
-        by_incarnation: how schedulers number attempts, see `attempt_number`.
+        workers: number of callables that are called at once; 0: one per processor.
+        accounts: accounts that tasks run as; None: the one of this process.
+        by_incarnation: the way in which schedulers number attempts, see `attempt_number`.
 
     Attributes:
-        orphans: the processes that an earlier agent had left, killed now.
-        held: what holds tasks to the amounts that they ask for, in words, or that nothing confines them.
+        orphans: processes that an earlier agent had left, which were killed.
+        held: the means that hold tasks to their amounts, in words, or that there is none.
 
     Raises:
         InputError: a folder cannot be used, another agent uses it, or this is not Linux.
     """
 
     def __init__(
-        self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
-        accounts: Accounts | None = None, rules: NodeRules = NO_RULES, by_incarnation: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        state: Path | None = None,
+        report: Report | None = None,
+        workers: int = 0,
+        accounts: Accounts | None = None,
+        rules: NodeRules = NO_RULES,
+        by_incarnation: bool = False,
+    ) -> None:
         if not hasattr(os, "pidfd_open"):
             raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
+
         folders = AttemptFolders(folder)
         if accounts is not None:
             accounts.check_folder(folder)
+
         self._ledger = ProcessLedger(state or folders.root / "agent")
         self.orphans: Sequence[int] = self._ledger.killed
         try:
@@ -57,12 +65,24 @@ class NodeAgent:
         except InputError:
             self._ledger.close()
             raise
+
         limit_processes(rules.isolation.account_pids_max)
+
         self._means = ExecutorContext(
-            folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
-            Descendants(self._ledger.folder), StartPause(self._tell_shortage), rules.gives_back, accounts,
-            rules.environment, by_incarnation, rules.api,
-        )  # fmt: skip
+            folders,
+            self._ledger,
+            confinement,
+            OutputRotation(folders.root, rules.output),
+            Spawners(),
+            Descendants(self._ledger.folder),
+            StartPause(self._tell_shortage),
+            rules.gives_back,
+            accounts,
+            rules.environment,
+            by_incarnation,
+            rules.api,
+        )
+
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
         self._calls = CallExecutor(self._means, workers, report, rules.calls_max)
@@ -74,9 +94,9 @@ class NodeAgent:
         """The shortage of the machine, for which tasks cannot start, in words; empty: none."""
         return self._means.pause.words
 
-    def watch_shortage(self, changed: Callable[[], None]) -> None:
+    def watch_shortage(self, on_change: Callable[[], None]) -> None:
         """Call a function whenever `shortage` changes."""
-        self._shortage_changed = changed
+        self._shortage_changed = on_change
 
     def _tell_shortage(self) -> None:
         if self._shortage_changed is not None:
@@ -99,7 +119,10 @@ class NodeAgent:
         """End everything that runs here, and release the state folder."""
         if self._closed:
             return
+
         self._closed = True
+
+        # Executors first: they use all the others until their last process has ended.
         await self._processes.close()
         await self._calls.close()
         self._means.pause.close()

@@ -40,20 +40,32 @@ from volery.live.node.worker_process import WorkerProcess, WrongAnswerError
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
-"""What a call has started and left has so long to be gone once it is killed; else its worker goes, too."""
+"""Time in which processes that a call has left must end once they are killed; else the worker is ended, too."""
 _LEFT_LOOK_S: Final = 0.002
 READY_S: Final = 60.0
-"""A worker that is not ready after so long is replaced."""
+"""Time after which a worker that is not ready is replaced."""
 GROW_S: Final = 1.0
-"""Calls that wait get one worker more when no other call was begun for so long."""
+"""Time without a new call after which calls that wait get one worker more."""
 
 log = logging.getLogger(__name__)
 
 
 class _CallAttempt:
-    """One launch; `worker` is the process that makes the call, and `late` that its time was over."""
+    """One launch; `worker` is the process that makes the call, and `is_late` tells that its time was over."""
 
-    __slots__ = ("attempt", "folder", "held", "late", "node", "number", "on_end", "since", "stopped", "task", "worker")
+    __slots__ = (
+        "attempt",
+        "folder",
+        "hold",
+        "is_late",
+        "node",
+        "number",
+        "on_end",
+        "queued_at",
+        "stopped",
+        "task",
+        "worker",
+    )
 
     def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
@@ -62,11 +74,11 @@ class _CallAttempt:
         self.number = number
         self.on_end = on_end
         self.folder = ""
-        self.held: Hold | None = None
+        self.hold: Hold | None = None
         self.stopped = False
-        self.late = False
+        self.is_late = False
         self.worker: WorkerProcess | None = None
-        self.since = time.monotonic()
+        self.queued_at = time.monotonic()
 
     @property
     def key(self) -> tuple[TaskId, int]:
@@ -74,7 +86,7 @@ class _CallAttempt:
 
     def expire(self) -> None:
         """End the call, whose time is over."""
-        self.late = True
+        self.is_late = True
         if self.worker is not None:
             self.worker.kill()
 
@@ -83,67 +95,69 @@ class CallExecutor:
     """Makes calls in a pool of worker processes.
 
     Args:
-        means: what attempts are run with; what a callable prints goes to its attempt's folder.
-        workers: how many calls run at once; where none is made for `GROW_S`, one more. 0: one per processor.
+        means: the context of attempts; a callable's output goes to its attempt's folder.
+        workers: number of calls that run at once; where none is made for `GROW_S`, one more. 0: one per processor.
         report: is called for every start and end; the last report of a call holds its pickled result or exception.
-        calls_max: a worker process is replaced after so many calls; 0: never for that.
+        calls_max: calls after which a worker process is replaced; 0: never for that.
     """
 
     def __init__(
         self, means: ExecutorContext, workers: int = 0, report: Report | None = None, calls_max: int = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._means = means
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
         self._calls_max = calls_max
         self._attempts: dict[tuple[TaskId, int], _CallAttempt] = {}
-        self._waiting: asyncio.Queue[_CallAttempt] = asyncio.Queue()
+        self._queue: asyncio.Queue[_CallAttempt] = asyncio.Queue()
         self._idle = 0
-        self._serving: set[asyncio.Task[None]] = set()
-        self._growing: asyncio.TimerHandle | None = None
-        self._has_moved = False
-        self._making = 0
+        self._serve_tasks: set[asyncio.Task[None]] = set()
+        self._grow_timer: asyncio.TimerHandle | None = None
+        self._has_progress = False
+        self._workers_in_making = 0
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
         """Call as soon as a worker is free; an attempt that has been started already is ignored."""
         if self._closed or (task.id, attempt) in self._attempts:
             return
-        started = _CallAttempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
-        self._attempts[task.id, attempt] = started
-        self._waiting.put_nowait(started)
-        if self._idle < self._waiting.qsize():
-            if len(self._serving) < self._worker_max:
+
+        launch = _CallAttempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
+        self._attempts[task.id, attempt] = launch
+        self._queue.put_nowait(launch)
+
+        if self._idle < self._queue.qsize():
+            if len(self._serve_tasks) < self._worker_max:
                 self._add_worker()
-            elif self._growing is None:
-                self._has_moved = False
-                self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
+            elif self._grow_timer is None:
+                self._has_progress = False
+                self._grow_timer = asyncio.get_running_loop().call_later(GROW_S, self._grow)
 
     def _add_worker(self) -> None:
-        serving = asyncio.get_running_loop().create_task(self._serve())
-        self._serving.add(serving)
-        serving.add_done_callback(self._serving.discard)
+        serve_task = asyncio.get_running_loop().create_task(self._serve())
+        self._serve_tasks.add(serve_task)
+        serve_task.add_done_callback(self._serve_tasks.discard)
 
     def _grow(self) -> None:
         """Add a worker where calls wait and none is begun: those that are made may wait for them."""
-        self._growing = None
-        if self._waiting.qsize() > self._idle and not self._closed:
+        self._grow_timer = None
+        if self._queue.qsize() > self._idle and not self._closed:
             # One more would take what is short, or what one that is being made waits for.
-            if not (self._has_moved or self._making or self._means.pause.words):
+            if not (self._has_progress or self._workers_in_making or self._means.pause.words):
                 self._add_worker()
-            self._has_moved = False
-            self._growing = asyncio.get_running_loop().call_later(GROW_S, self._grow)
+            self._has_progress = False
+            self._grow_timer = asyncio.get_running_loop().call_later(GROW_S, self._grow)
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Kill the worker that makes the call; Python code cannot be asked to stop."""
-        found = self._attempts.get((task, attempt))
-        if found is None or found.stopped:
+        launch = self._attempts.get((task, attempt))
+        if launch is None or launch.stopped:
             return
-        found.stopped = True
-        if found.worker is None:
-            self._end(found, "killed", "ended before it was started")
+        launch.stopped = True
+        if launch.worker is None:
+            self._end(launch, "killed", "ended before it was started")
         else:
-            found.worker.kill()
+            launch.worker.kill()
 
     def end_all(self) -> None:
         for task, attempt in [*self._attempts]:
@@ -151,11 +165,11 @@ class CallExecutor:
 
     async def close(self) -> None:
         self._closed = True
-        if self._growing is not None:
-            self._growing.cancel()
-        for serving in self._serving:
-            serving.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        if self._grow_timer is not None:
+            self._grow_timer.cancel()
+        for serve_task in self._serve_tasks:
+            serve_task.cancel()
+        await asyncio.gather(*self._serve_tasks, return_exceptions=True)
 
     async def _serve(self) -> None:
         """Make calls in one worker process after the other."""
@@ -164,39 +178,47 @@ class CallExecutor:
             while True:
                 self._idle += 1
                 try:
-                    attempt = await self._waiting.get()
+                    attempt = await self._queue.get()
                 finally:
                     self._idle -= 1
-                self._has_moved = True
+
+                self._has_progress = True
+
                 # It may have been killed while it waited, and has then ended already.
                 if not attempt.stopped:
                     try:
-                        worker = await self._served(worker, attempt)
+                        worker = await self._make_call(worker, attempt)
                     except Exception:  # whatever it is, this call ends, and others are made
                         worker = None
                         self._fail(attempt)
-                if len(self._serving) > self._worker_max and self._waiting.empty():
+
+                # A worker that was added while calls waited for others ends when none waits any more.
+                if len(self._serve_tasks) > self._worker_max and self._queue.empty():
                     return
         finally:
             if worker is not None:
                 await self._bury(worker)
 
-    async def _served(self, worker: WorkerProcess | None, attempt: _CallAttempt) -> WorkerProcess | None:
+    async def _make_call(self, worker: WorkerProcess | None, attempt: _CallAttempt) -> WorkerProcess | None:
         """Make a call in a worker process, or in a new one; return the process if it can make another."""
         try:
             call = decode_payload(attempt.task.payload)
             if not isinstance(call, Call):
                 raise ValueError("the task carries no callable")
+
             if worker is not None and not worker.can_make(attempt.task.job, call):
                 await self._bury(worker)
                 worker = None
+
             if worker is None:
                 worker = await self._worker_for(attempt, call.user)
         except ValueError as error:
             self._end(attempt, "failed", f"not started: {error}")
             return worker
+
         if worker is None or attempt.stopped:  # while the worker was made
             return worker
+
         can_go_on = False
         try:
             can_go_on = await self._call(worker, attempt, call)
@@ -204,6 +226,7 @@ class CallExecutor:
             if not can_go_on:
                 await self._bury(worker)
             self._means.pause.freed()
+
         return worker if can_go_on else None
 
     def _fail(self, attempt: _CallAttempt) -> None:
@@ -215,7 +238,7 @@ class CallExecutor:
     async def _worker_for(self, attempt: _CallAttempt, user: str) -> WorkerProcess | None:
         """A new worker for an attempt; None where that has ended."""
         while not attempt.stopped:
-            self._making += 1
+            self._workers_in_making += 1
             try:
                 return await self._new_worker(user)
             except (OSError, ValueError, MemoryError, subprocess.SubprocessError, WorkerNotReadyError) as error:
@@ -224,7 +247,7 @@ class CallExecutor:
                         self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
                     return None
             finally:
-                self._making -= 1
+                self._workers_in_making -= 1
         return None
 
     async def _is_delayed(self, attempt: _CallAttempt, error: BaseException) -> bool:
@@ -232,11 +255,13 @@ class CallExecutor:
         pause = self._means.pause
         if attempt.stopped or not lack_of(error):
             return False
+
         pause.begin(attempt.key, error)
-        if self._means.may_give_back(attempt.attempt) and attempt.since <= time.monotonic() - GIVE_BACK_S:
+        if self._means.may_give_back(attempt.attempt) and attempt.queued_at <= time.monotonic() - GIVE_BACK_S:
             attempt.stopped = True
             self._end(attempt, "unstarted", unstarted(attempt.node, pause.words))
             return False
+
         await pause.over()
         return not attempt.stopped
 
@@ -245,19 +270,29 @@ class CallExecutor:
         name, value = means.ledger.mark
         account = means.account_of(user)
         environment = {**_worker_environment(means.environment, account), name: value}
-        here, there = socket.socketpair()
-        with there:
-            reader, writer = await asyncio.open_unix_connection(sock=here)
+
+        own_end, worker_end = socket.socketpair()
+
+        with worker_end:
+            reader, writer = await asyncio.open_unix_connection(sock=own_end)
             mark = means.descendants.mark()
             try:
                 popen = means.starters.start(
-                    account, _COMMAND, (), mark, stdin=there, stdout=there, start_new_session=True, close_fds=False,
+                    account,
+                    _COMMAND,
+                    (),
+                    mark,
+                    stdin=worker_end,
+                    stdout=worker_end,
+                    start_new_session=True,
+                    close_fds=False,
                     env=environment,
-                )  # fmt: skip
+                )
             except BaseException:
                 means.descendants.release(mark)
                 writer.close()
                 raise
+
         try:
             worker = WorkerProcess(_COMMAND, popen, mark, user, reader, writer)
         except OSError:
@@ -266,6 +301,7 @@ class CallExecutor:
             means.descendants.release(mark)
             writer.close()
             raise
+
         means.began(popen.pid)
         await self._await_ready(worker)
         return worker
@@ -283,47 +319,61 @@ class CallExecutor:
             code = await self._bury(worker)
             if not isinstance(error, asyncio.IncompleteReadError | ConnectionError | TimeoutError):
                 raise  # this executor is being closed
-            how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
-            raise WorkerNotReadyError(f"one has ended with {how} before it could take a call") from None
+
+            end = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
+            raise WorkerNotReadyError(f"one has ended with {end} before it could take a call") from None
 
     async def _bury(self, worker: WorkerProcess) -> int:
         """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
         if worker.popen.returncode is not None:  # its pid may be that of another process by now
             return int(worker.popen.returncode)
+
         worker.kill()
         self._means.descendants.kill_all(worker.mark, worker.pid)
         code = await worker.wait()
         self._means.ended(worker.pid)
+
+        # Once more: a process that was just being started may have escaped the first time.
         self._means.descendants.kill_all(worker.mark, worker.pid)
         self._means.descendants.release(worker.mark)
+
         return code
 
     async def _call(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> bool:
         """Make one call; true if the worker can make another."""
         while True:
             try:
-                request = self._prepared(worker, attempt, call)
+                request = self._prepare(worker, attempt, call)
                 break
             except (OSError, ValueError, MemoryError) as error:
-                is_free = attempt.held is None
+                is_free = attempt.hold is None
                 self._undo(attempt)
                 if await self._is_delayed(attempt, error):
+                    # A worker that ended while the call waited is buried; the call gets another one.
                     if worker.lives:
                         continue
-                    self._waiting.put_nowait(attempt)
+                    self._queue.put_nowait(attempt)
                     return False
+
                 if not attempt.stopped:
                     self._end(attempt, "failed", f"not started: {error}")
+
                 return is_free
+
         self._means.pause.started(attempt.key)
         attempt.worker = worker
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, attempt.task, attempt.attempt, "running", folder=attempt.folder,
+                    attempt.node,
+                    attempt.task,
+                    attempt.attempt,
+                    "running",
+                    folder=attempt.folder,
                     counted=attempt.number,
                 )
-            )  # fmt: skip
+            )
+
         timer = asyncio.get_running_loop().call_later(call.timeout_s, attempt.expire) if call.timeout_s else None
         try:
             answer = await worker.ask(request)
@@ -335,30 +385,35 @@ class CallExecutor:
         finally:
             if timer is not None:
                 timer.cancel()
+
         if not answer.begun:
             await self._take_back(attempt, call, answer)
             return False
-        free = self._freed(worker, attempt) and await self._cleared(worker)
+
+        is_free = self._leave_group(worker, attempt) and await self._is_cleared(worker)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
+
         if answer.changed:
             name = attempt_name(attempt.task, attempt.attempt)
             log.info("a worker process is replaced after attempt %s: %s", name, answer.changed)
+
         # A kill may have come while the answer was on its way.
-        is_whole = not (answer.changed or attempt.stopped or attempt.late)
-        return free and is_whole and not worker.is_worn(self._calls_max)
+        is_unchanged = not (answer.changed or attempt.stopped or attempt.is_late)
+        return is_free and is_unchanged and not worker.is_worn(self._calls_max)
 
     async def _take_back(self, attempt: _CallAttempt, call: Call, answer: CallAnswer) -> None:
         """Have a call wait again that its worker could not begin."""
-        if attempt.stopped or attempt.late:
+        if attempt.stopped or attempt.is_late:
             self._end(attempt, *_ended_by_us(attempt, call))
             return
+
         self._undo(attempt)
         attempt.worker = None
         error = OSError(answer.lack, os.strerror(answer.lack))
         if await self._is_delayed(attempt, error if lack_of(error) else WorkerNotReadyError(answer.reason)):
-            self._waiting.put_nowait(attempt)
+            self._queue.put_nowait(attempt)
 
-    def _prepared(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> CallRequest:
+    def _prepare(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> CallRequest:
         """The request of an attempt, which has a folder then, and holds the worker.
 
         Raises:
@@ -367,43 +422,51 @@ class CallExecutor:
         task = attempt.task
         account = self._means.account_of(call.user)
         attempt.folder, attempt.number = self._means.folders.make(task, attempt.number)
+
         self._means.pause.demand(
             self._means.folders.root, 0, self._means.uid_of(account), running=0
         )  # its worker is there
+
         if account is not None:
             account.own(attempt.folder)  # the worker makes what is in it
-        attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
-        if held is not None:
-            held.take_in(worker.pid)
+
+        attempt.hold = hold = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
+        if hold is not None:
+            hold.take_in(worker.pid)
+
         self._means.watch_output(attempt.folder, account)
         worker.job = task.job
         numbers = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
         environment = self._means.access_of(call) | numbers
-        if held is None:
+
+        if hold is None:
             return CallRequest(call.pickled, attempt.folder, environment)
-        return CallRequest(call.pickled, attempt.folder, environment | held.environment, held.memory_mb, held.cpus)
+
+        return CallRequest(call.pickled, attempt.folder, environment | hold.environment, hold.memory_mb, hold.cpus)
 
     def _undo(self, attempt: _CallAttempt) -> None:
         """Remove what was prepared for a call that has not begun."""
-        if attempt.held is not None:
-            attempt.held.release()
+        if attempt.hold is not None:
+            attempt.hold.release()
         if attempt.folder:
             self._means.outputs.end(attempt.folder)
             shutil.rmtree(attempt.folder, ignore_errors=True)
-        attempt.held, attempt.folder = None, ""
+        attempt.hold, attempt.folder = None, ""
         attempt.number = self._means.number_of(attempt.task, attempt.attempt)
 
     async def _unanswered(
         self, worker: WorkerProcess, attempt: _CallAttempt, call: Call, *, is_wrong: bool
-    ) -> tuple[Outcome, str]:  # fmt: skip
+    ) -> tuple[Outcome, str]:
         """Outcome and reason of a call without an answer: what its process did before it is ended here."""
         has_ended = not is_wrong and await worker.ends()
         program = worker.program()
         code = await self._bury(worker)
-        if attempt.stopped or attempt.late:
+
+        if attempt.stopped or attempt.is_late:
             return _ended_by_us(attempt, call)
-        if usage_of(attempt.held, None).out_of_memory:
+        if usage_of(attempt.hold, None).out_of_memory:
             return "failed", out_of_memory(call.memory_mb)
+
         if is_wrong:
             return "failed", "its worker process sent an answer to another call, and was ended for it; does it fork?"
         if program:
@@ -413,20 +476,21 @@ class CallExecutor:
         if code == UNANSWERED:
             problem = "its worker process could not send the answer (closed descriptors?); its stderr gives the reason"
             return "failed", f"{problem} (exit code {code})"
-        how = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
-        return "failed", f"its worker process ended {how}"
 
-    def _freed(self, worker: WorkerProcess, attempt: _CallAttempt) -> bool:
+        end = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
+        return "failed", f"its worker process ended {end}"
+
+    def _leave_group(self, worker: WorkerProcess, attempt: _CallAttempt) -> bool:
         """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
-        if attempt.held is None:
+        if attempt.hold is None:
             return True
         try:
-            attempt.held.let_go(worker.pid)
+            attempt.hold.move_out(worker.pid)
         except OSError:
             return False
         return True
 
-    async def _cleared(self, worker: WorkerProcess) -> bool:
+    async def _is_cleared(self, worker: WorkerProcess) -> bool:
         """True if all that a call has started and left is gone."""
         for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
             if not self._means.descendants.kill_all(worker.mark, worker.pid):
@@ -437,18 +501,28 @@ class CallExecutor:
     def _end(self, attempt: _CallAttempt, outcome: Outcome, reason: str, result: bytes = b"") -> None:
         task = attempt.task
         del self._attempts[task.id, attempt.attempt]
-        usage = usage_of(attempt.held, None)
-        if attempt.held is not None:
-            attempt.held.end()
+        usage = usage_of(attempt.hold, None)
+        if attempt.hold is not None:
+            attempt.hold.end()
+
         self._means.outputs.end(attempt.folder)
         self._means.pause.forget(attempt.key)
+
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, task, attempt.attempt, outcome, reason=reason, folder=attempt.folder, result=result,
-                    usage=usage, counted=attempt.number,
+                    attempt.node,
+                    task,
+                    attempt.attempt,
+                    outcome,
+                    reason=reason,
+                    folder=attempt.folder,
+                    result=result,
+                    usage=usage,
+                    counted=attempt.number,
                 )
-            )  # fmt: skip
+            )
+
         attempt.on_end(task, attempt.attempt, outcome)
 
 
@@ -460,15 +534,15 @@ def _ended_by_us(attempt: _CallAttempt, call: Call) -> tuple[Outcome, str]:
 
 def _worker_environment(names: Iterable[str], account: Account | None) -> dict[str, str]:
     """The environment of a worker process; `names` are those of variables that tasks take over."""
-    whose = account.environment() if account is not None else {}
-    return {**inherited_environment((*names, *WORKER_VARIABLES)), **whose}
+    account_variables = account.environment() if account is not None else {}
+    return {**inherited_environment((*names, *WORKER_VARIABLES)), **account_variables}
 
 
 def demand_workers(accounts: Accounts, names: Iterable[str]) -> None:
     """Demand that every account of tasks can run a worker process, which ends as soon as its input does.
 
     Args:
-        names: of variables that tasks take over.
+        names: names of variables that tasks take over.
 
     Raises:
         InputError: one cannot.
@@ -476,19 +550,25 @@ def demand_workers(accounts: Accounts, names: Iterable[str]) -> None:
     for account in accounts.named():
         environment = _worker_environment(names, account)
         try:
-            tried = subprocess.run(  # noqa: S603 - ours
-                _COMMAND, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False,
-                timeout=READY_S, **account.becoming(),
-            )  # fmt: skip
+            trial = subprocess.run(  # noqa: S603 - ours
+                _COMMAND,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=environment,
+                check=False,
+                timeout=READY_S,
+                **account.becoming(),
+            )
         except PermissionError:
             problem = f"may not execute {_COMMAND[0]}"
         except (OSError, subprocess.SubprocessError) as error:
             problem = f"cannot start {_COMMAND[0]} ({error})"
         else:
-            if not tried.returncode:
+            if not trial.returncode:
                 continue
-            lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+            lines = trial.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {trial.returncode}"]
             problem = f"cannot run {' '.join(_COMMAND)} ({lines[-1][:200]})"
+
         remedy = "install Volery where all accounts can read it, or write calls = false (up --no-calls) to do without"
         raise InputError("run_as", f"{account.name}, whom Python calls run as, {problem}; {remedy}")
 

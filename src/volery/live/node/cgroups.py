@@ -22,12 +22,12 @@ CONTROLLERS: Final = ("cpu", "memory", "pids")
 AGENTS: Final = "volery-agents"
 TREE: Final = "volery-tasks-"
 PERIOD_US: Final = 100_000
-"""Of the processor's limit; the kernel's default."""
+"""Period of the processor's limit, the kernel's default."""
 WEIGHT_OF_CORE: Final = 100
 """The kernel's default weight, for a task that asks for one processor."""
 WEIGHT_MAX: Final = 10_000
 END_S: Final = 5.0
-"""How long groups of an earlier incarnation may take to end."""
+"""Longest time for groups of an earlier incarnation to end."""
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")
 _READ_BYTES: Final = 1 << 16
 
@@ -41,8 +41,8 @@ class GroupUsage(NamedTuple):
 
     Args:
         cpu_us: processor time, microseconds.
-        memory_peak_bytes: the most that it had at once; None where the kernel does not say.
-        out_of_memory: whether the kernel has ended it because it wanted more.
+        memory_peak_bytes: most memory at once; None where the kernel does not count it.
+        out_of_memory: true if the kernel has ended it for want of memory.
     """
 
     cpu_us: int
@@ -127,10 +127,10 @@ class Tree:
 
     Args:
         base: a group that is delegated to us.
-        mark: tells this agent's groups from those of others; the same in its next incarnation.
+        mark: mark that tells this agent's groups from those of others; the same in its next incarnation.
 
     Attributes:
-        controllers: what of `CONTROLLERS` its groups can limit.
+        controllers: those of `CONTROLLERS` that its groups have.
 
     Raises:
         NotPermittedError: no group can be made there.
@@ -165,9 +165,9 @@ class Tree:
 
         Args:
             cpu_milli: thousandths of a processor.
-            memory_mb: in units of 2^20 bytes; no part of it can be in swap.
+            memory_mb: memory in units of 2^20 bytes; no part of it can be in swap.
             pids_max: processes and threads.
-            cpu_limit: at most so much processor time; otherwise that is its share where others want more.
+            cpu_limit: true: the processor time is a limit; false: it is a share where others want more.
 
         Raises:
             OSError: the kernel does not make it.
@@ -182,6 +182,7 @@ class Tree:
         except OSError:
             group.remove()
             raise
+
         return group
 
     def _limits(self, cpu_milli: int, memory_mb: int, pids_max: int, cpu_limit: bool) -> Iterator[tuple[str, str]]:
@@ -190,9 +191,11 @@ class Tree:
             if cpu_limit:
                 # The kernel takes no less than a millisecond per period.
                 yield "cpu.max", f"{max(cpu_milli * PERIOD_US // 1000, 1000)} {PERIOD_US}"
+
         if memory_mb and "memory" in self.controllers:
             yield "memory.max", str(memory_mb << 20)
             yield "memory.oom.group", "1"
+
         if pids_max and "pids" in self.controllers:
             yield "pids.max", str(pids_max)
 
@@ -209,20 +212,24 @@ def delegated_base(proc: Path = Path("/proc")) -> Path:
     Raises:
         NotPermittedError: there is none; the message says what to change.
     """
-    mounted = _mounted((proc / "self/mountinfo").read_text())
-    if mounted is None:
+    mount_and_root = _mounted((proc / "self/mountinfo").read_text())
+    if mount_and_root is None:
         raise NotPermittedError("cgroup v2 is not mounted")
-    mount, root = mounted
+
+    mount, root = mount_and_root
     own = _own((proc / "self/cgroup").read_text())
     if own is None or not (own == root or own.startswith(root.rstrip("/") + "/")):
         raise NotPermittedError("this process is in no group of the cgroup v2 that is mounted")
+
     place = mount / own.removeprefix(root).lstrip("/")
     if not os.access(mount, os.R_OK) or os.statvfs(mount).f_flag & os.ST_RDONLY:
         raise NotPermittedError(f"{mount} is mounted read-only")
+
     if is_delegated(place) or (os.geteuid() == 0 and place == mount):
         return place
     if place != mount and (is_delegated(place.parent) or (place.name == AGENTS and place.parent == mount)):
         return place.parent
+
     problem = f"its control group {own} is not delegated to it; start it by systemd with Delegate=yes"
     raise NotPermittedError(problem + ", or as systemd-run --scope -p Delegate=yes ..")
 
@@ -242,9 +249,9 @@ def is_delegated(group: Path) -> bool:
 def _mounted(mountinfo: str) -> tuple[Path, str] | None:
     """The mount point of cgroup v2, and the group that is its root there."""
     for line in mountinfo.splitlines():
-        before, _, behind = line.partition(" - ")
-        if behind.split(" ")[0] == "cgroup2":
-            words = before.split(" ")
+        mount_fields, _, type_fields = line.partition(" - ")
+        if type_fields.split(" ")[0] == "cgroup2":
+            words = mount_fields.split(" ")
             return Path(words[4].replace("\\040", " ")), words[3]
     return None
 
@@ -259,22 +266,25 @@ def _hand_down(base: Path) -> None:
     if not (base / "cgroup.events").exists():  # the root of all groups may have processes of its own
         _handed_down(base)
         return
-    wanted = {*(base / "cgroup.controllers").read_text().split()} & {*CONTROLLERS}
-    if wanted <= {*(base / "cgroup.subtree_control").read_text().split()}:
+
+    controllers = {*(base / "cgroup.controllers").read_text().split()} & {*CONTROLLERS}
+    if controllers <= {*(base / "cgroup.subtree_control").read_text().split()}:
         return
+
     agents = base / AGENTS
     agents.mkdir(exist_ok=True)
     for pid in (base / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):
             write(f"{agents}/cgroup.procs", pid)
+
     _handed_down(base)
 
 
 def _handed_down(group: Path) -> frozenset[str]:
     """Hand the controllers that a group has to those below it."""
-    there = {*(group / "cgroup.controllers").read_text().split()}
+    controllers = {*(group / "cgroup.controllers").read_text().split()}
     for name in CONTROLLERS:
-        if name in there:
+        if name in controllers:
             with suppress(OSError):
                 write(f"{group}/cgroup.subtree_control", f"+{name}")
     return frozenset((group / "cgroup.subtree_control").read_text().split()) & frozenset(CONTROLLERS)
@@ -304,8 +314,8 @@ def _number_in(path: str, name: str) -> int:
     """One of the numbers in a file of lines NAME NUMBER; 0 where there is none."""
     with suppress(OSError):
         for line in read(path).splitlines():
-            found, _, number = line.partition(" ")
-            if found == name:
+            key, _, number = line.partition(" ")
+            if key == name:
                 return int(number)
     return 0
 

@@ -33,37 +33,37 @@ log = logging.getLogger(__name__)
 
 
 class Processors:
-    """The processors of this machine, and how much of each has been given away."""
+    """The processors of this machine, and the amount of each that has been given away."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
-        self._given = dict.fromkeys(sorted(numbers), 0)
+        self._given_milli = dict.fromkeys(sorted(numbers), 0)
 
     def take(self, cpu_milli: int) -> tuple[int, ...]:
         """As many as that needs, those with most left; nothing where it needs all of them."""
         count = -(-cpu_milli // MILLI)
-        if not 0 < count < len(self._given):
+        if not 0 < count < len(self._given_milli):
             return ()
-        chosen = tuple(sorted(self._given, key=self._given.__getitem__)[:count])
-        self._add(chosen, cpu_milli)
-        return chosen
+        processors = tuple(sorted(self._given_milli, key=self._given_milli.__getitem__)[:count])
+        self._add(processors, cpu_milli)
+        return processors
 
-    def give_back(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
+    def give_back(self, processors: tuple[int, ...], cpu_milli: int) -> None:
         """Release what `take` has given."""
-        self._add(chosen, -cpu_milli)
+        self._add(processors, -cpu_milli)
 
-    def _add(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
-        for number in chosen:
-            self._given[number] += cpu_milli // len(chosen)
+    def _add(self, processors: tuple[int, ...], cpu_milli: int) -> None:
+        for number in processors:
+            self._given_milli[number] += cpu_milli // len(processors)
 
 
 class Hold:
     """The confinement of one attempt to what it asks for.
 
     Attributes:
-        group: its own; None without control groups.
-        environment: what tells its processes which GPUs they have.
-        memory_mb: a limit of each of its processes, where there is none of the group; 0: none.
-        cpus: the processors that they may run on, where no group limits them; nothing: any.
+        group: control group of the attempt; None without control groups.
+        environment: variables that tell its processes which GPUs they have.
+        memory_mb: limit of each of its processes, where there is none of the group; 0: none.
+        cpus: processors that they may run on, where no group limits them; nothing: any.
     """
 
     __slots__ = ("_devices", "_of", "_payload", "cpus", "environment", "group", "memory_mb")
@@ -88,8 +88,8 @@ class Hold:
             with suppress(ProcessLookupError):  # it has ended already
                 self.group.take_in(pid)
 
-    def let_go(self, pid: int) -> None:
-        """Release a worker process that does something else from now on.
+    def move_out(self, pid: int) -> None:
+        """Move a worker process, which does something else from now on, out of the group.
 
         Raises:
             OSError: it cannot be moved.
@@ -122,18 +122,18 @@ class Confinement:
     """The confinement of the attempts of one node agent.
 
     Args:
-        isolation: what the federation's file says.
-        tree: of control groups; None without.
-        obstacle: why there is none.
-        cpus: the processors that tasks may use.
+        isolation: the isolation that the federation's file asks for.
+        tree: tree of control groups; None without.
+        obstacle: reason why there is none.
+        cpus: processors that tasks may use.
 
     Attributes:
-        controllers: what control groups limit here.
-        pins: whether attempts are tied to processors where groups cannot limit them.
-        words: what holds tasks here, and what does not.
+        controllers: controllers of the control groups here.
+        pins: true if attempts are tied to processors where groups cannot limit them.
+        words: the means that hold tasks here, in words.
         brief: the same in a few words, for attempts with a group.
-        brief_alone: for those without.
-        home: where worker processes wait between calls.
+        brief_alone: the same in a few words, for attempts without one.
+        home: group in which worker processes wait between calls.
     """
 
     def __init__(
@@ -158,15 +158,19 @@ class Confinement:
         """
         if not (payload.cpu_milli or payload.memory_mb) and payload.gpus is None:
             return None
+
         devices = self.devices.take(payload.gpus or 0)
         group = None
+
         if self._tree is not None:
             try:
                 group = self._tree.limited(
                     name, payload.cpu_milli, payload.memory_mb, self._isolation.pids_max, self._isolation.cpu == "limit"
-                )  # fmt: skip
+                )
+            # A group that cannot be made fails no attempt: limits of its processes hold it then.
             except OSError as error:
                 log.warning("no control group for attempt %s, it is held process by process: %s", name, error)
+
         return Hold(self, payload, group, devices)
 
     def close(self) -> None:
@@ -179,8 +183,8 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
     """The best that this machine permits; groups of an earlier incarnation of this agent are ended.
 
     Args:
-        isolation: what the federation's file says.
-        amounts: whether tasks ask for any; otherwise there is nothing to hold them to.
+        isolation: the isolation that the federation's file asks for.
+        amounts: true if tasks ask for any; otherwise there is nothing to hold them to.
 
     Raises:
         InputError: control groups are required, and not permitted.
@@ -190,48 +194,52 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
         unheld.words = f"{UNCONFINED}; tasks have slots here"
         log.info("%s", unheld.words)
         return unheld
+
     tree, obstacle = None, "they are switched off"
     if isolation.cgroups != "off":
         try:
             tree = Tree(delegated_base(), mark_of(state))
         except NotPermittedError as error:
             obstacle = str(error)
+
         missing = {"cpu", "memory"} - (tree.controllers if tree is not None else frozenset())
         if isolation.cgroups == "require" and missing:
             problem = (
                 obstacle if tree is None else f"groups here have no controller for {' and '.join(sorted(missing))}"
             )
             raise InputError("isolation.cgroups", f'{problem}; write "auto" to go without')
+
     gpus = isolation.gpus if isolation.gpus is not None else gpus_of_host()
-    made = Confinement(isolation, tree, obstacle, os.sched_getaffinity(0), gpus)
-    log.info("%s", made.words)
-    return made
+    confinement = Confinement(isolation, tree, obstacle, os.sched_getaffinity(0), gpus)
+
+    log.info("%s", confinement.words)
+    return confinement
 
 
-def limit_processes(most: int) -> None:
+def limit_processes(process_max: int) -> None:
     """Limit the processes and threads of each account that runs something below this process (RLIMIT_NPROC); 0: none.
 
     The kernel counts all that an account has on the machine, not those of a task, and does not count root's.
     """
-    if most:
+    if process_max:
         limits = resource.getrlimit(resource.RLIMIT_NPROC)
-        soft, hard = (most if limit == resource.RLIM_INFINITY else min(limit, most) for limit in limits)
+        soft, hard = (process_max if limit == resource.RLIM_INFINITY else min(limit, process_max) for limit in limits)
         resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> AttemptUsage:
+def usage_of(hold: Hold | None, spent: resource.struct_rusage | None) -> AttemptUsage:
     """The usage of an attempt.
 
     Args:
-        held: None where it is held to nothing.
-        spent: what the kernel says of a process that has been reaped, with those that it has reaped itself; counts
+        hold: its confinement; None where it is held to nothing.
+        spent: usage of a process that has been reaped, with those that it has reaped itself, by the kernel; counts
             where there is no control group to ask.
     """
-    words = held.words if held is not None else ""
-    if held is not None and held.group is not None:
-        used = held.group.usage()
-        peak, cpu_us = used.memory_peak_bytes, used.cpu_us
-        return AttemptUsage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
+    words = hold.words if hold is not None else ""
+    if hold is not None and hold.group is not None:
+        group_usage = hold.group.usage()
+        peak, cpu_us = group_usage.memory_peak_bytes, group_usage.cpu_us
+        return AttemptUsage(cpu_us, peak if peak is not None else _peak(spent), group_usage.out_of_memory, words)
     if spent is None:
         return AttemptUsage(held=words)
     return AttemptUsage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
@@ -255,8 +263,8 @@ def permitted() -> str:
         base = delegated_base()
     except NotPermittedError as error:
         return f"no control groups: {error}"
-    there = sorted({*read(f"{base}/cgroup.controllers").split()} & {*CONTROLLERS})
-    return f"control groups below {base}, with controllers for {', '.join(there) or 'nothing'}"
+    controllers = sorted({*read(f"{base}/cgroup.controllers").split()} & {*CONTROLLERS})
+    return f"control groups below {base}, with controllers for {', '.join(controllers) or 'nothing'}"
 
 
 def mark_of(state: Path) -> str:
@@ -265,33 +273,37 @@ def mark_of(state: Path) -> str:
 
 
 def _in_words(controllers: frozenset[str], obstacle: str, groups: bool, pins: bool) -> tuple[str, str]:
-    limited = [name for name in ("cpu", "memory") if name in controllers]
-    long, short = [], []
-    if limited:
-        long.append(f"control groups hold each task to the {' and '.join(limited)} that it asks for")
-        short.append(f"{' and '.join(limited)} per task")
+    limited_controllers = [name for name in ("cpu", "memory") if name in controllers]
+    long_words, short_words = [], []
+    if limited_controllers:
+        long_words.append(f"control groups hold each task to the {' and '.join(limited_controllers)} that it asks for")
+        short_words.append(f"{' and '.join(limited_controllers)} per task")
+
     if not groups:
-        long.append(f"no control groups: {obstacle}")
-    elif len(limited) < 2:
-        long.append("the control groups here end a task as one, and have no controller for the rest")
+        long_words.append(f"no control groups: {obstacle}")
+    elif len(limited_controllers) < 2:
+        long_words.append("the control groups here end a task as one, and have no controller for the rest")
+
     if "memory" not in controllers:
-        long.append(PER_PROCESS)
-        short.append(PER_PROCESS)
+        long_words.append(PER_PROCESS)
+        short_words.append(PER_PROCESS)
+
     if "cpu" not in controllers and pins:
-        long.append("a task may run on as many processors as it asks for, rounded up, and shares them")
-        short.append("processors are rounded up and shared")
-    return "; ".join(long), "; ".join(short)
+        long_words.append("a task may run on as many processors as it asks for, rounded up, and shares them")
+        short_words.append("processors are rounded up and shared")
+
+    return "; ".join(long_words), "; ".join(short_words)
 
 
 NONE_VISIBLE: Final = "-1"
-"""Neither CUDA nor HIP finds a device under this number, nor looks at those behind it."""
+"""A number under which CUDA and HIP find no device, and after which they read no further."""
 
 
 class Devices:
     """The GPUs of a host; each is given to one attempt at a time.
 
     Args:
-        names: as CUDA_VISIBLE_DEVICES takes them: numbers in order of the bus, or UUIDs.
+        names: names as CUDA_VISIBLE_DEVICES takes them: numbers in order of the bus, or UUIDs.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -304,16 +316,18 @@ class Devices:
         Raises:
             ValueError: there are fewer.
         """
-        chosen = tuple([name for name in self._names if name in self._free][:count])
-        if len(chosen) < count:
-            problem = f"it asks for {count} GPUs, and {len(chosen)} of the {len(self._names)} of this host are free"
+        free_devices = tuple([name for name in self._names if name in self._free][:count])
+        if len(free_devices) < count:
+            problem = (
+                f"it asks for {count} GPUs, and {len(free_devices)} of the {len(self._names)} of this host are free"
+            )
             raise ValueError(problem + "; does the federation's file promise more than there are?")
-        self._free.difference_update(chosen)
-        return chosen
+        self._free.difference_update(free_devices)
+        return free_devices
 
-    def give_back(self, chosen: tuple[str, ...]) -> None:
+    def give_back(self, devices: tuple[str, ...]) -> None:
         """Release what `take` has given."""
-        self._free.update(chosen)
+        self._free.update(devices)
 
 
 def gpu_environment(devices: tuple[str, ...]) -> dict[str, str]:

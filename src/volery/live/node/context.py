@@ -37,16 +37,16 @@ class ExecutorContext(NamedTuple):
     """Shared by the executors of one agent, which closes them.
 
     Args:
-        ledger: what runs is written down there.
-        confinement: holds attempts to what they ask for.
-        outputs: keeps what they write in bounds.
-        descendants: finds what those processes have started.
-        pause: while the machine lacks something, nothing starts.
-        gives_back: whether attempts that cannot start here may end as "unstarted", to start elsewhere.
-        accounts: whom they run as; None: as this process.
+        ledger: ledger of what runs.
+        confinement: holds attempts to their amounts.
+        outputs: bounds the output of attempts.
+        descendants: finds the processes that attempts have started.
+        pause: pauses starts while the machine lacks something.
+        gives_back: true if attempts that cannot start here may end as "unstarted", to start elsewhere.
+        accounts: accounts that attempts run as; None: the one of this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.
-        by_incarnation: how schedulers number attempts, see `attempt_number`.
-        api: the address of the API, for tasks.
+        by_incarnation: the way in which schedulers number attempts, see `attempt_number`.
+        api: address of the API, for tasks.
     """
 
     folders: AttemptFolders
@@ -109,7 +109,7 @@ def attempt_name(task: Task, attempt: int) -> str:
 INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR")
 """Names, or patterns, of the variables that tasks take over from the agent; a federation's file may add others."""
 WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
-"""What a worker process finds its interpreter and this package by."""
+"""Variables by which a worker process finds its interpreter and this package."""
 SECRET_VARIABLES: Final = frozenset({TOKEN_VARIABLE})
 """Variables of a program of ours that are never passed to tasks, whatever a file names; they get their own."""
 
@@ -118,7 +118,7 @@ class AttemptFolders:
     """Makes the folder of each attempt under a root.
 
     Args:
-        root: made when the first attempt is.
+        root: folder that is made with the first attempt.
     """
 
     def __init__(self, root: Path) -> None:
@@ -132,15 +132,15 @@ class AttemptFolders:
         federation has used the same numbers of tasks. The number is then the next one without a folder.
 
         Args:
-            number: of the attempt, see `attempt_number`.
+            number: number of the attempt, see `attempt_number`.
 
         Raises:
             OSError: it cannot be made.
         """
         # Plain text: a Path takes several times as long, and every start of a task waits for it.
         stem = f"{self._path}/{number_of(task.job)}/{number_of(task.id)}."
-        for free in count(number):
-            folder = f"{stem}{free}"
+        for free_number in count(number):
+            folder = f"{stem}{free_number}"
             try:
                 try:
                     os.mkdir(folder)  # noqa: PTH102 - as above
@@ -148,17 +148,19 @@ class AttemptFolders:
                     os.makedirs(folder)  # noqa: PTH103 - as above
             except FileExistsError:
                 continue
-            return folder, free
+
+            return folder, free_number
+
         raise AssertionError("numbers do not end")
 
 
-def inherited_environment(more: Iterable[str] = ()) -> dict[str, str]:
+def inherited_environment(extra_names: Iterable[str] = ()) -> dict[str, str]:
     """The variables that tasks take over from the agent: those of `INHERITED`, and no others unless they are named.
 
     Args:
-        more: further names, or patterns with `*`.
+        extra_names: further names, or patterns with `*`.
     """
-    patterns = (*INHERITED, *more)
+    patterns = (*INHERITED, *extra_names)
     return {
         name: value
         for name, value in os.environ.items()
@@ -170,21 +172,23 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
     """The number of an attempt for people: 0 is the task's first, and restarts of the federation begin no new count.
 
     Args:
-        attempt: the scheduler's number.
-        by_incarnation: whether the scheduler numbers by `INCARNATION_ATTEMPTS`.
+        attempt: number by the scheduler.
+        by_incarnation: true if the scheduler numbers by `INCARNATION_ATTEMPTS`.
     """
     try:
-        carried = decode_payload(payload)
-    except ValueError:  # it can be no more than one that fails
-        before, launched = 0, -1
+        task_payload = decode_payload(payload)
+    except ValueError:  # such an attempt fails whatever its number is
+        earlier_attempts, launched = 0, -1
     else:
-        before, launched = carried.attempts, carried.launched
+        earlier_attempts, launched = task_payload.attempts, task_payload.launched
+
     incarnation, place = divmod(attempt, INCARNATION_ATTEMPTS)
     if not by_incarnation or not incarnation:  # incarnations are counted from 1
-        return before + attempt
+        return earlier_attempts + attempt
     if incarnation == launched // INCARNATION_ATTEMPTS and attempt > launched:
-        return before + attempt - launched - 1
-    return before + place
+        return earlier_attempts + attempt - launched - 1
+
+    return earlier_attempts + place
 
 
 def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:

@@ -41,10 +41,10 @@ _SET_CHILD_SUBREAPER: Final = 36
 _ATTEMPT_BITS: Final = 32
 _AGENT_BITS: Final = 28
 LOOK_S: Final = 5.0
-"""Between two looks for zombies and for processes of attempts that are over."""
+"""Time between two searches for zombies and for processes of attempts that are over."""
 CLOSE_S: Final = 2.0
 ROUNDS_MAX: Final = 5
-"""How often `adopted` reads the children of this process: a task may start processes that end without a pause."""
+"""Most reads of the children of this process by `adopted`: a task may start processes that end without a pause."""
 
 
 def agent_mark(state: Path) -> int:
@@ -67,7 +67,7 @@ class Descendants:
         self._marks: set[int] = set()
         self._first: set[int] = set()
         self._session = os.getsid(0)
-        self._looking: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def mark(self) -> int:
@@ -75,8 +75,8 @@ class Descendants:
         self._count = (self._count + 1) % (1 << _ATTEMPT_BITS)
         mark = self._agent | self._count
         self._marks.add(mark)
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        if self._sweep_timer is None:
+            self._sweep_timer = asyncio.get_running_loop().call_later(LOOK_S, self._sweep)
         return mark
 
     def release(self, mark: int) -> None:
@@ -84,7 +84,7 @@ class Descendants:
         self._marks.discard(mark)
 
     def began(self, pid: int) -> None:
-        """Except a process, whose end its executor waits for: the first of an attempt, or a worker."""
+        """Leave a process to its executor, which waits for its end: the first of an attempt, or a worker."""
         self._first.add(pid)
 
     def ended(self, pid: int) -> None:
@@ -96,24 +96,29 @@ class Descendants:
         One that ends after the list was read leaves its children to this process. Then the list is read again,
         `ROUNDS_MAX` times at most.
         """
-        found: dict[int, list[ProcessStatus]] = {}
+        processes_by_mark: dict[int, list[ProcessStatus]] = {}
         for _ in range(ROUNDS_MAX):
-            found, reaped = {}, 0
+            processes_by_mark, reaped_count = {}, 0
             for pid in children(os.getpid()):
                 status = None if pid in self._first else status_of(pid)
                 if status is None or status.session == self._session:
                     continue
+
                 mark = soft_limit(pid, _MARK_TITLE)
                 if mark >> _ATTEMPT_BITS != self._agent >> _ATTEMPT_BITS:
                     continue
+
                 if status.lives:
-                    found.setdefault(mark, []).append(status)
+                    processes_by_mark.setdefault(mark, []).append(status)
                     continue
+
                 with suppress(ChildProcessError):
-                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
-            if not reaped:
+                    reaped_count += os.waitpid(pid, os.WNOHANG)[0] == pid
+
+            if not reaped_count:
                 break
-        return found
+
+        return processes_by_mark
 
     def left(
         self, mark: int, first: int, adopted: Mapping[int, list[ProcessStatus]] | None = None
@@ -125,7 +130,7 @@ class Descendants:
         """Send a signal to what an attempt has started and is not in the group of its first process.
 
         Returns:
-            Whether there was anything.
+            True if there was any such process.
         """
         return _send(number, [status for status in self.left(mark, first) if status.group != first])
 
@@ -133,19 +138,19 @@ class Descendants:
         """Kill all that an attempt has started, without its first process; true if there was anything."""
         return _send(signal.SIGKILL, self.left(mark, first))
 
-    def _look(self) -> None:
+    def _sweep(self) -> None:
         """Kill what is left of attempts that are over."""
         adopted = self.adopted()
-        over = [status for mark, listed in adopted.items() if mark not in self._marks for status in listed]
-        _send(signal.SIGKILL, _with_all_below(over))
-        self._looking = None
-        if self._marks or over:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        orphans = [status for mark, listed in adopted.items() if mark not in self._marks for status in listed]
+        _send(signal.SIGKILL, _with_all_below(orphans))
+        self._sweep_timer = None
+        if self._marks or orphans:
+            self._sweep_timer = asyncio.get_running_loop().call_later(LOOK_S, self._sweep)
 
     def close(self) -> None:
         """Kill whatever is left of all attempts; nothing of theirs runs any more."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         deadline = time.monotonic() + CLOSE_S
         while time.monotonic() < deadline:
             listed = [status for adopted in self.adopted().values() for status in adopted]
@@ -156,35 +161,38 @@ class Descendants:
 
 def _with_all_below(roots: Iterable[ProcessStatus], first: int = 0) -> list[ProcessStatus]:
     """Processes and their descendants without zombies; those of `first` as well, without itself."""
-    found = list(roots)
-    waiting = [status.pid for status in found] + ([first] if first else [])
-    seen = {*waiting}
-    while waiting:
-        for pid in children(waiting.pop()):
-            if pid in seen:
+    descendants = list(roots)
+    unread_pids = [status.pid for status in descendants] + ([first] if first else [])
+    known_pids = {*unread_pids}
+
+    while unread_pids:
+        for pid in children(unread_pids.pop()):
+            if pid in known_pids:
                 continue
-            seen.add(pid)
-            waiting.append(pid)
+            known_pids.add(pid)
+            unread_pids.append(pid)
+
             status = status_of(pid)
             if status is not None and status.lives:
-                found.append(status)
-    return found
+                descendants.append(status)
+
+    return descendants
 
 
-def _send(number: signal.Signals, listed: Iterable[ProcessStatus]) -> bool:
-    there = False
-    for status in listed:
-        there = True
+def _send(number: signal.Signals, statuses: Iterable[ProcessStatus]) -> bool:
+    has_any = False
+    for status in statuses:
+        has_any = True
         with suppress(ProcessLookupError, PermissionError):
             os.kill(status.pid, number)
-    return there
+    return has_any
 
 
 _PROC: Final = Path("/proc")
 _LISTS_CHILDREN: Final = _PROC / "thread-self/children"
 _STAT_BYTES: Final = 4096
 READS_MAX: Final = 5
-"""How often `children` reads the threads of one process."""
+"""Most reads of the threads of one process by `children`."""
 _DEAD: Final = ("Z", "X")
 
 
@@ -192,10 +200,10 @@ class ProcessStatus(NamedTuple):
     """One process as the kernel lists it.
 
     Args:
-        pid: its number, which the kernel gives to another once the process is gone.
-        state: of its first thread, one letter; Z is a zombie.
+        pid: number of the process, which the kernel gives to another once the process is gone.
+        state: state of its first thread, one letter; Z is a zombie.
         parent, group, session: numbers of other processes.
-        threads: their number, the first one included until the process is reaped.
+        threads: number of its threads, the first one included until the process is reaped.
         started: clock ticks between the machine's start and its own: with the pid, it names a process for good.
     """
 
@@ -220,23 +228,27 @@ def status_of(pid: int) -> ProcessStatus | None:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+
     try:
         text = os.read(file, _STAT_BYTES)
     except OSError:
         return None
     finally:
         os.close(file)
+
     # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+    parent = int(fields[1])
+    group = int(fields[2])
+    session = int(fields[3])
     return ProcessStatus(pid, fields[0].decode(), parent, group, session, int(fields[17]), int(fields[19]))
 
 
 def processes() -> Iterator[ProcessStatus]:
     """All processes, at about 15 us each."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
-        if name.isdigit() and (found := status_of(int(name))):
-            yield found
+        if name.isdigit() and (status := status_of(int(name))):
+            yield status
 
 
 def children(pid: int) -> list[int]:
@@ -245,22 +257,25 @@ def children(pid: int) -> list[int]:
     A thread that ends leaves its children to another one, which may have been read already. Then all threads are read
     again, `READS_MAX` times at most: a process may start and end threads without a pause.
     """
-    found: list[int] = []
-    read: list[str] = []
+    pids: list[int] = []
+    read_threads: list[str] = []
+
     with suppress(OSError):  # the process is going
         for _ in range(READS_MAX):
             threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
-            if threads == read:
+            if threads == read_threads:
                 break
-            found, read = [], threads
+
+            pids, read_threads = [], threads
             for thread in threads:
                 try:
                     with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - each end of a task waits
-                        found += map(int, file.read().split())
+                        pids += map(int, file.read().split())
                 except FileNotFoundError:
                     if not _LISTS_CHILDREN.exists():
                         return [status.pid for status in processes() if status.parent == pid]
-    return found
+
+    return pids
 
 
 def soft_limit(pid: int, title: bytes) -> int:
@@ -270,6 +285,7 @@ def soft_limit(pid: int, title: bytes) -> int:
             text = file.read()
     except OSError:
         return -1
+
     at = text.find(title)
     words = text[at + len(title) :].split(maxsplit=1) if at >= 0 else []
     return int(words[0]) if words and words[0].isdigit() else -1
@@ -284,12 +300,12 @@ def carries(pid: int, variable: bytes) -> bool:
 
 
 def ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
-    while pid > 0 and pid not in found:
-        found.add(pid)
+    pids: set[int] = set()
+    while pid > 0 and pid not in pids:
+        pids.add(pid)
         status = status_of(pid)
         pid = status.parent if status else 0
-    return found
+    return pids
 
 
 def boot() -> str:
@@ -297,12 +313,10 @@ def boot() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-log = logging.getLogger(__name__)
-
 MARK: Final = "VOLERY_STATE"
 COMPACT_LINES: Final = 20_000
 _UNSUMMED: Final = re.compile(rb"boot [0-9a-f-]{36}\n")
-"""The first line of an earlier version."""
+"""The first line of a ledger of an earlier version, without a checksum."""
 WAIT_S: Final = 5.0
 
 
@@ -313,7 +327,7 @@ class ProcessLedger:
     fails takes the processes along. `killed` holds the pids that were ended on opening.
 
     Args:
-        folder: the agent's own; made where it is missing.
+        folder: folder of the agent alone, which is made where it is missing.
 
     Raises:
         InputError: another agent uses the folder, or it cannot be written.
@@ -325,32 +339,36 @@ class ProcessLedger:
             self._lock = opened_lock(folder / "lock")
         except OSError as error:
             raise InputError(str(folder), f"the state folder cannot be used: {error.strerror}") from None
+
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
             raise InputError(str(folder), "another node agent uses this state folder; give each its own") from None
+
         self.folder = folder
         self.mark = (MARK, str(folder.resolve()))
         self._path = folder / "processes"
-        self._running: dict[int, int] = {}
+        self._start_ticks: dict[int, int] = {}
         self._lines = 0
         self._is_behind = False
+
         running, damages = read_ledger(self._path)
         for damage in damages:
             log.error("%s %s: processes of an earlier agent that have left no other mark may go on", self._path, damage)
+
         self.killed = kill_orphans(running, self.mark, agent_mark(folder))
-        self._file = self._rewritten()
+        self._file = self._rewrite()
 
     def add(self, pid: int) -> None:
         """Record a process group that has begun; one that is gone already needs no record."""
         status = status_of(pid)
         if status is not None:
-            self._running[pid] = status.started
+            self._start_ticks[pid] = status.started
             self._write(f"+{pid} {status.started}")
 
     def remove(self, pid: int) -> None:
-        if self._running.pop(pid, None) is not None:
+        if self._start_ticks.pop(pid, None) is not None:
             self._write(f"-{pid}")
 
     def close(self) -> None:
@@ -364,12 +382,12 @@ class ProcessLedger:
         Until then a mark and the environment tell what runs here: a task is not to fail for its record.
         """
         try:
-            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._running):
-                rewritten = self._rewritten()
+            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._start_ticks):
+                rewritten = self._rewrite()
                 os.close(self._file)
                 self._file = rewritten
             else:
-                record = summed(line)
+                record = with_checksum(line)
                 self._is_behind = os.write(self._file, record) < len(record)
                 self._lines += 1
         except OSError as error:
@@ -377,18 +395,20 @@ class ProcessLedger:
                 log.warning("%s lacks what runs here until it can be written: %s", self._path, error.strerror)
             self._is_behind = True
 
-    def _rewritten(self) -> int:
-        fresh = self._path.with_suffix(".new")
-        lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._running.items()]
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.writelines(map(summed, lines))  # no other account may see which processes are whose
-        fresh.replace(self._path)
+    def _rewrite(self) -> int:
+        new_path = self._path.with_suffix(".new")
+        lines = [f"boot {boot()}"] + [f"+{pid} {started}" for pid, started in self._start_ticks.items()]
+
+        new_path.unlink(missing_ok=True)
+        with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.writelines(map(with_checksum, lines))  # no other account may see which processes are whose
+
+        new_path.replace(self._path)
         self._lines, self._is_behind = 0, False
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
-def summed(line: str) -> bytes:
+def with_checksum(line: str) -> bytes:
     """A line of a ledger, with its checksum."""
     return f"{line} {zlib.crc32(line.encode()):08x}\n".encode()
 
@@ -397,7 +417,7 @@ def _checked(line: bytes) -> str | None:
     """The words of a line before its checksum; None where it has another."""
     words, _, _ = line.rpartition(b" ")
     text = words.decode("ascii", "replace")
-    return text if summed(text) == line else None
+    return text if with_checksum(text) == line else None
 
 
 def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:
@@ -415,21 +435,29 @@ def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:
         content = path.read_bytes()
     except FileNotFoundError:
         return {}, []
+
     if not content:
         return {}, []
-    *lines, rest = (line + b"\n" for line in content.split(b"\n"))
-    if rest != b"\n":
-        lines.append(rest[:-1])  # a line without its end has another checksum
+
+    *lines, last = (line + b"\n" for line in content.split(b"\n"))
+    if last != b"\n":
+        lines.append(last[:-1])  # a line without its end has another checksum
 
     first = _checked(lines[0])
     if first is None and _UNSUMMED.fullmatch(lines[0]) is None:
         return {}, ["is damaged in line 1: it does not name the machine's boot, so that no other line is of use"]
-    checked = [line.decode("ascii", "replace").rstrip("\n") if first is None else _checked(line) for line in lines]
-    damages = [f"is damaged in line {number}" for number, line in enumerate(checked, 1) if line is None]
-    if checked[0] != f"boot {boot()}":
+
+    checked_lines = [
+        line.decode("ascii", "replace").rstrip("\n") if first is None else _checked(line) for line in lines
+    ]
+    damages = [f"is damaged in line {number}" for number, line in enumerate(checked_lines, 1) if line is None]
+
+    # After a reboot each pid means another process: nothing of the last agent runs.
+    if checked_lines[0] != f"boot {boot()}":
         return {}, damages
+
     running: dict[int, int] = {}
-    for line in filter(None, checked[1:]):
+    for line in filter(None, checked_lines[1:]):
         words = line[1:].split()
         if not words or not all(word.isdigit() for word in words):
             continue
@@ -437,6 +465,7 @@ def read_ledger(path: Path) -> tuple[dict[int, int], list[str]]:
             running[int(words[0])] = int(words[1])
         elif line[0] == "-":
             running.pop(int(words[0]), None)
+
     return running, damages
 
 
@@ -453,24 +482,28 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) ->
     """
     sessions = {pid for pid, started in recorded.items() if (now := status_of(pid)) and now.started == started}
     variable = f"{mark[0]}={mark[1]}".encode()
-    spared = ancestors(os.getpid())
-    killed: list[int] = []
+
+    spared_pids = ancestors(os.getpid())
+    killed_pids: list[int] = []
     deadline = time.monotonic() + WAIT_S
+
     # Whoever forks while we look is found in the next round.
     while time.monotonic() < deadline:
         ours = [
             status
             for status in processes()
             if status.lives
-            and status.pid not in spared
+            and status.pid not in spared_pids
             and (_in(status, sessions) or carries(status.pid, variable) or is_marked(status.pid, agent))
         ]
         if not ours:
             break
+
         for status in ours:
             kill_and_wait(status, deadline)
-            killed.append(status.pid)
-    return killed
+            killed_pids.append(status.pid)
+
+    return killed_pids
 
 
 def _in(status: ProcessStatus, sessions: set[int]) -> bool:

@@ -26,14 +26,22 @@ _TIMES: Final = AttemptTimes()
 
 
 def report_now(
-    node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
-    folder: str = "", result: bytes = b"", usage: AttemptUsage | None = None, counted: int | None = None,
-) -> TaskReport:  # fmt: skip
+    node: Address,
+    task: Task,
+    attempt: int,
+    state: AttemptState,
+    exit_code: int | None = None,
+    reason: str = "",
+    folder: str = "",
+    result: bytes = b"",
+    usage: AttemptUsage | None = None,
+    counted: int | None = None,
+) -> TaskReport:
     """A report of an attempt that has come into this state now; the end of one is its start and the time it took."""
     at_unix_us = _TIMES.at_unix_us((node, task.id, attempt), is_start=state == "running")
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
-    )  # fmt: skip
+    )
 
 
 Report = Callable[[TaskReport], None]

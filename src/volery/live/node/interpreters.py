@@ -17,7 +17,7 @@ NOT_EXECUTED: Final = (126, 127)
 LINE_MAX: Final = 256
 """Bytes of a first line that the kernel reads."""
 HEAD_BYTES: Final = 4_096
-"""Bytes of a program that are looked at: they hold the first line of a script, or what a binary is linked for."""
+"""Bytes of a program that are read: they hold the first line of a script, or what a binary is linked for."""
 ELF: Final = b"\x7fELF"
 ELF_64_LITTLE: Final = b"\x02\x01"
 HEADER_BYTES: Final = 64
@@ -30,7 +30,7 @@ def missing_interpreter(words: Sequence[str], folder: Path, environment: Mapping
 
     Args:
         words: program and arguments; of a line for the shell, its first word counts.
-        folder: in which it runs.
+        folder: folder in which it runs.
     """
     name = words[0]
     if words[:2] == ("sh", "-c") and len(words) > 2:
@@ -38,20 +38,24 @@ def missing_interpreter(words: Sequence[str], folder: Path, environment: Mapping
             name = shlex.split(words[2])[0]
         except (ValueError, IndexError):
             return ""
+
     program = _found(name, folder, environment)
     if program is None:
         return ""
+
     try:
         with program.open("rb") as file:
-            beginning = file.read(HEAD_BYTES)
+            head = file.read(HEAD_BYTES)
     except OSError:
         return ""
 
-    if beginning.startswith(b"#!"):
-        return _of_script(name, beginning.partition(b"\n")[0][2:LINE_MAX].decode(errors="replace"), folder, environment)
-    loader = _loader(beginning)
+    if head.startswith(b"#!"):
+        return _of_script(name, head.partition(b"\n")[0][2:LINE_MAX].decode(errors="replace"), folder, environment)
+
+    loader = _loader(head)
     if not loader or Path(loader).exists():
         return ""
+
     return f"{name} is there, but not its loader {loader!r}: it was built for another system or C library"
 
 
@@ -73,11 +77,14 @@ def _of_script(name: str, line: str, folder: Path, environment: Mapping[str, str
     words = [word for word in line.replace("\t", " ").split(" ") if word]
     if not words:
         return f"{name} names no interpreter after the #! of its first line"
+
     missing = words[0]
     if (folder / missing).exists():
         missing = _missing_for_env(words, folder, environment)
+
     if not missing:
         return ""
+
     reason = f"{name} is there, but not its interpreter {missing!r}"
     return f"{reason}; its lines end with \\r, as on Windows: dos2unix mends it" if line.endswith("\r") else reason
 

@@ -31,7 +31,7 @@ from volery.live.messages import OutputReply, OutputRequest
 
 BLOCK_BYTES: Final = 1 << 16
 OUTPUT_BYTES_MAX: Final = 64 << 20
-"""What one request is served; another one with an offset gets what follows."""
+"""Most bytes that one request is served; another one with an offset gets what follows."""
 STREAMS: Final = ("stdout", "stderr")
 _FOLDER: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18}\.[0-9]{1,18})")
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
@@ -44,31 +44,38 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
     """A descriptor of a task's output, which is empty where nothing was made yet; None where no such folder is here.
 
     Args:
-        root: of the folders of attempts, resolved.
-        folder: of the attempt, as its node has reported it.
+        root: folder of the folders of attempts, resolved.
+        folder: folder of the attempt, as its node has reported it.
         stream: one of `STREAMS`.
     """
     if stream not in STREAMS:
         return None
-    found = _FOLDER.fullmatch(folder.removeprefix(f"{root}/"))
-    if found is None:
+
+    match = _FOLDER.fullmatch(folder.removeprefix(f"{root}/"))
+    if match is None:
         return None
-    opened: list[int] = []
+
+    descriptors: list[int] = []
     try:
         with suppress(OSError):
-            opened.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            for name in found.groups():
-                opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+            descriptors.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+            # Step by step, each by the descriptor of the one before: no name on the way can be made a link meanwhile.
+            for name in match.groups():
+                descriptors.append(os.open(name, _DIRECTORY, dir_fd=descriptors[-1]))
+
             try:
-                file = os.open(stream, _FILE, dir_fd=opened[-1])
+                file = os.open(stream, _FILE, dir_fd=descriptors[-1])
             except FileNotFoundError:  # the worker of a call that has just begun has not made it yet
                 file = os.memfd_create(stream)
+
             if stat.S_ISREG(os.fstat(file).st_mode):
                 return file
+
             os.close(file)
         return None
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
@@ -78,15 +85,15 @@ def opened_outputs(folder: Path) -> list[int]:
     Raises:
         OSError: a file cannot be made; then none is open.
     """
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
         for name in STREAMS:
-            opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+            descriptors.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
     except OSError:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
         raise
-    return opened
+    return descriptors
 
 
 def input_file(content: bytes, path: Path | None) -> int:
@@ -100,9 +107,12 @@ def input_file(content: bytes, path: Path | None) -> int:
         except OSError:
             os.close(memory)
             raise
+
         return memory
+
     with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
         file.write(content)
+
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
@@ -133,65 +143,68 @@ class OutputPiece(NamedTuple):
     size: int
 
 
-def piece_from(there: Extent, offset: int) -> OutputPiece:
+def piece_from(output: Extent, offset: int) -> OutputPiece:
     """The piece of an output from an offset on; later output is left for the next request."""
-    size, kept = there
-    start = max(offset, kept)
+    size, kept_offset = output
+    start = max(offset, kept_offset)
     return OutputPiece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
 
 
-def piece_in(there: Extent, wanted: str) -> OutputPiece | None:
+def piece_in(output: Extent, range_header: str) -> OutputPiece | None:
     """The piece that the header Range asks for, without dropped bytes (RFC 9110, 14.1.2); None: there is nothing of it.
 
     Raises:
         ValueError: it is not one range of bytes.
     """
-    found = _RANGE.fullmatch(wanted.strip())
-    if found is None or not (found[1] or found[2]):
-        raise ValueError(wanted)
-    size, kept = there
-    first = int(found[1]) if found[1] else max(size - int(found[2]), 0)
-    end = min(int(found[2]) + 1, size) if found[1] and found[2] else size
-    start = max(first, kept)
+    match = _RANGE.fullmatch(range_header.strip())
+    if match is None or not (match[1] or match[2]):
+        raise ValueError(range_header)
+
+    size, kept_offset = output
+    first = int(match[1]) if match[1] else max(size - int(match[2]), 0)
+    end = min(int(match[2]) + 1, size) if match[1] and match[2] else size
+    start = max(first, kept_offset)
     return OutputPiece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
 
 
 async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
     """The content of a file between two offsets, in pieces; then the file is closed."""
     with os.fdopen(descriptor, "rb") as file:
-        offset, left = start, end - start
+        offset = start
+        remaining = end - start
         file.seek(offset)
-        while left > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, left))):
-            left -= len(block)
+        while remaining > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, remaining))):
+            remaining -= len(block)
             yield block
 
 
 PIECE_BYTES_MAX: Final = 256 << 10
-"""Of one answer: a quarter of what the broker takes in one message."""
+"""Bytes of one answer: a quarter of what the broker takes in one message."""
 READS_MAX: Final = 8
-"""At a time on one host; further requests are answered with "busy"."""
+"""Reads at a time on one host; further requests are answered with "busy"."""
 
 
 class OutputReader:
     """Reads outputs of this host for the submitter.
 
     Args:
-        root: the folder of the folders of attempts.
+        root: folder of the folders of attempts.
     """
 
     def __init__(self, root: Path, send: Callable[[OutputReply], None]) -> None:
         self._root = root
         self._send = send
-        self._reading: set[asyncio.Task[None]] = set()
+        self._read_tasks: set[asyncio.Task[None]] = set()
 
     def asked(self, question: OutputRequest) -> None:
         """Read in a thread, and answer."""
-        if len(self._reading) >= READS_MAX:
+        if len(self._read_tasks) >= READS_MAX:
             self._send(OutputReply(question.number, "busy"))
             return
-        reading = in_background(self._answer(question), f"the read of {question.folder}")
-        self._reading.add(reading)
-        reading.add_done_callback(self._reading.discard)
+
+        read_task = in_background(self._answer(question), f"the read of {question.folder}")
+        self._read_tasks.add(read_task)
+        read_task.add_done_callback(self._read_tasks.discard)
 
     async def _answer(self, question: OutputRequest) -> None:
         try:
@@ -205,29 +218,31 @@ def read(root: Path, question: OutputRequest) -> OutputReply:
     file = open_output(root, question.folder, question.stream)
     if file is None:
         return OutputReply(question.number, "not here")
+
     try:
-        there = extent(file)
+        output = extent(file)
         limit = max(0, min(question.limit, PIECE_BYTES_MAX))
         piece = os.pread(file, limit, max(0, question.offset))
     except OSError:
         return OutputReply(question.number, "not here")
     finally:
         os.close(file)
-    return OutputReply(question.number, "here", there.size, there.kept, piece)
+
+    return OutputReply(question.number, "here", output.size, output.kept, piece)
 
 
 MB: Final = 1 << 20
 DAY_S: Final = 86_400.0
 LOOK_S: Final = 2.0
-"""Between two looks at what running attempts have written."""
+"""Time between two checks of what running attempts have written."""
 CLEAN_S: Final = 3600.0
-"""Between two looks at old folders."""
+"""Time between two searches for old folders."""
 FRESH_S: Final = 2 * CLEAN_S
-"""A folder that was used within so many seconds may be of an attempt that runs under another agent."""
+"""Time after its last use in which a folder may belong to an attempt that runs under another agent."""
 HOLE_BYTES: Final = 1 << 16
 """Holes begin and end at multiples of it, as blocks of all common file systems do."""
 SPARE_PARTS: Final = 8
-"""An output may grow by one part in so many beyond its bound before it is cut."""
+"""Part of its bound, one in so many, by which an output may exceed it before it is cut."""
 LINE_MAX: Final = 4096
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -241,36 +256,36 @@ class OutputRotation:
     """Keeps the folders of attempts of one agent within limits.
 
     Args:
-        root: of the folders of attempts.
+        root: folder of the folders of attempts.
     """
 
     def __init__(self, root: Path, policy: OutputLimits) -> None:
         self._root = root
         self._policy = policy
-        self._running: dict[str, int] = {}
-        self._looking: asyncio.TimerHandle | None = None
-        self._cleaning: asyncio.TimerHandle | None = None
+        self._user_of_folder: dict[str, int] = {}
+        self._bound_timer: asyncio.TimerHandle | None = None
+        self._clean_timer: asyncio.TimerHandle | None = None
         self._cleaner: asyncio.Future[int] | None = None
 
     def begin(self, folder: str, user: int) -> None:
         """Watch the folder of an attempt that writes as this user of the operating system."""
-        self._running[folder] = user
-        if self._looking is None and self._policy.stream_mb:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
-        if self._cleaning is None and (self._policy.keep_days or self._policy.keep_mb):
+        self._user_of_folder[folder] = user
+        if self._bound_timer is None and self._policy.stream_mb:
+            self._bound_timer = asyncio.get_running_loop().call_later(LOOK_S, self._bound_all)
+        if self._clean_timer is None and (self._policy.keep_days or self._policy.keep_mb):
             self._clean()
 
     def end(self, folder: str) -> None:
-        user = self._running.pop(folder, None)
+        user = self._user_of_folder.pop(folder, None)
         if user is not None:
             self._bound(folder, user)
 
-    def _look(self) -> None:
-        self._looking = None
-        for folder, user in self._running.items():
+    def _bound_all(self) -> None:
+        self._bound_timer = None
+        for folder, user in self._user_of_folder.items():
             self._bound(folder, user)
-        if self._running:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        if self._user_of_folder:
+            self._bound_timer = asyncio.get_running_loop().call_later(LOOK_S, self._bound_all)
 
     def _bound(self, folder: str, user: int) -> None:
         keep = self._policy.stream_mb * MB
@@ -283,16 +298,16 @@ class OutputRotation:
     def _clean(self) -> None:
         """Look at old folders in a thread, and again in an hour."""
         loop = asyncio.get_running_loop()
-        self._cleaning = loop.call_later(CLEAN_S, self._clean)
+        self._clean_timer = loop.call_later(CLEAN_S, self._clean)
         if self._cleaner is None or self._cleaner.done():
-            running = frozenset(self._running)
+            running = frozenset(self._user_of_folder)
             try:
                 self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
             except RuntimeError as error:  # this process may have no further thread
                 log.warning("old folders of attempts are looked at in an hour: %s", error)
 
     def close(self) -> None:
-        for timer in (self._looking, self._cleaning):
+        for timer in (self._bound_timer, self._clean_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -301,24 +316,26 @@ def bound(path: str, user: int, keep: int) -> bool:
     """Remove the oldest part of an output; true if there was one.
 
     Args:
-        path: of the file; one that is not this user's own and only is left alone, as a task can put anything there.
-        user: who writes it.
-        keep: so many bytes stay, at least.
+        path: path of the file; a file of another user, or with other links, is left alone: a task can put any there.
+        user: user who writes it.
+        keep: fewest bytes that stay.
 
     Raises:
         OSError: it cannot be opened.
     """
     file = os.open(path, _OPEN)
     try:
-        what = os.fstat(file)
-        if not stat.S_ISREG(what.st_mode) or what.st_nlink != 1 or what.st_uid != user:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_uid != user:
             return False
-        end = (what.st_size - keep) // HOLE_BYTES * HOLE_BYTES
+
+        end = (status.st_size - keep) // HOLE_BYTES * HOLE_BYTES
         if end <= 0 or end - kept_from(file) <= keep // SPARE_PARTS:
             return False
+
         _punch(file, end)
-        said = f"[volery: the first {end:,} bytes were dropped; the newest {keep // MB or 1:,} MB are kept]"
-        os.pwrite(file, _line(said.encode(), os.pread(file, LINE_MAX, end)), end)
+        mark = f"[volery: the first {end:,} bytes were dropped; the newest {keep // MB or 1:,} MB are kept]"
+        os.pwrite(file, _line(mark.encode(), os.pread(file, LINE_MAX, end)), end)
         return True
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
@@ -329,10 +346,10 @@ def bound(path: str, user: int, keep: int) -> bool:
         os.close(file)
 
 
-def _line(said: bytes, there: bytes) -> bytes:
+def _line(mark: bytes, content: bytes) -> bytes:
     """The line that marks a cut, padded to the bytes that it replaces."""
-    rest = there.find(b"\n", len(said))
-    return said.ljust(rest) + b"\n" if rest >= 0 else said + b"\n"
+    end = content.find(b"\n", len(mark))
+    return mark.ljust(end) + b"\n" if end >= 0 else mark + b"\n"
 
 
 def _punch(file: int, end: int) -> None:
@@ -346,7 +363,7 @@ def _punch(file: int, end: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-class _Old(NamedTuple):
+class _OldFolder(NamedTuple):
     """A folder of an attempt that does not run: when it was last written, and its size on disk in bytes."""
 
     used_s: float
@@ -358,39 +375,44 @@ def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(
     """Remove the folders of attempts that are too old, and the oldest of those that are too many.
 
     Args:
-        root: of the folders of attempts.
+        root: folder of the folders of attempts.
         running: folders in use; they are marked as such for other agents.
-        fresh_s: what was used within so many seconds stays.
+        fresh_s: time after its last use in which a folder stays.
 
     Returns:
-        How many were removed.
+        The number of removed folders.
     """
     now = time.time()
     for folder in running:
         with suppress(OSError):
             os.utime(folder)
-    found = sorted(_folders(root, running, sizes=policy.keep_mb > 0))
-    excess = sum(old.size for old in found) - policy.keep_mb * MB if policy.keep_mb else 0
+
+    folders = sorted(_folders(root, running, sizes=policy.keep_mb > 0))
+    excess = sum(old_folder.size for old_folder in folders) - policy.keep_mb * MB if policy.keep_mb else 0
     oldest_s = now - policy.keep_days * DAY_S if policy.keep_days else float("-inf")
+
     removed = 0
-    for old in found:
-        if old.used_s > now - fresh_s or (old.used_s >= oldest_s and excess <= 0):
+
+    for old_folder in folders:
+        if old_folder.used_s > now - fresh_s or (old_folder.used_s >= oldest_s and excess <= 0):
             break
-        shutil.rmtree(old.path, ignore_errors=True)
-        excess -= old.size
+        shutil.rmtree(old_folder.path, ignore_errors=True)
+        excess -= old_folder.size
         removed += 1
         with suppress(OSError):
-            os.rmdir(os.path.dirname(old.path))  # noqa: PTH106, PTH120 - paths of a million folders are text here
+            os.rmdir(os.path.dirname(old_folder.path))  # noqa: PTH106, PTH120 - paths of a million folders are text here
+
     if removed:
         log.info("removed %d old folders of attempts in %s", removed, root)
+
     return removed
 
 
-def _folders(root: Path, running: frozenset[str], sizes: bool) -> Iterator[_Old]:
+def _folders(root: Path, running: frozenset[str], sizes: bool) -> Iterator[_OldFolder]:
     for job in _directories(str(root), _JOB):
         for attempt in _directories(job, _ATTEMPT):
             if attempt not in running:
-                yield _Old(_used_s(attempt), attempt, _size(attempt) if sizes else 0)
+                yield _OldFolder(_used_s(attempt), attempt, _size(attempt) if sizes else 0)
 
 
 def _directories(folder: str, named: re.Pattern[str]) -> Iterator[str]:

@@ -31,20 +31,26 @@ _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _STREAMS: Final = (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w"))
 _HOOKS: Final = ("excepthook", "displayhook", "unraisablehook", "breakpointhook")
 _STATUS: Final = {
-    b"Uid": "its user", b"Gid": "its group", b"Groups": "its groups", b"CapEff": "its capabilities",
-    b"NoNewPrivs": "its privileges", b"Seccomp": "its system calls", b"SigBlk": "blocked signals",
-    b"SigIgn": "ignored signals", b"SigCgt": "handlers of signals",
-}  # fmt: skip
-"""Lines of /proc/self/status that are compared, and what they are about."""
+    b"Uid": "its user",
+    b"Gid": "its group",
+    b"Groups": "its groups",
+    b"CapEff": "its capabilities",
+    b"NoNewPrivs": "its privileges",
+    b"Seccomp": "its system calls",
+    b"SigBlk": "blocked signals",
+    b"SigIgn": "ignored signals",
+    b"SigCgt": "handlers of signals",
+}
+"""Lines of /proc/self/status that are compared, with words for them."""
 _MEMORY: Final = b"VmData"
 _LINES: Final = re.compile(rb"^(%s):(.*)$" % b"|".join((*_STATUS, _MEMORY)), re.MULTILINE)
 _STATUS_BYTES: Final = 8192
 _SEED_BYTES: Final = 32
 _C: Final = ctypes.CDLL(None)
 _put: Final = os.putenv
-"""Kept, since a call may replace the function."""
+"""The function as it was imported, since a call may replace it."""
 DESCRIPTORS_MORE_MAX: Final = 64
-"""A process whose calls have left so many files open makes no further call."""
+"""Files that calls may leave open; a process with more of them makes no further call."""
 
 
 def _umask() -> int:
@@ -129,7 +135,7 @@ class ProcessState:
     """The state of this process before its first call.
 
     Attributes:
-        grown_mb: private memory that it had got when it was last restored.
+        grown_mb: growth of its private memory up to when it was last restored.
     """
 
     grown_mb = 0
@@ -148,20 +154,25 @@ class ProcessState:
 
     def restore(self) -> str:
         """Bring back what a call has changed; return what it has changed for good, in words, or nothing."""
+        # First, since a handler of a timer could raise an error in the middle of what follows.
         stop_timers()
         signal.set_wakeup_fd(-1)
         for caught, handler in self._handlers.items():
             if handler is not None and _signal.getsignal(caught) != handler:
                 signal.signal(caught, handler)
+
         self._restore_streams()
         self._restore_environment()
+
         limits = self._changed_limits()
         for number in limits:
             with suppress(OSError, ValueError):  # it is compared below
                 resource.setrlimit(number, self._limits[number])
+
         for setting, value in zip(_SETTINGS, self._settings, strict=True):
             if setting.read() != value:
                 setting.write(value)
+
         _reset_loaded()
         return self._changed(limits)
 
@@ -174,22 +185,26 @@ class ProcessState:
         vars(self._environ)["_data"] = self._variables
         self._variables.clear()
         self._variables.update(self._environment)
+
         # What the programs of the next call are given may have been changed without `os.environ`.
         _C.clearenv()
         for variable in self._environment.items():
             _put(*variable)
+
         time.tzset()  # of TZ; a call may have set it and taken it away
 
     def _restore_streams(self) -> None:
         """Put the streams of the beginning back; one that is closed, or keeps what it cannot write, is made anew."""
         for name, descriptor, mode in _STREAMS:
-            stream, form = self._streams[name], self._forms[name]
+            stream = self._streams[name]
+            form = self._forms[name]
             try:
                 stream.flush()
                 if _form(stream) != form:
                     stream.reconfigure(**form)
             except (OSError, ValueError):
                 stream = self._streams[name] = _opened(descriptor, mode, form)
+
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
 
@@ -198,15 +213,18 @@ class ProcessState:
             return "a thread of it runs on"
         if sys.modules.get("sys") is not sys:
             return "its modules are unloaded"
+
         if limits and (limits := self._changed_limits()):
             return f"resource limit {limits[0]} is {resource.getrlimit(limits[0])}"
+
         kernel, private_mb = _kernel_state()
         self.grown_mb = max(private_mb - self._first_mb, 0)
         for name, value in kernel.items():
             if value != self._kernel.get(name):
                 return f"{name} changed"
-        more = _descriptor_count() - self._descriptor_count
-        return f"{more} files are left open" if more > DESCRIPTORS_MORE_MAX else ""
+
+        growth = _descriptor_count() - self._descriptor_count
+        return f"{growth} files are left open" if growth > DESCRIPTORS_MORE_MAX else ""
 
 
 def _form(stream: Any) -> dict[str, Any]:
@@ -220,12 +238,12 @@ def place(descriptor: int, path: str, flags: int) -> None:
     Raises:
         OSError: it cannot be opened.
     """
-    opened = os.open(path, flags, 0o644)
-    if opened == descriptor:
+    new_descriptor = os.open(path, flags, 0o644)
+    if new_descriptor == descriptor:
         os.set_inheritable(descriptor, True)
     else:
-        os.dup2(opened, descriptor)
-        os.close(opened)
+        os.dup2(new_descriptor, descriptor)
+        os.close(new_descriptor)
 
 
 def _opened(descriptor: int, mode: str, form: dict[str, Any]) -> io.TextIOWrapper:
@@ -236,9 +254,9 @@ def _opened(descriptor: int, mode: str, form: dict[str, Any]) -> io.TextIOWrappe
 
 def _kernel_state() -> tuple[dict[str, object], int]:
     """The state that no process may set back, by words for it; and its private memory, in units of 2^20 bytes."""
-    found = dict(_LINES.findall(_content("/proc/self/status")))
-    private_kb = int(found.pop(_MEMORY).split()[0])
-    state: dict[str, object] = {_STATUS[name]: value for name, value in found.items()}
+    lines = dict(_LINES.findall(_content("/proc/self/status")))
+    private_kb = int(lines.pop(_MEMORY).split()[0])
+    state: dict[str, object] = {_STATUS[name]: value for name, value in lines.items()}
     state["its priority"] = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
     state["its root folder"] = os.readlink("/proc/self/root")  # noqa: PTH115 - as in `_content`
     return state, private_kb >> 10

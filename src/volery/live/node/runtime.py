@@ -54,81 +54,103 @@ class NodeRuntime(NamedTuple):
 
         Where no real processes run there is nothing to report.
         """
-        agent, listed = self.executor, tuple(nodes)
+        agent = self.executor
+        listed = tuple(nodes)
         if not isinstance(agent, NodeAgent | SupervisorClient):
             return
 
         def report() -> None:
-            confined = ConfinementReport(listed, agent.held, agent.shortage)
+            confinement = ConfinementReport(listed, agent.held, agent.shortage)
             if self.reporter is not None:
-                self.reporter.introduce(confined)
+                self.reporter.introduce(confinement)
             else:
-                send(confined)
+                send(confinement)
 
         agent.watch_shortage(report)
         report()
 
 
 def node_runtime(
-    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], send: SendReport,
-    given: Executor | None = None, unreceived: UnreceivedReports | None = None,
-) -> NodeRuntime:  # fmt: skip
+    federation: Federation,
+    name: HostName,
+    deployment: Deployment,
+    local: Collection[Address],
+    send: SendReport,
+    executor: Executor | None = None,
+    unreceived: UnreceivedReports | None = None,
+) -> NodeRuntime:
     """Make the node runtime of a host.
 
     Args:
-        here: addresses of the components on the host.
-        given: takes the place of the executor that the file names.
-        unreceived: ends that an earlier incarnation in this process has not got rid of; further ones are kept there.
+        local: addresses of the components on the host.
+        executor: takes the place of the executor that the file names.
+        unreceived: ends of an earlier incarnation in this process that were not received; further ones are added.
     """
-    if not any(address in deployment.machines for address in here):
+    if not any(address in deployment.machines for address in local):
         return NodeRuntime()
+
     folder, kind = federation.folder.resolve(), federation.file.executor
-    if given is None and kind == "agent":
-        _compare_limits(federation, name, deployment, here)
+    if executor is None and kind == "agent":
+        _compare_limits(federation, name, deployment, local)
+
     recovery = host_recovery(federation.plan.architecture, deployment)
-    gives_back = recovery is not None and recovery.takes_back and any(node not in here for node in deployment.machines)
-    if given is None and kind == "agent" and recovery is not None:
+
+    # A host that has all nodes would only give the attempt back to itself.
+    gives_back = recovery is not None and recovery.takes_back and any(node not in local for node in deployment.machines)
+    if executor is None and kind == "agent" and recovery is not None:
         lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
-        run_as, rules = federation.file.run_as, _rules(federation, name, gives_back=gives_back)
+        run_as = federation.file.run_as
+        rules = _rules(federation, name, gives_back=gives_back)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
-    outputs = folder / "tasks" if given is None and kind == "agent" else None
+
+    # In one process the submitter is not lost alone: nobody has to keep reports for it.
+    outputs = folder / "tasks" if executor is None and kind == "agent" else None
     reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else send
-    return NodeRuntime(given or _executor(federation, name, report, by_incarnation=recovery is not None), reporter)
+    return NodeRuntime(executor or _executor(federation, name, report, by_incarnation=recovery is not None), reporter)
 
 
-def _compare_limits(federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address]) -> None:
+def _compare_limits(federation: Federation, name: HostName, deployment: Deployment, local: Collection[Address]) -> None:
     """Compare what this machine permits with the tasks that its nodes run at once, and log what is too little.
 
     Raises:
         InputError: the folder of tasks cannot be used, or no account be used for tasks.
     """
-    accounts, cluster = Accounts(federation.file.run_as), federation.fleet.cluster
+    accounts = Accounts(federation.file.run_as)
+    cluster = federation.fleet.cluster
     folder = federation.folder.resolve() / "tasks"
+
     accounts.check_folder(folder)
-    machines = [deployment.machines[address] for address in here if address in deployment.machines]
+    machines = [deployment.machines[address] for address in local if address in deployment.machines]
     slots = sum(cluster.slots[machine] for machine in machines)
     offered_mb = 0
     if "memory_mb" in cluster.resources:
         place = cluster.resources.index("memory_mb")
         offered_mb = sum(cluster.capacities[machine][place] for machine in machines)
+
     permit_descriptors(slots)
+
     for words in obstacles(slots, offered_mb, folder, accounts.users()):
         log.warning("host %s: %s", name, words)
 
 
 def _executor(federation: Federation, name: HostName, report: Report, *, by_incarnation: bool) -> Executor:
     folder, file = federation.folder.resolve(), federation.file
-    told = report if file.reports else None
+    send = report if file.reports else None
+
     if file.executor == "sleep":
-        return SleepExecutor(report=told, by_incarnation=by_incarnation)
+        return SleepExecutor(report=send, by_incarnation=by_incarnation)
     if file.executor == "instant":
-        return InstantExecutor(told, by_incarnation=by_incarnation)
-    accounts, rules = Accounts(file.run_as), _rules(federation, name)
-    agent = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts, rules=rules)
+        return InstantExecutor(send, by_incarnation=by_incarnation)
+
+    accounts = Accounts(file.run_as)
+    rules = _rules(federation, name)
+    agent = NodeAgent(folder / "tasks", folder / "agents" / name, send, accounts=accounts, rules=rules)
+
     if agent.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
+
     return agent
 
 
@@ -161,44 +183,51 @@ class Reporter(Component):
 
     Args:
         forget: is called for each attempt (task, attempt) of which the end was received.
-        kept: what was not received in an earlier incarnation of this process, and where further ends are kept.
-        outputs: the folder of the folders of attempts; None: tasks write none here.
+        unreceived: ends of an earlier incarnation of this process that were not received; further ones are added.
+        outputs: folder of the folders of attempts; None: tasks write none here.
     """
 
-    __slots__ = ("_address", "_begun", "_confined", "_forget", "_kept", "_outputs", "_send")
+    __slots__ = ("_address", "_confinement", "_forget", "_outputs", "_send", "_starts", "_unreceived_reports")
 
     def __init__(
-        self, host: HostName, send: SendReport, forget: Callable[[TaskId, int], None] | None = None,
-        kept: UnreceivedReports | None = None, outputs: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        host: HostName,
+        send: SendReport,
+        forget: Callable[[TaskId, int], None] | None = None,
+        unreceived: UnreceivedReports | None = None,
+        outputs: Path | None = None,
+    ) -> None:
         self._address: Final = reporter_of(host)
         self._send = send
         self._forget = forget
-        self._begun: dict[tuple[TaskId, int], TaskReport] = {}
-        self._kept: UnreceivedReports = {} if kept is None else kept
-        self._confined: ConfinementReport | None = None
-        self._outputs = None if outputs is None else OutputReader(outputs, lambda told: send(told, self._address))
+        self._starts: dict[tuple[TaskId, int], TaskReport] = {}
+        self._unreceived_reports: UnreceivedReports = {} if unreceived is None else unreceived
+        self._confinement: ConfinementReport | None = None
+        self._outputs = None if outputs is None else OutputReader(outputs, self._send_output)
 
-    def introduce(self, confined: ConfinementReport) -> None:
+    def _send_output(self, reply: OutputReply) -> None:
+        self._send(reply, self._address)
+
+    def introduce(self, confinement: ConfinementReport) -> None:
         """Report the confinement of tasks here, now and whenever the submitter restarts."""
-        self._confined = confined
-        self._send(confined, self._address)
+        self._confinement = confinement
+        self._send(confinement, self._address)
 
     def report(self, report: TaskReport) -> None:
         """Report an attempt; keep its end, and the start before it, until the end was received."""
         key = report.task, report.attempt
         if report.state == "running":
-            self._begun[key] = report
+            self._starts[key] = report
         else:
-            begun = self._begun.pop(key, None)
-            self._kept[key] = (report,) if begun is None else (begun, report)
+            start_report = self._starts.pop(key, None)
+            self._unreceived_reports[key] = (report,) if start_report is None else (start_report, report)
         self._send(report, self._address)
 
-    def again(self) -> None:
+    def repeat(self) -> None:
         """Repeat what a submitter that has restarted may not have stored."""
-        if self._confined is not None:
-            self._send(self._confined, self._address)
-        for reports in (*self._kept.values(), tuple(self._begun.values())):
+        if self._confinement is not None:
+            self._send(self._confinement, self._address)
+        for reports in (*self._unreceived_reports.values(), tuple(self._starts.values())):
             for report in reports:
                 self._send(report, self._address)
 
@@ -207,7 +236,7 @@ class Reporter(Component):
         if source != SUBMITTER:
             return
         for task, attempt in message.attempts:
-            if self._kept.pop((task, attempt), None) is not None and self._forget is not None:
+            if self._unreceived_reports.pop((task, attempt), None) is not None and self._forget is not None:
                 self._forget(task, attempt)
 
     def on_output_asked(self, message: OutputRequest, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler

@@ -16,6 +16,7 @@ import resource
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,30 +24,30 @@ from volery.live.config.machine import process_limits, usable_memory_mb
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 10.0
-"""The pauses after the first shortage and after many; each is twice as long as the one before."""
+"""Longest pause; the first one is `FIRST_S`, and each is twice as long as the one before."""
 QUIET_S: Final = 2.0
-"""Without a further shortage for so long, the node lacks nothing any more."""
+"""Time without a further shortage after which the node lacks nothing any more."""
 GIVE_BACK_S: Final = 2.0
 SPARE_DESCRIPTORS: Final = 64
-"""Starts leave so many descriptors to journals, connections and readers of output; of each small limit a quarter."""
+"""Descriptors that starts leave to journals, connections and readers of output; of a small limit a quarter."""
 SPARE_PROCESSES: Final = 64
-"""Likewise to what tasks start: a shell that cannot start its command has failed, for no reason of the user's."""
+"""Processes left to what tasks start: a shell that cannot start its command fails for no reason of the user's."""
 SPARE_BYTES: Final = 16 << 20
 SPARE_INODES: Final = 256
-"""Likewise to what tasks write at first."""
+"""Files left to what tasks write at first."""
 _BLOCK_BYTES: Final = 4096
 BASE_DESCRIPTORS: Final = 64
-"""What a host has open besides one descriptor for each task."""
+"""Descriptors that a host has open besides one for each task."""
 PROCESSES_PER_TASK: Final = 3
 BYTES_PER_TASK: Final = 64 << 10
 INODES_PER_TASK: Final = 4
-"""What a small task takes, to compare slots with limits."""
+"""Files of a small task; with those before it, to compare slots with limits."""
 PROCESSES_ALONE: Final = 4
-"""A shell, a command, and whatever that is; the only task of a node waits for no more."""
+"""Processes that the only task of a node waits for: a shell, a command, and its children."""
 ROOMY: Final = 1024
 ROOMY_S: Final = 1.0
 CROWDED_S: Final = 0.05
-"""A count of free processes holds for so long, above `ROOMY` and below."""
+"""Time for which a count of free processes at most `ROOMY` holds; a larger one holds for `ROOMY_S`."""
 
 DESCRIPTORS, PROCESSES, MEMORY, DISK = "file descriptors", "processes", "memory", "disk space"
 WORKERS: Final = "worker processes"
@@ -94,8 +95,8 @@ def demand_descriptors(descriptor: int) -> None:
     Raises:
         OSError: this descriptor is among the last ones.
     """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and descriptor >= most - _spare(SPARE_DESCRIPTORS, most):
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and descriptor >= limit - _spare(SPARE_DESCRIPTORS, limit):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -105,15 +106,15 @@ def demand_disk(folder: Path) -> None:
     Raises:
         OSError: it has not, or cannot be asked.
     """
-    there = os.statvfs(folder)
-    spare_blocks = _spare(SPARE_BYTES // _block_bytes(there), there.f_blocks)
-    if there.f_bavail < spare_blocks or (there.f_files and there.f_favail < _spare(SPARE_INODES, there.f_files)):
+    status = os.statvfs(folder)
+    spare_blocks = _spare(SPARE_BYTES // _block_bytes(status), status.f_blocks)
+    if status.f_bavail < spare_blocks or (status.f_files and status.f_favail < _spare(SPARE_INODES, status.f_files)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-def _block_bytes(there: os.statvfs_result) -> int:
+def _block_bytes(status: os.statvfs_result) -> int:
     """The unit of counts of blocks; file systems in user space may leave it out."""
-    return there.f_frsize or there.f_bsize or _BLOCK_BYTES
+    return status.f_frsize or status.f_bsize or _BLOCK_BYTES
 
 
 def _spare(most: int, limit: int) -> int:
@@ -128,7 +129,7 @@ class ProcessRoom:
     """
 
     def __init__(self) -> None:
-        self._counted: dict[int, tuple[float, list[tuple[int, int]]]] = {}
+        self._counts: dict[int, tuple[float, list[tuple[int, int]]]] = {}
         self._starts = 0
 
     def demand(self, user: int, running: int) -> None:
@@ -141,19 +142,23 @@ class ProcessRoom:
             OSError: a limit is too near.
         """
         now_s = time.monotonic()
-        counted_s, limits = self._counted.get(user, (0.0, []))
-        if now_s > counted_s + (ROOMY_S if all(most - used > ROOMY for most, used in limits) else CROWDED_S):
-            counted_s, limits = self._counted[user] = now_s, [*_process_limits(user)]
+
+        counted_at_s, limits = self._counts.get(user, (0.0, []))
+        if now_s > counted_at_s + (ROOMY_S if all(most - used > ROOMY for most, used in limits) else CROWDED_S):
+            counted_at_s, limits = self._counts[user] = now_s, [*_process_limits(user)]
             self._starts = 0
+
         for most, used in limits:
+            # The only task of a node cannot wait for the end of another: it takes what is spared.
             needed = _spare(SPARE_PROCESSES, most) + running + self._starts if running else PROCESSES_ALONE
             if most - used < needed:
                 raise OSError(errno.EAGAIN, f"{os.strerror(errno.EAGAIN)}: {used} of {most} processes and threads")
+
         self._starts += 1
 
     def forget(self) -> None:
         """Count anew: something has ended."""
-        self._counted.clear()
+        self._counts.clear()
 
 
 def _process_limits(user: int) -> Iterator[tuple[int, int]]:
@@ -180,23 +185,25 @@ def permit_descriptors(slots: int) -> None:
     most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = slots + BASE_DESCRIPTORS + SPARE_DESCRIPTORS
     if most != resource.RLIM_INFINITY and most < needed:
-        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        new_limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -> Iterator[str]:
-    """Say what this machine permits too little of for so many tasks at once.
+    """The limits of this machine that are too low for so many tasks at once, in words.
 
     Args:
-        slots: of all nodes here.
-        offered_mb: the memory that they offer to tasks together; 0: nobody counts it.
-        folder: of the folders of attempts, which is there.
-        users: of the operating system, whom tasks run as.
+        slots: slots of all nodes here.
+        offered_mb: memory that the nodes offer to tasks together; 0: nobody counts it.
+        folder: folder of the folders of attempts, which exists.
+        users: users of the operating system that tasks run as.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
     if most != resource.RLIM_INFINITY and most < slots + BASE_DESCRIPTORS + _spare(SPARE_DESCRIPTORS, most):
         fit = max(most - BASE_DESCRIPTORS - _spare(SPARE_DESCRIPTORS, most), 1)
         yield f"its limit of {most} open files is enough for about {fit} of {slots} slots; {_REMEDIES[DESCRIPTORS]}"
+
     for user in users:
         for most, used in _process_limits(user):
             free = most - used - _spare(SPARE_PROCESSES, most)
@@ -204,36 +211,39 @@ def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -
                 fit = max(free // PROCESSES_PER_TASK, 1)
                 text = f"uid {user} may have {most} processes here, and {used} are used, which leaves about {fit}"
                 yield f"{text} of {slots} slots; {_REMEDIES[PROCESSES]}"
+
     if offered_mb > (memory_mb := usable_memory_mb()):
         yield f"its nodes offer {offered_mb:,} MB of memory, and it may have {memory_mb:,}; {_REMEDIES[MEMORY]}"
-    there = os.statvfs(folder)
-    free_bytes = there.f_bavail * _block_bytes(there)
-    if there.f_blocks > 0 and free_bytes < SPARE_BYTES + slots * BYTES_PER_TASK:
+
+    status = os.statvfs(folder)
+    free_bytes = status.f_bavail * _block_bytes(status)
+    if status.f_blocks > 0 and free_bytes < SPARE_BYTES + slots * BYTES_PER_TASK:
         free_mb = free_bytes >> 20
         yield f"{folder} has room for {free_mb:,} MB, which is little for {slots} slots; {_REMEDIES[DISK]}"
-    if there.f_files > 0 and there.f_favail < SPARE_INODES + slots * INODES_PER_TASK:
-        yield f"{folder} has room for {there.f_favail:,} files, which is little for {slots} slots; {_REMEDIES[DISK]}"
+
+    if status.f_files > 0 and status.f_favail < SPARE_INODES + slots * INODES_PER_TASK:
+        yield f"{folder} has room for {status.f_favail:,} files, which is little for {slots} slots; {_REMEDIES[DISK]}"
 
 
 class StartPause:
     """The pauses of a node agent that lacks something; its executors start nothing meanwhile.
 
     Args:
-        changed: is called whenever `words` change.
+        on_change: is called whenever `words` change.
 
     Attributes:
-        paused: whether nothing may start now.
-        words: what the machine lacks; empty: nothing.
+        paused: true if nothing may start now.
+        words: shortage of the machine; empty: none.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self.paused = False
         self.words = ""
-        self._changed = changed
+        self._on_change = on_change
         self._lack = ""
         self._pause_s = FIRST_S
-        self._waiting: set[Hashable] = set()
-        self._resumed: list[Callable[[], None]] = []
+        self._waiting_attempts: set[Hashable] = set()
+        self._callbacks: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
         self._processes = ProcessRoom()
@@ -242,9 +252,9 @@ class StartPause:
         """Demand room for a start before anything of the task runs.
 
         Args:
-            folder: of the folders of attempts.
-            descriptor: the last one that was opened for it.
-            user: of the operating system; who it runs as.
+            folder: folder of the folders of attempts.
+            descriptor: last descriptor that was opened for the start.
+            user: user of the operating system that it runs as.
             running: attempts that run here; a start that could wait for the end of none takes what is spared.
 
         Raises:
@@ -257,10 +267,11 @@ class StartPause:
 
     def begin(self, attempt: Hashable, error: BaseException) -> None:
         """Begin a pause, because an attempt could not start for want of something; it waits for the end."""
-        self._waiting.add(attempt)
+        self._waiting_attempts.add(attempt)
         self._note(lack_of(error), error)
         if self.paused:
             return
+
         self.paused = True
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._resume)
         self._pause_s = min(2 * self._pause_s, LONGEST_S)
@@ -269,23 +280,25 @@ class StartPause:
         if self._quiet is not None:
             self._quiet.cancel()
             self._quiet = None
+
         if lack == self._lack:
             return
+
         self._lack = lack
         self.words = f"short of {lack} ({_text(error)}); {_REMEDIES[lack]}"
         log.warning("%s: what cannot start now has not begun, and waits", self.words)
-        self._changed()
+        self._on_change()
 
     def when_over(self, resumed: Callable[[], None]) -> None:
         """Call a function once, when this pause is over."""
-        self._resumed.append(resumed)
+        self._callbacks.append(resumed)
 
     async def over(self) -> None:
         """Wait until this pause is over; its own timer ends it."""
         if self.paused:
-            resumed = asyncio.get_running_loop().create_future()
-            self.when_over(lambda: None if resumed.done() else resumed.set_result(None))
-            await resumed
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_over(partial(_resolve, future))
+            await future
 
     def started(self, attempt: Hashable) -> None:
         """Note that an attempt has started: the next pause is a short one."""
@@ -296,7 +309,7 @@ class StartPause:
     def forget(self, attempt: Hashable) -> None:
         """Note that an attempt waits no more."""
         if self._lack:
-            self._waiting.discard(attempt)
+            self._waiting_attempts.discard(attempt)
             self._expect_quiet()
 
     def freed(self) -> None:
@@ -310,27 +323,32 @@ class StartPause:
         if self._timer is not None:
             self._timer.cancel()
         self._expect_quiet()
-        resumed, self._resumed = self._resumed, []
-        for call in resumed:
+        callbacks, self._callbacks = self._callbacks, []
+        for call in callbacks:
             call()
 
     def _expect_quiet(self) -> None:
-        if self._quiet is None and not self.paused and not self._waiting:
+        if self._quiet is None and not self.paused and not self._waiting_attempts:
             self._quiet = asyncio.get_running_loop().call_later(QUIET_S, self._end)
 
     def _end(self) -> None:
         """Note that nothing is short any more; further attempts have started, or none had to."""
         self._quiet = None
-        if self.paused or self._waiting:
+        if self.paused or self._waiting_attempts:
             return
         log.warning("no longer short of %s", self._lack)
         self._lack = self.words = ""
-        self._changed()
+        self._on_change()
 
     def close(self) -> None:
         for timer in (self._timer, self._quiet):
             if timer is not None:
                 timer.cancel()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():  # whoever waits may have been cancelled
+        future.set_result(None)
 
 
 def _text(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from volery.core.errors import InputError
 from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
-"""Numbers of setgroups, setresgid and setresuid."""
+"""Numbers of the system calls setgroups, setresgid and setresuid."""
 
 
 class AccountSpawner:
@@ -66,11 +66,14 @@ class AccountSpawner:
         call = ctypes.CDLL(None, use_errno=True).syscall
         uid, gid, groups = self._account.uid, self._account.gid, self._account.groups
         listed = (ctypes.c_uint32 * len(groups))(*groups)
+
         for number, arguments in zip(
             self._calls, ((len(groups), listed), (gid, gid, gid), (uid, uid, uid)), strict=True
         ):
             if call(ctypes.c_long(number), *arguments):
                 raise OSError(ctypes.get_errno(), f"cannot become {self._account.name}")
+
+        # Checked, since a process that kept another identity would run what users submit with it.
         if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
             raise PermissionError(f"did not become {self._account.name}")
 
@@ -83,7 +86,7 @@ class Spawners:
 
     def start(
         self, account: Account | None, words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any
-    ) -> subprocess.Popen[bytes]:  # fmt: skip
+    ) -> subprocess.Popen[bytes]:
         """As `started`, as an account; None: as this process.
 
         Raises:
@@ -91,8 +94,10 @@ class Spawners:
         """
         if account is None:
             return started(words, cpus, mark, **options)
+
         if account not in self._by_account:
             self._by_account[account] = AccountSpawner(account)
+
         spawner = self._by_account[account]
         try:
             return spawner.start(words, cpus, mark, **options)
@@ -107,27 +112,27 @@ class Spawners:
 
 
 def started(words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any) -> subprocess.Popen[bytes]:
-    """As `subprocess.Popen`, of a process that runs on these processors only; nothing: where this one may.
+    """Start a process as `subprocess.Popen` does, on these processors only; none given: where this process may run.
 
     Processors and mark are inherited from this thread and this process: those of another account's process can be
     changed by few.
 
     Args:
-        words, options: of `subprocess.Popen`.
+        words, options: arguments of `subprocess.Popen`.
         cpus: numbers of processors.
-        mark: of the process and of all that it starts, see `descendants`; 0: none.
+        mark: mark of the process and of all that it starts, see `descendants`; 0: none.
     """
     all_cpus = os.sched_getaffinity(0) if cpus else ()
     mark_before, hard = resource.getrlimit(MARK_LIMIT)
-    marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
+    is_marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
     try:
         if cpus:
             os.sched_setaffinity(0, cpus)
-        if marked:
+        if is_marked:
             resource.setrlimit(MARK_LIMIT, (mark, hard))
         return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
     finally:
-        if marked:
+        if is_marked:
             resource.setrlimit(MARK_LIMIT, (mark_before, hard))
         if cpus:
             os.sched_setaffinity(0, all_cpus)
@@ -146,8 +151,8 @@ class StartGate:
     offers.)
 
     Args:
-        stdin: path of what the program is to read; nothing by default.
-        memory_mb: what it and each process that it starts may have in data segments; 0: no limit.
+        stdin: path of the input of the program; by default it has none.
+        memory_mb: limit of the data segments of the process, and of each that it starts; 0: no limit.
 
     Attributes:
         outside: a descriptor, the standard input of the process that waits.
@@ -187,9 +192,10 @@ def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> N
     """
     if not folder.is_dir():
         return  # that error is of the folder
+
     places = [folder / part for part in environment.get("PATH", os.defpath).split(":") if not part.startswith("/")]
-    tried = [folder / name] if "/" in name else [place / name for place in places]
-    modes = [path.stat().st_mode for path in tried if path.exists()]
+    candidates = [folder / name] if "/" in name else [place / name for place in places]
+    modes = [path.stat().st_mode for path in candidates if path.exists()]
     if not any(stat.S_ISREG(mode) and mode & 0o111 for mode in modes):
         number = errno.EACCES if modes else errno.ENOENT
         raise OSError(number, os.strerror(number), name)
@@ -225,8 +231,8 @@ class Account(msgspec.Struct, frozen=True):
         Raises:
             OSError: it cannot be given.
         """
-        for each in within:
-            os.chown(each, self.uid, self.gid)
+        for item in within:
+            os.chown(item, self.uid, self.gid)
         os.chmod(folder, 0o700)  # noqa: PTH101 - as in `AttemptFolders`
         os.chown(folder, self.uid, self.gid)
 
@@ -245,10 +251,12 @@ class Accounts:
 
     def __init__(self, run_as: str | Mapping[str, str]) -> None:
         named = {ANY_USER: run_as} if isinstance(run_as, str) and run_as else dict(run_as or {})
+
         root = os.geteuid() == 0
         if root and not named:
             problem = 'this host runs as root, and tasks never do; name an account, as run_as = "nobody" (--run-as)'
             raise InputError("run_as", problem + ", or start it as another user")
+
         self._by_user: dict[str, Account] = {}
         for user, name in named.items():
             account = _account(name)
@@ -293,21 +301,24 @@ class Accounts:
             raise InputError(str(folder), f"cannot be made for the tasks: {error.strerror}") from None
         for account in self.named():
             words = [SHELL, "-c", 'cd "$0"', str(folder.resolve())]
-            tried = subprocess.run(words, capture_output=True, check=False, cwd="/", **account.becoming())  # noqa: S603 - ours
-            if tried.returncode:
+            attempt = subprocess.run(words, capture_output=True, check=False, cwd="/", **account.becoming())  # noqa: S603 - ours
+            if attempt.returncode:
                 problem = f"{account.name}, whom tasks run as, cannot get there; chmod o+x what is above, or move it"
                 raise InputError(str(folder), problem)
 
 
 def _account(name: str) -> Account:
     try:
-        found = pwd.getpwnam(name)
+        entry = pwd.getpwnam(name)
     except (KeyError, ValueError):
         problem = f"there is no account {name[:80]!r} on this machine; useradd --system makes one"
         raise InputError("run_as", problem) from None
-    if found.pw_uid == 0:
+
+    if entry.pw_uid == 0:
         raise InputError("run_as", f"{name!r} is root, and tasks never run as root; name another account")
-    groups = tuple(group for group in os.getgrouplist(name, found.pw_gid) if group != 0)
-    if found.pw_gid == 0:
+
+    groups = tuple(group for group in os.getgrouplist(name, entry.pw_gid) if group != 0)
+    if entry.pw_gid == 0:
         raise InputError("run_as", f"{name!r} is in root's group, and tasks never are; name another account")
-    return Account(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
+
+    return Account(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir)

@@ -35,15 +35,15 @@ from volery.live.node.spawn import Accounts
 
 READY: Final = b"ready\n"
 FIRST_S: Final = 60.0
-"""How long a supervisor waits for the host that has started it."""
+"""Longest wait of a supervisor for the host that has started it."""
 ALONE_S: Final = 1.0
-"""Between two looks whether a supervisor without a host can end."""
+"""Time between two checks whether a supervisor without a host can end."""
 LATE_S: Final = 0.2
-"""A look that comes so late means that this process was stopped: its host may have sent something meanwhile."""
+"""Delay of a check that shows that this process was stopped: its host may have sent something meanwhile."""
 LISTEN_S: Final = 0.05
 EXPIRED: Final = "its node host was silent for longer than its lease"
 LINGER_S: Final = 3600.0
-"""How long ends are kept for a host that does not come back."""
+"""Time for which ends are kept for a host that does not come back."""
 
 
 SOCKET: Final = "supervisor.sock"
@@ -55,7 +55,7 @@ class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Host > supervisor, first: the host that is served from now on. `AttemptInventory` answers.
 
     Args:
-        lease_s: the supervisor ends what runs when no `KeepAlive` has come for so long; 0: never.
+        lease_s: time without a `KeepAlive` after which the supervisor ends what runs; 0: never.
     """
 
     lease_s: float
@@ -92,7 +92,7 @@ class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Host > supervisor: end all attempts and this process.
 
     Args:
-        keep: go on while there are ends that are not written down elsewhere, for the host's next incarnation.
+        keep: stay while there are ends that are not stored elsewhere, for the host's next incarnation.
     """
 
     keep: bool
@@ -113,10 +113,10 @@ class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Supervisor > host: all attempts.
 
     Args:
-        attempts: that run, or have ended and were not forgotten.
-        expired: the lease was over before the host came, and the attempts are void.
-        held: what holds tasks to the amounts that they ask for, in words.
-        shortage: what the machine lacks, see `NodeShortage`.
+        attempts: attempts that run, or have ended and were not forgotten.
+        expired: true if the lease was over before the host came, so that the attempts are void.
+        held: the means that hold tasks to their amounts, in words.
+        shortage: shortage of the machine, see `NodeShortage`.
     """
 
     attempts: tuple[SupervisedAttempt, ...]
@@ -126,7 +126,7 @@ class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class NodeShortage(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Supervisor > host: what the machine lacks from now on, so that attempts cannot start; empty: nothing."""
+    """Supervisor > host: the present shortage of the machine, for which attempts cannot start; empty: none."""
 
     words: str
 
@@ -145,7 +145,7 @@ class Channel(asyncio.BufferedProtocol):
     """One end of the socket.
 
     Args:
-        kind: the messages of the other end.
+        kind: type of the messages of the other end.
         lost: is called when the other end is gone.
     """
 
@@ -155,7 +155,7 @@ class Channel(asyncio.BufferedProtocol):
         self._take = take
         self._lost = lost
         self._chunk = bytearray(CHUNK_BYTES)
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._transport: Any = None  # uvloop's transports are no asyncio.Transport to isinstance
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -166,16 +166,18 @@ class Channel(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """Take all messages that are whole."""
-        waiting, at, size = self._waiting, 0, _LENGTH.size
-        waiting += memoryview(self._chunk)[:byte_count]
-        while len(waiting) - at >= size:
-            (length,) = _LENGTH.unpack_from(waiting, at)
-            if len(waiting) - at - size < length:
+        received, at, size = self._buffer, 0, _LENGTH.size
+
+        received += memoryview(self._chunk)[:byte_count]
+        while len(received) - at >= size:
+            (length,) = _LENGTH.unpack_from(received, at)
+            if len(received) - at - size < length:
                 break
-            message = self._decode(bytes(waiting[at + size : at + size + length]))
+            message = self._decode(bytes(received[at + size : at + size + length]))
             at += size + length
             self._take(self, message)
-        del waiting[:at]
+
+        del received[:at]
 
     def connection_lost(self, _: Exception | None) -> None:
         self._transport = None
@@ -184,8 +186,8 @@ class Channel(asyncio.BufferedProtocol):
     def send(self, message: FromHost | FromSupervisor) -> None:
         """Send a message; drop it where the other end is gone."""
         if self._transport is not None:
-            encoded = self._encode(message)
-            self._transport.write(_LENGTH.pack(len(encoded)) + encoded)
+            encoded_message = self._encode(message)
+            self._transport.write(_LENGTH.pack(len(encoded_message)) + encoded_message)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -202,25 +204,26 @@ def socket_in(folder: int, connect: bool) -> socket.socket:
         OSError: no process listens there, or it cannot be made.
     """
     path = f"/proc/self/fd/{folder}/{SOCKET}"
-    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if connect:
-            opened.settimeout(CONNECT_S)  # one that is stopped takes a few connections, and then none
-            opened.connect(path)
+            end.settimeout(CONNECT_S)  # one that is stopped takes a few connections, and then none
+            end.connect(path)
         else:
-            opened.bind(path)
+            end.bind(path)
     except OSError:
-        opened.close()
+        end.close()
         raise
-    opened.setblocking(False)
-    return opened
+
+    end.setblocking(False)
+    return end
 
 
 class TaskSupervisor:
     """Runs attempts for one host after the other.
 
     Args:
-        tasks, state, accounts, rules: of the agent, see `NodeAgent`.
+        tasks, state, accounts, rules: arguments of the agent, see `NodeAgent`.
 
     Raises:
         InputError: as the agent.
@@ -232,13 +235,15 @@ class TaskSupervisor:
         self._attempts: dict[tuple[TaskId, int], SupervisedAttempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
-        self._expired = False
-        self._finishing = False
-        self._coming: tuple[Channel, TakeOver] | None = None
+        self._is_expired = False
+        self._is_finishing = False
+        self._next_host: tuple[Channel, TakeOver] | None = None
         self._renewed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._over = asyncio.Event()
+        self._end_ordered = asyncio.Event()
+
         folder = os.open(state, os.O_RDONLY)
+
         try:
             (state / SOCKET).unlink(missing_ok=True)  # its last owner is gone: the state folder is ours
             self._socket = socket_in(folder, connect=False)
@@ -249,22 +254,26 @@ class TaskSupervisor:
     async def serve(self) -> None:
         """Serve hosts until one orders the end, or none needs this process."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
+        server = await loop.create_unix_server(
+            lambda: Channel(FromHost, self._take, self._on_disconnect), sock=self._socket
+        )
         os.write(1, READY)
         self._renewed_at = loop.time()
-        self._timer = loop.call_later(FIRST_S, self._look)
+        self._timer = loop.call_later(FIRST_S, self._check_lease)
+
         try:
-            await self._over.wait()
+            await self._end_ordered.wait()
         finally:
             server.close()
             await self._agent.close()
 
     def _take(self, host: Channel, message: Any) -> None:
         if isinstance(message, TakeOver):
+            # One host at a time: an older incarnation that still runs must order nothing any more.
             if self._host is not None:
                 self._host.close()
                 self._host = None
-            self._coming = (host, message)
+            self._next_host = (host, message)
             self._maybe_serve()
         elif host is self._host:
             self._obey(host, message)
@@ -280,7 +289,7 @@ class TaskSupervisor:
             case KeepAlive():
                 self._renewed_at = asyncio.get_running_loop().time()
             case Shutdown(keep=False):
-                self._over.set()
+                self._end_ordered.set()
             case Shutdown():
                 self._finish(host)
 
@@ -289,36 +298,52 @@ class TaskSupervisor:
 
     def _maybe_serve(self) -> None:
         """Serve the new host, once what is ended because the lease was over is gone: its room is given away."""
-        if self._coming is None or (self._expired and self._runs()):
+        if self._next_host is None or (self._is_expired and self._runs()):
             return
-        (host, message), self._coming = self._coming, None
-        self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        attempts, agent = tuple(self._attempts.values()), self._agent
-        host.send(AttemptInventory(attempts, self._expired, agent.held, agent.shortage))
-        if self._expired:
+
+        (host, message), self._next_host = self._next_host, None
+        self._host, self._lease_s, self._is_finishing = host, message.lease_s, False
+        attempts = tuple(self._attempts.values())
+        agent = self._agent
+        host.send(AttemptInventory(attempts, self._is_expired, agent.held, agent.shortage))
+
+        # Attempts that were ended for the lease are void; those that ended by themselves are kept.
+        if self._is_expired:
             self._forget_killed()
-        self._expired = False
+
+        self._is_expired = False
+
         self._renewed_at = asyncio.get_running_loop().time()
-        self._look()
+        self._check_lease()
 
     def _forget_killed(self) -> None:
-        for key in [key for key, it in self._attempts.items() if it.end is not None and it.end.state == "killed"]:
+        for key in [
+            key for key, attempt in self._attempts.items() if attempt.end is not None and attempt.end.state == "killed"
+        ]:
             del self._attempts[key]
 
     def _begin(self, message: StartAttempt) -> None:
         key = (message.task.id, message.attempt)
         if key in self._attempts:
             return
-        bare = msgspec.structs.replace(message.task, payload=b"")
-        self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
-        if self._expired:  # sent before the host got the inventory, and void
-            at = unix_now_us()
+
+        bare_task = msgspec.structs.replace(message.task, payload=b"")
+        self._attempts[key] = SupervisedAttempt(message.node, bare_task, message.attempt, message.note)
+        if self._is_expired:  # sent before the host got the inventory, and void
+            now_us = unix_now_us()
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
             self._take_report(
                 TaskReport(
-                    bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED, counted=number
+                    bare_task.id,
+                    bare_task.job,
+                    message.attempt,
+                    message.node,
+                    "killed",
+                    now_us,
+                    reason=EXPIRED,
+                    counted=number,
                 )
-            )  # fmt: skip
+            )
         else:
             self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 
@@ -326,7 +351,8 @@ class TaskSupervisor:
         """End what runs, then release the host; attempts that ended by themselves are kept for its next incarnation."""
         if host is not self._host:
             return
-        self._finishing = True
+        self._is_finishing = True
+
         running = [key for key, attempt in self._attempts.items() if attempt.end is None]
         for key in running:
             self._agent.kill(*key)
@@ -344,52 +370,57 @@ class TaskSupervisor:
             attempt.begun = report
         elif attempt is not None:
             attempt.end = report
-            if self._finishing and not self._runs():
+            if self._is_finishing and not self._runs():
                 self._dismiss()
                 return
+
         if self._host is not None:
             self._host.send(AttemptReport(report))
+
         self._maybe_serve()
 
     def _tell_shortage(self) -> None:
         if self._host is not None:
             self._host.send(NodeShortage(self._agent.shortage))
 
-    def _gone(self, host: Channel) -> None:
-        if self._coming is not None and host is self._coming[0]:
-            self._coming = None
+    def _on_disconnect(self, host: Channel) -> None:
+        if self._next_host is not None and host is self._next_host[0]:
+            self._next_host = None
         if host is self._host:
             self._host = None
-            self._look()
+            self._check_lease()
 
-    def _look(self) -> None:
+    def _check_lease(self) -> None:
         """End what runs when the lease is over, and this process when no host needs it."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
+
         silent_s = loop.time() - self._renewed_at
         running = self._runs()
-        if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
-            self._expired = True
+        if self._lease_s and silent_s >= self._lease_s and not self._is_expired and (running or self._host is None):
+            self._is_expired = True
             self._agent.end_all()
+
         if self._host is None and not running and (not self._attempts or silent_s > LINGER_S):
-            self._over.set()
-        elif self._lease_s and not self._expired:
-            self._look_after(max(self._lease_s - silent_s, self._lease_s / 10))
+            self._end_ordered.set()
+        elif self._lease_s and not self._is_expired:
+            # At least a tenth: an expired lease with nothing to end would make a busy loop of the checks.
+            self._check_lease_after(max(self._lease_s - silent_s, self._lease_s / 10))
         elif self._host is None:
-            self._look_after(ALONE_S)
+            self._check_lease_after(ALONE_S)
 
-    def _look_after(self, seconds: float) -> None:
+    def _check_lease_after(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, self._due, loop.time() + seconds)
+        self._timer = loop.call_later(seconds, self._on_check_due, loop.time() + seconds)
 
-    def _due(self, at: float) -> None:
-        """Look; a process that was stopped reads what its host has sent first."""
+    def _on_check_due(self, at: float) -> None:
+        """Check the lease; a process that was stopped reads first what its host has sent."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + LATE_S:
-            self._timer = loop.call_later(LISTEN_S, self._look)
+            self._timer = loop.call_later(LISTEN_S, self._check_lease)
         else:
-            self._look()
+            self._check_lease()
 
 
 def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:

@@ -43,9 +43,9 @@ from volery.live.node.supervisor import (
 TICKS_PER_LEASE: Final = 9
 START_S: Final = 60.0
 ANSWER_S: Final = 30.0
-"""A supervisor that runs answers in milliseconds, or when what was ended for its lease is gone."""
+"""Longest wait for the inventory. It takes milliseconds, unless the attempts of an expired lease have yet to end."""
 END_S: Final = 60.0
-"""Tasks have their own times of grace; those that are longer go on with the supervisor alone."""
+"""Longest wait for the ends of tasks; tasks with longer times of grace go on with the supervisor alone."""
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +59,12 @@ class SupervisorClient:
 
     Args:
         tasks, state: folders, see `NodeAgent`.
-        lease_s: what runs is ended when this program has been silent for so long; 0: never.
+        lease_s: silence of this program after which what runs is ended; 0: never.
         run_as: the accounts of tasks, see `Accounts`.
 
     Attributes:
-        held: what holds tasks to the amounts that they ask for, in words; known once it is open.
-        shortage: what the machine lacks, so that attempts cannot start, in words; empty: nothing.
+        held: the means that hold tasks to their amounts, in words; known once it is open.
+        shortage: shortage of the machine, for which attempts cannot start, in words; empty: none.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class SupervisorClient:
         self._tasks = tasks
         self._state = state
         self._lease_s = lease_s
-        self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
-        self._begun: list[TaskReport] = []
-        self._ended: list[TaskReport] = []
+        self._attempts: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
+        self._start_reports: list[TaskReport] = []
+        self._end_reports: list[TaskReport] = []
         self._channel: Channel | None = None
         self._child = 0
         self._closing = False
-        self._going_on = False
-        self._adopted: list[SupervisedAttempt] = []
-        self._asked: set[tuple[TaskId, int]] = set()
+        self._is_resumed = False
+        self._adopted_attempts: list[SupervisedAttempt] = []
+        self._kill_requests: set[tuple[TaskId, int]] = set()
         self._strays: set[tuple[TaskId, int]] = set()
-        self._none_strays = asyncio.Event()
-        self._ticking: asyncio.TimerHandle | None = None
-        self._gone = asyncio.Event()
+        self._strays_ended = asyncio.Event()
+        self._keep_alive_timer: asyncio.TimerHandle | None = None
+        self._disconnected = asyncio.Event()
 
     async def open(
         self, nodes: Collection[Address], report: Report, lost: Callable[[Exception], None]
@@ -98,7 +98,7 @@ class SupervisorClient:
         """Find or start the supervisor; end what runs for nodes that this host has no more, before it runs elsewhere.
 
         Args:
-            nodes: that this host has.
+            nodes: nodes that this host has.
             report: is called for every start and end.
             lost: is called when the supervisor is gone.
 
@@ -111,49 +111,68 @@ class SupervisorClient:
         """
         self._report, self._lost = report, lost
         loop = asyncio.get_running_loop()
-        self._held: asyncio.Future[AttemptInventory] = loop.create_future()
-        opened = await asyncio.to_thread(self._connected)
+        self._inventory: asyncio.Future[AttemptInventory] = loop.create_future()
+        connection = await asyncio.to_thread(self._connected)
         _, self._channel = await loop.create_unix_connection(
-            lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
+            lambda: Channel(FromSupervisor, self._take, self._on_disconnect), sock=connection
         )
+
         self._send(TakeOver(self._lease_s))
-        await asyncio.wait((self._held,), timeout=ANSWER_S)
-        if not self._held.done():
-            self._held.cancel()
+        await asyncio.wait((self._inventory,), timeout=ANSWER_S)
+        if not self._inventory.done():
+            self._inventory.cancel()
             raise SupervisorLost(f"its task supervisor has not answered for {ANSWER_S:g} s")
-        held = self._held.result()
-        self.held, self.shortage = held.held, held.shortage
+
+        inventory = self._inventory.result()
+        self.held, self.shortage = inventory.held, inventory.shortage
         if self.held:
             log.info("%s", self.held)
+
         self._tick()
-        if held.attempts:
+        if inventory.attempts:
             overdue = f"have ended, or were ended: the host was away for longer than its lease of {self._lease_s:g} s"
-            how = overdue if held.expired else "go on, or have ended meanwhile"
-            log.warning("%d attempts of this host's last incarnation %s", len(held.attempts), how)
-        self._begun = [attempt.begun for attempt in held.attempts if attempt.begun is not None]
-        self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
-        if held.expired:  # what had come to its own end by then is done nevertheless
-            self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
+            fate = overdue if inventory.expired else "go on, or have ended meanwhile"
+            log.warning("%d attempts of this host's last incarnation %s", len(inventory.attempts), fate)
+
+        self._start_reports = [attempt.begun for attempt in inventory.attempts if attempt.begun is not None]
+        self._end_reports[:0] = [attempt.end for attempt in inventory.attempts if attempt.end is not None]
+
+        if inventory.expired:  # what had come to its own end by then is done nevertheless
+            self._adopted_attempts = [
+                item for item in inventory.attempts if item.end is not None and item.end.state != "killed"
+            ]
         else:
-            self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
-        await self._end_strays([it for it in held.attempts if it.node not in nodes])
-        self._adopted = [it for it in self._adopted if it.node in nodes]
-        return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
+            self._adopted_attempts = [
+                item for item in inventory.attempts if item.end is None or item.end.state != "killed"
+            ]
+
+        await self._end_strays([item for item in inventory.attempts if item.node not in nodes])
+        self._adopted_attempts = [item for item in self._adopted_attempts if item.node in nodes]
+        return tuple([(item.node, Adopted(item.task, item.attempt, item.note)) for item in self._adopted_attempts])
 
     async def _end_strays(self, attempts: Sequence[SupervisedAttempt]) -> None:
         """End attempts of nodes that this host had in an earlier incarnation, and wait for that."""
-        running = [it for it in attempts if it.end is None]
+        running = [item for item in attempts if item.end is None]
         if not running:
             return
-        names = ", ".join(dict.fromkeys(it.node for it in running))
-        log.warning("%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
-                    len(running), names[:200])  # fmt: skip
-        self._strays = {(it.task.id, it.attempt) for it in running} - {(it.task, it.attempt) for it in self._ended}
+
+        names = ", ".join(dict.fromkeys(item.node for item in running))
+        log.warning(
+            "%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
+            len(running),
+            names[:200],
+        )
+        self._strays = {(item.task.id, item.attempt) for item in running}
+
+        # Some may have ended since the inventory was made.
+        self._strays -= {(report.task, report.attempt) for report in self._end_reports}
+
         for task, attempt in self._strays:
             self.kill(task, attempt)
-        if self._strays and not self._gone.is_set():
-            self._none_strays.clear()  # ends of other attempts may have set it
-            if not await is_set_within(self._none_strays, END_S):
+
+        if self._strays and not self._disconnected.is_set():
+            self._strays_ended.clear()  # ends of other attempts may have set it
+            if not await is_set_within(self._strays_ended, END_S):
                 raise SupervisorLost(f"{len(self._strays)} attempts on {names[:200]} have not ended within {END_S:g} s")
 
     def _connected(self) -> Any:
@@ -171,55 +190,60 @@ class SupervisorClient:
     def _start_supervisor(self) -> None:
         words = [sys.executable, "-m", "volery.live.node.supervisor", str(self._tasks), str(self._state)]
         log_file = os.open(self._state / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
         with os.fdopen(log_file, "ab") as errors:
-            said = errors.tell()
+            log_start = errors.tell()
             started = subprocess.Popen(  # noqa: S603 - our own module
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
+
         assert started.stdin is not None
         assert started.stdout is not None
-        with suppress(BrokenPipeError), started.stdin as given:  # arguments are seen by all users of the machine
-            given.write(msgspec.json.encode((self._run_as, self._rules)))
-        with started.stdout as told:
+        with suppress(BrokenPipeError), started.stdin as arguments:  # arguments are seen by all users of the machine
+            arguments.write(msgspec.json.encode((self._run_as, self._rules)))
+
+        with started.stdout as output:
             answer = select.poll()
-            answer.register(told, select.POLLIN)
+            answer.register(output, select.POLLIN)
             if not answer.poll(1000 * START_S):
                 started.kill()
-            ready = told.readline()
+            ready = output.readline()
+
         self._child = started.pid
         started.returncode = 0  # it may outlive this program: the object is not to look after it
+
         if ready != READY:
-            problem = (self._state / "supervisor.log").read_text()[said:].strip()
+            problem = (self._state / "supervisor.log").read_text()[log_start:].strip()
             raise InputError("node agent", f"its supervisor does not start: {problem}")
 
-    def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
+    def resume(self, end_of: Callable[[Address], OnEnd]) -> None:
         """Report adopted attempts to the host that has started, and their starts and ends to the submitter.
 
         Args:
             end_of: a node's `OnEnd`.
         """
-        for attempt in self._adopted:
-            self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
-        self._going_on = True
-        begun, self._begun = self._begun, []
-        for report in begun:
+        for attempt in self._adopted_attempts:
+            self._attempts[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
+        self._is_resumed = True
+        start_reports, self._start_reports = self._start_reports, []
+        for report in start_reports:
             self._report(report)
-        ended, self._ended = self._ended, []
-        for report in ended:
+        end_reports, self._end_reports = self._end_reports, []
+        for report in end_reports:
             self._end(report)
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
-        if (task.id, attempt) not in self._under_way:
-            self._under_way[task.id, attempt] = (task, on_end)
+        if (task.id, attempt) not in self._attempts:
+            self._attempts[task.id, attempt] = (task, on_end)
             self._send(StartAttempt(node, task, attempt, note))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        self._asked.add((task, attempt))
+        self._kill_requests.add((task, attempt))
         self._send(KillAttempt(task, attempt))
 
-    def watch_shortage(self, changed: Callable[[], None]) -> None:
+    def watch_shortage(self, on_change: Callable[[], None]) -> None:
         """Call a function whenever `shortage` changes."""
-        self._shortage_changed = changed
+        self._shortage_changed = on_change
 
     def forget(self, task: TaskId, attempt: int) -> None:
         """Have the supervisor forget an attempt whose end is stored."""
@@ -232,7 +256,7 @@ class SupervisorClient:
     def _tick(self) -> None:
         if self._lease_s and not self._closing:
             self._send(KeepAlive())
-            self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
+            self._keep_alive_timer = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
         """End everything that runs; ends that were not received stay with the supervisor.
@@ -241,20 +265,22 @@ class SupervisorClient:
         """
         if self._closing or self._channel is None:
             return
+
         self._stop_ticking()
         keep = self._lease_s > 0
         self._send(Shutdown(keep))
-        if not await is_set_within(self._gone, END_S):
+        if not await is_set_within(self._disconnected, END_S):
             log.error("tasks have not ended within %g s: their supervisor goes on without this host", END_S)
             self._channel.close()
             return
+
         if self._child and not keep:
             with suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitpid, self._child, 0)
 
     def _take(self, _: Channel, message: Any) -> None:
         if isinstance(message, AttemptInventory):
-            self._held.set_result(message)
+            self._inventory.set_result(message)
             return
         if isinstance(message, NodeShortage):
             self.shortage = message.words
@@ -262,30 +288,35 @@ class SupervisorClient:
             if self._shortage_changed is not None:
                 self._shortage_changed()
             return
+
         assert isinstance(message, AttemptReport)
         if self._closing:
             return
+
         if message.report.state == "running":
             self._report(message.report)
-        elif not self._going_on:  # it has ended since the inventory, and the components have not started yet
-            self._ended.append(message.report)
+        elif not self._is_resumed:  # it has ended since the inventory, and the components have not started yet
+            self._end_reports.append(message.report)
             self._strays.discard((message.report.task, message.report.attempt))
             if not self._strays:
-                self._none_strays.set()
+                self._strays_ended.set()
         else:
             self._end(message.report)
 
     def _end(self, report: TaskReport) -> None:
         key = (report.task, report.attempt)
-        found = self._under_way.pop(key, None)
-        if report.state == "killed" and found is not None and key not in self._asked:
-            self._leave(SupervisorLost("this host has been silent for longer than its lease, and what ran was ended"))
+        attempt = self._attempts.pop(key, None)
+
+        # Nobody here has ordered this end: the supervisor has ended what runs because it did not hear from this host.
+        if report.state == "killed" and attempt is not None and key not in self._kill_requests:
+            self._give_up(SupervisorLost("this host has been silent for longer than its lease, and what ran was ended"))
             return
-        self._asked.discard(key)
+
+        self._kill_requests.discard(key)
         self._report(report)
-        if found is not None:
+        if attempt is not None:
             assert report.state != "running", "an end"
-            found[1](found[0], report.attempt, report.state)
+            attempt[1](attempt[0], report.attempt, report.state)
 
     def leave(self) -> None:
         """Disconnect; the supervisor goes on with what runs, for the next incarnation of this host."""
@@ -295,17 +326,17 @@ class SupervisorClient:
 
     def _stop_ticking(self) -> None:
         self._closing = True
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._keep_alive_timer is not None:
+            self._keep_alive_timer.cancel()
 
-    def _leave(self, why: SupervisorLost) -> None:
+    def _give_up(self, error: SupervisorLost) -> None:
         self.leave()
-        self._lost(why)
+        self._lost(error)
 
-    def _hung_up(self, _: Channel) -> None:
-        self._gone.set()
-        self._none_strays.set()
-        if not self._held.done():
-            self._held.set_exception(SupervisorLost("the supervisor has ended"))
+    def _on_disconnect(self, _: Channel) -> None:
+        self._disconnected.set()
+        self._strays_ended.set()
+        if not self._inventory.done():
+            self._inventory.set_exception(SupervisorLost("the supervisor has ended"))
         elif not self._closing:
-            self._leave(SupervisorLost("the supervisor has ended, and what ran here is nobody's any more"))
+            self._give_up(SupervisorLost("the supervisor has ended, and what ran here is nobody's any more"))

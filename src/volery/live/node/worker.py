@@ -31,16 +31,16 @@ from volery.live.node.process_state import ProcessState, place, stop_timers
 from volery.live.pickles import dumps
 
 READY: Final = b"R"
-"""A worker sends it first: from then on it takes calls."""
+"""The first bytes that a worker sends: from then on it takes calls."""
 HEADER: Final = struct.Struct("<4sQI")
-"""Of a frame: `MAGIC`, the number of the request, and the length of the content."""
+"""The header of a frame: `MAGIC`, the number of the request, and the length of the content."""
 MAGIC: Final = b"VOLE"
 RESULT_BYTES_MAX: Final = 512 * 1024
-"""Results travel through the broker and the store of jobs; what is larger belongs into a file."""
+"""Largest result: results travel through the broker and the store of jobs; what is larger belongs into a file."""
 TRACEBACK_MAX: Final = 20_000
-"""Characters; the last ones count."""
+"""Characters of a traceback that are kept, the last ones."""
 REASON_MAX: Final = 2_000
-"""Characters; the first ones count."""
+"""Characters of a reason that are kept, the first ones."""
 ANSWER_BYTES_MAX: Final = RESULT_BYTES_MAX + 64 * 1024
 UNANSWERED: Final = 113
 """The exit code of a worker that cannot send its answer."""
@@ -48,7 +48,7 @@ _DESCRIPTOR_MAX: Final = 4_096
 _DESCRIPTORS_ABOVE: Final = 16
 _pid: Final = os.getpid
 _enable, _disable, _collect = gc.enable, gc.disable, gc.collect
-"""Kept, since a call may replace the functions."""
+"""The functions as they were imported, since a call may replace them."""
 _YOUNG: Final = 1
 """Generations of objects up to this one are collected after each call: collecting all takes longer than a call."""
 
@@ -57,10 +57,10 @@ class CallRequest(msgspec.Struct, frozen=True, array_like=True):
     """One call and the limits of its process.
 
     Args:
-        pickled: what to call.
-        folder: of its attempt: takes what it prints, and has the folder that it works in.
-        memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
-        cpus: where it may run meanwhile; nothing: anywhere.
+        pickled: pickled function and arguments.
+        folder: folder of its attempt, for its output and its working folder.
+        memory_mb: memory that this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
+        cpus: processors that it may run on meanwhile; none given: any.
     """
 
     pickled: bytes
@@ -75,11 +75,11 @@ class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         result: the pickled value, or the pickled exception where there is a reason.
-        reason: why the call has failed.
-        changed: what the call has changed for good in its process, which makes no further call; empty: nothing.
+        reason: reason why the call has failed.
+        changed: lasting change of the process by the call, after which it makes no further call; empty: none.
         grown_mb: memory that the process has got since its start.
-        begun: whether anything was called; else the reason is this process's own.
-        lack: the number of the operating system's error for which nothing was called; 0: it was none of those.
+        begun: true if anything was called; else the reason is this process's own.
+        lack: number of the operating system's error for which nothing was called; 0: it was none of those.
     """
 
     result: bytes
@@ -92,34 +92,40 @@ class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
     """Header and content, ready to be written."""
-    encoded = msgspec.msgpack.encode(content)
-    return HEADER.pack(MAGIC, number, len(encoded)) + encoded
+    encoded_content = msgspec.msgpack.encode(content)
+    return HEADER.pack(MAGIC, number, len(encoded_content)) + encoded_content
 
 
 def answer(request: CallRequest) -> CallAnswer:
     """Make the call; whatever it raises is part of the answer. A process that the call has forked ends here."""
     own_pid = _pid()
     try:
-        function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
+        function, arguments, keywords = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
+
+        # The call runs with the collector as in any program; between calls it is off (see `serve`).
         was_enabled = gc.isenabled()
         _enable()
         try:
-            returned = copy_context().run(function, *arguments, **named)
+            value = copy_context().run(function, *arguments, **keywords)
         finally:
             (_enable if was_enabled else _disable)()
             stop_timers()
-        result = dumps(returned)
+
+        result = dumps(value)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         with suppress(BaseException):  # its standard error may be anything
             traceback.print_exc()
         if _pid() != own_pid:
             _end_copy(1)
         return CallAnswer(_pickled_error(error), _text(error))
+
     if _pid() != own_pid:
         _end_copy(0)
+
     if len(result) > RESULT_BYTES_MAX:
         problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
         return CallAnswer(_pickled_error(ValueError(problem)), problem)
+
     return CallAnswer(result)
 
 
@@ -135,7 +141,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _said(error: BaseException) -> tuple[str, bool]:
+def _readable_text(error: BaseException) -> tuple[str, bool]:
     """The text of an exception, and whether it can be read."""
     try:
         return str(error)[:REASON_MAX], True
@@ -145,26 +151,31 @@ def _said(error: BaseException) -> tuple[str, bool]:
 
 def _text(error: BaseException) -> str:
     """Class and text of an exception; what no UTF-8 has, as of a file's name that is not text, is escaped."""
-    text = f"{type(error).__name__}: {_said(error)[0]}"[:REASON_MAX]
+    text = f"{type(error).__name__}: {_readable_text(error)[0]}"[:REASON_MAX]
     return text.encode(errors="backslashreplace").decode()
 
 
 def _pickled_error(error: BaseException) -> bytes:
     """The exception with its traceback, pickled; where that would be of no use, its class is described."""
-    called = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    call_traceback = error.__traceback__.tb_next if error.__traceback__ is not None else None
+
     text = _text(error)
     with suppress(BaseException):  # what it holds may be anything
-        text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
-    traceback.clear_frames(called)  # what they hold may be all the memory that there is
-    said, can_be_read = _said(error)
+        text = "".join(traceback.format_exception(type(error), error, call_traceback))[-TRACEBACK_MAX:]
+
+    traceback.clear_frames(call_traceback)  # what they hold may be all the memory that there is
+
+    message, can_be_read = _readable_text(error)
+
     pickled = b""
     if can_be_read:
         with suppress(BaseException):
-            tried = dumps(error)
-            pickle.loads(tried)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
-            pickled = tried
-    raised = dumps(Raised(error, pickled, said, text))
-    return raised if len(raised) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", said, text))
+            candidate = dumps(error)
+            pickle.loads(candidate)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
+            pickled = candidate
+
+    wrapped = dumps(Raised(error, pickled, message, text))
+    return wrapped if len(wrapped) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", message, text))
 
 
 def _begin(request: CallRequest) -> None:
@@ -186,8 +197,10 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
     except Exception as error:  # an earlier call may have put anything in the place of what it needs
         lack = (error.errno or 0) if isinstance(error, OSError) else 0
         return CallAnswer(b"", f"one could not begin a call: {_text(error)}", begun=False, lack=lack)
-    with _held(request.memory_mb, request.cpus):
-        answered = answer(request)
+
+    with _limited(request.memory_mb, request.cpus):
+        call_answer = answer(request)
+
     try:
         _collect(_YOUNG)  # a finalizer may fork, or do anything else: now, and not in the next call
         if _pid() != own_pid:
@@ -196,17 +209,21 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
         changed = state.restore()
     except BaseException as error:  # whatever the call has left, it has its result
         changed = f"it cannot be brought back: {_text(error)}"
-    return msgspec.structs.replace(answered, changed=changed, grown_mb=state.grown_mb)
+
+    return msgspec.structs.replace(call_answer, changed=changed, grown_mb=state.grown_mb)
 
 
 @contextmanager
-def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
-    """Hold this process, and what it starts, to so much: as whoever it runs as may always do."""
+def _limited(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
+    """Limit this process, and what it starts; an account may always lower its own limits."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+
     if memory_mb:
         resource.setrlimit(resource.RLIMIT_DATA, (memory_mb << 20, hard))
+
     if cpus:
         os.sched_setaffinity(0, cpus)
+
     try:
         yield
     finally:
@@ -217,23 +234,23 @@ def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
 class CallSocket:
     """The end of the socket in this process, checked before each answer: calls may close and open descriptors."""
 
-    def __init__(self, given: int) -> None:
+    def __init__(self, inherited: int) -> None:
         self._pid = _pid()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _DESCRIPTOR_MAX if soft == resource.RLIM_INFINITY else min(soft, _DESCRIPTOR_MAX)
-        self._descriptor = fcntl.fcntl(given, fcntl.F_DUPFD_CLOEXEC, max(most - _DESCRIPTORS_ABOVE, 3))
-        self._identity = self._found()
+        limit = _DESCRIPTOR_MAX if soft == resource.RLIM_INFINITY else min(soft, _DESCRIPTOR_MAX)
+        self._descriptor = fcntl.fcntl(inherited, fcntl.F_DUPFD_CLOEXEC, max(limit - _DESCRIPTORS_ABOVE, 3))
+        self._identity = self._file_identity()
 
-    def _found(self) -> tuple[int, int]:
-        found = os.fstat(self._descriptor)
-        return found.st_dev, found.st_ino
+    def _file_identity(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_dev, status.st_ino
 
     def read(self, byte_count: int) -> bytes:
         """Read so many bytes, or fewer where the other end is closed."""
-        found = bytearray()
-        while len(found) < byte_count and (piece := os.read(self._descriptor, byte_count - len(found))):
-            found += piece
-        return bytes(found)
+        content = bytearray()
+        while len(content) < byte_count and (piece := os.read(self._descriptor, byte_count - len(content))):
+            content += piece
+        return bytes(content)
 
     def write(self, content: bytes) -> None:
         """Write all of it; a copy of this process ends instead, wherever in its call it was forked.
@@ -243,11 +260,12 @@ class CallSocket:
         """
         if _pid() != self._pid:
             _end_copy(0)
-        if self._found() != self._identity:
+        if self._file_identity() != self._identity:
             raise OSError("its descriptor is another file now")
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+
+        remaining = memoryview(content)
+        while remaining:
+            remaining = remaining[os.write(self._descriptor, remaining) :]
 
 
 def serve(calls: CallSocket) -> None:
@@ -255,10 +273,13 @@ def serve(calls: CallSocket) -> None:
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
     _disable()  # between calls: a copy of this process that a finalizer forks there would read the next request
     state = ProcessState()
+
     calls.write(READY)
+
     while len(header := calls.read(HEADER.size)) == HEADER.size:
         _, number, length = HEADER.unpack(header)
         request = decoder.decode(calls.read(length))
+
         try:
             calls.write(frame(number, _answer_in(request, state)))
         except BaseException:  # nothing of this process can be relied on

@@ -20,12 +20,12 @@ from volery.live.command import Call
 from volery.live.node.worker import ANSWER_BYTES_MAX, HEADER, MAGIC, CallAnswer, CallRequest, frame
 
 _END_S: Final = 1.0
-"""A process whose socket has ended has so long to end by itself."""
+"""Time in which a process whose socket has ended may end by itself."""
 _READ_S: Final = 0.5
-"""What a worker has written before its end is read within this time, also where a process that it left holds on."""
+"""Time in which the last output of a worker is read, though a process that it left may hold the socket."""
 _PROGRAM_MAX: Final = 200
 _GROWN_PART: Final = 4
-"""A call may find a worker whose earlier calls, of other jobs, keep so small a part of the memory that it asks for."""
+"""Part of a call's memory, one in so many, that earlier calls of other jobs may keep in its worker."""
 
 
 class WrongAnswerError(Exception):
@@ -36,14 +36,14 @@ class WorkerProcess:
     """A worker process, and the socket on which it is called.
 
     Args:
-        words: its command line.
-        mark: that it and all it starts carry.
-        user: whose calls it makes.
-        reader, writer: of this end of the socket.
+        words: command line of the process.
+        mark: mark that the process and all that it starts carry.
+        user: user whose calls it makes.
+        reader, writer: this end of the socket.
     """
 
     __slots__ = (
-        "_asked",
+        "_calls_made",
         "_exit",
         "_words",
         "ended",
@@ -58,9 +58,14 @@ class WorkerProcess:
     )
 
     def __init__(
-        self, words: Sequence[str], popen: subprocess.Popen[bytes], mark: int, user: str, reader: asyncio.StreamReader,
+        self,
+        words: Sequence[str],
+        popen: subprocess.Popen[bytes],
+        mark: int,
+        user: str,
+        reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.popen = popen
         self._words = words
         self.pid = popen.pid
@@ -71,11 +76,11 @@ class WorkerProcess:
         self.job: JobId | None = None
         self.grown_mb = 0
         self.ended = asyncio.Event()
-        self._asked = 0
+        self._calls_made = 0
         self._exit = os.pidfd_open(self.pid)
-        asyncio.get_running_loop().add_reader(self._exit, self._left)
+        asyncio.get_running_loop().add_reader(self._exit, self._on_exit)
 
-    def _left(self) -> None:
+    def _on_exit(self) -> None:
         """Note the end of the process. A copy of it may hold the socket open, which then has no end of its own."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._exit)
@@ -98,16 +103,21 @@ class WorkerProcess:
             asyncio.IncompleteReadError, ConnectionError: the process has ended.
             WrongAnswerError: it answers anything else.
         """
-        self._asked += 1
-        self.writer.write(frame(self._asked, request))
+        self._calls_made += 1
+        self.writer.write(frame(self._calls_made, request))
         await self.writer.drain()
+
         magic, number, length = HEADER.unpack(await self.reader.readexactly(HEADER.size))
-        if (magic, number) != (MAGIC, self._asked) or length > ANSWER_BYTES_MAX:
+
+        # An answer to another call comes from a copy of the process, which a call has forked.
+        if (magic, number) != (MAGIC, self._calls_made) or length > ANSWER_BYTES_MAX:
             raise WrongAnswerError
+
         try:
             answer = msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
         except msgspec.MsgspecError:
             raise WrongAnswerError from None
+
         self.grown_mb = answer.grown_mb
         return answer
 
@@ -117,7 +127,7 @@ class WorkerProcess:
         return self.user == call.user and is_small and self.lives
 
     def is_worn(self, calls_max: int) -> bool:
-        return 0 < calls_max <= self._asked
+        return 0 < calls_max <= self._calls_made
 
     def program(self) -> str:
         """The command line of what it has become; empty where it is still a worker."""

@@ -53,16 +53,16 @@ from volery.live.service.requests import (
     by_whom,
     choice,
     describe,
-    described,
-    guarded,
+    guard,
     intake,
+    job_of_body,
     number,
     numbers,
-    owned,
     principal,
     refusal,
     seen_job,
     unreadable_store,
+    with_user,
 )
 from volery.live.service.rows import JobQuery
 from volery.live.status import (
@@ -81,7 +81,7 @@ KEEP_ALIVE_S: Final = 15.0
 FOLLOWED_MAX: Final = 10_000
 """Jobs that one stream of events may name."""
 RESULTS_BYTES: Final = 4 << 20
-"""An answer ends with the result that makes it larger; the client asks for the others again."""
+"""Bytes of results in one answer. It ends with the result that exceeds them; the client asks for the others."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -103,7 +103,8 @@ def operations(
     service: JobService, outputs: Outputs | None, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
-    jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
+    jobs = _JobEndpoints(service)
+    tasks = _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
         """The state of the API, and the revision of the last change; status 503 where it takes no jobs, and why."""
@@ -114,18 +115,22 @@ def operations(
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
     one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
     filters = {
-        "state": "only these", "user": "only this user's", "before": "only jobs below this number",
+        "state": "only these",
+        "user": "only this user's",
+        "before": "only jobs below this number",
         "reason": "only where the reason contains this",
         "name": "only where the name contains this",
         "since": "submitted then or later, microseconds since 1970",
-    }  # fmt: skip
+    }
     event_query = {
-        "job": "only this job's, and to its end", "after": "revision that was seen already",
+        "job": "only this job's, and to its end",
+        "after": "revision that was seen already",
         "jobs": f"only those of up to {FOLLOWED_MAX:,} jobs, as 3,7-9",
-    }  # fmt: skip
+    }
     submit_query = {"stream": f"the {STREAM} of an open stream of events, which then follows this job as well"}
     result_query = {"tasks": f"up to {RESULTS_MAX} places, as 0,1,5"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
+
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, submit_query, 201),
         Operation("POST", "/jobs/many", jobs.submit_many, list[Receipt], list[JobDescription], status=201),
@@ -149,9 +154,13 @@ def operations(
 
 
 def make_app(
-    service: JobService, outputs: Path, gate: Authenticator, names: Sequence[str] = LOCAL_NAMES,
-    foreteller: Forecaster | None = None, pages: MakePages | None = None,
-) -> Starlette:  # fmt: skip
+    service: JobService,
+    outputs: Path,
+    gate: Authenticator,
+    names: Sequence[str] = LOCAL_NAMES,
+    foreteller: Forecaster | None = None,
+    pages: MakePages | None = None,
+) -> Starlette:
     """The API of a job service.
 
     Args:
@@ -160,18 +169,21 @@ def make_app(
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
     """
-    traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, service.outputs)
-    known = operations(service, found, traffic, foreteller)
-    description = describe(known)
+    traffic = Traffic()
+    sessions = Sessions(gate)
+    task_outputs = Outputs(outputs, service.outputs)
+    api_operations = operations(service, task_outputs, traffic, foreteller)
+    description = describe(api_operations)
 
     async def openapi(_: Request) -> Response:
         """The description of the API in OpenAPI 3.1."""
         return as_json(description)
 
-    routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
+    routes = [Route(item.path, guard(item, sessions, traffic), methods=[item.method]) for item in api_operations]
     routes.append(Route("/openapi.json", openapi))
     if pages is not None:
-        routes += pages(service, found, sessions, traffic, foreteller)
+        routes += pages(service, task_outputs, sessions, traffic, foreteller)
+
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -210,7 +222,7 @@ class _JobEndpoints:
 
     async def submit(self, request: Request) -> Response:
         """Submit a job; it is stored when this is answered."""
-        job = await described(request)
+        job = await job_of_body(request)
         receipt = await self._service.submit(job)
         answer = as_json(receipt, 200 if receipt.known else 201)
         stream = request.query_params.get("stream", "") if request.scope["query_string"] else ""
@@ -220,25 +232,31 @@ class _JobEndpoints:
 
     async def submit_many(self, request: Request) -> Response:
         """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
-        who = principal(request)
-        jobs = [owned(job, who) for job in await intake(request).jobs(await body_of(request), "jobs")]
+        submitter = principal(request)
+        jobs = [with_user(job, submitter) for job in await intake(request).jobs(await body_of(request), "jobs")]
         receipts = await self._service.submit_many(jobs)
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
         """The prospects of a job if it were submitted now; nothing is submitted."""
-        return as_json(await self._queries.plan(await described(request)))
+        return as_json(await self._queries.plan(await job_of_body(request)))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
-        user, sees = request.query_params.get("user"), principal(request).sees
+        user = request.query_params.get("user")
+        sees = principal(request).sees
+        # Jobs of others do not exist for this caller: an empty list, not an error.
         if user is not None and sees not in (None, user):
             return as_json([])
-        state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
+        state = choice(request, "state", get_args(JobState))
+        reason = request.query_params.get("reason")
         name = request.query_params.get("name")
-        before, since = number(request, "before", None), number(request, "since", None)
+        number_end = number(request, "before", None)
+        since = number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(await self._queries.search(JobQuery(state, sees or user, before, reason, since, name), limit))
+        return as_json(
+            await self._queries.search(JobQuery(state, sees or user, number_end, reason, since, name), limit)
+        )
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -257,25 +275,30 @@ class _JobEndpoints:
 
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
-        job, jobs = number(request, "job", None), numbers(request, "jobs", FOLLOWED_MAX)
+        job = number(request, "job", None)
+        jobs = numbers(request, "jobs", FOLLOWED_MAX)
         status = seen_job(self._queries, job, principal(request)) if job is not None else None
-        statuses = [seen_job(self._queries, one, principal(request)) async for one in in_slices(jobs or ())]
-        last = request.headers.get("last-event-id", "")
-        default = self._queries.revision if job is None else 0
-        resumed = last.isascii() and last.isdigit() and len(last) < 19
-        after = int(last) if resumed else number(request, "after", default)
-        if status is not None and status.ended and status.revision <= after:
+        statuses = [seen_job(self._queries, job_id, principal(request)) async for job_id in in_slices(jobs or ())]
+
+        last_event_id = request.headers.get("last-event-id", "")
+        default_revision = self._queries.revision if job is None else 0
+        is_resumed = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19
+        after_revision = int(last_event_id) if is_resumed else number(request, "after", default_revision)
+        if status is not None and status.ended and status.revision <= after_revision:
             return Response(status_code=204)  # an EventSource does not come back then
-        follower = self._queries.feed.follow(after, jobs if job is None else (job,), principal(request).sees)
+
+        follower = self._queries.feed.follow(after_revision, jobs if job is None else (job,), principal(request).sees)
+
         # Who names jobs waits for their ends, which may have been before.
-        ended = [StatusChange(one) for one in statuses if one.ended and one.revision <= after]
+        ended_changes = [StatusChange(item) for item in statuses if item.ended and item.revision <= after_revision]
+
         headers = {"cache-control": "no-store", STREAM: follower.name}
-        return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(_events(follower, job, ended_changes), media_type="text/event-stream", headers=headers)
 
 
-async def _events(follower: Follower, job: int | None, ended: Sequence[StatusChange]) -> AsyncIterator[bytes]:
+async def _events(follower: Follower, job: int | None, ended_changes: Sequence[StatusChange]) -> AsyncIterator[bytes]:
     """The lines of a stream of events, after those of jobs that have ended; of one job, to its end."""
-    yield b": volery\n\n" + b"".join(change.event for change in ended)
+    yield b": volery\n\n" + b"".join(change.event for change in ended_changes)
     async with aclosing(follower.batches(KEEP_ALIVE_S)) as batches:
         async for changes, position in batches:
             lines: list[bytes] = []  # together: each piece of a stream costs as much as an answer
@@ -296,7 +319,8 @@ class _TaskEndpoints:
     async def list(self, request: Request) -> Response:
         """Tasks of a job, in order."""
         job = _job(self._queries, request)
-        first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
+        first = number(request, "first", 0)
+        limit = number(request, "limit", 100, LIMIT_MAX)
         return as_json(await self._queries.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
@@ -317,18 +341,19 @@ class _TaskEndpoints:
     async def results(self, request: Request) -> Response:
         """Results of several tasks of a job, in the order asked for; of many megabytes only the first ones."""
         job = self._own_job(request)
-        found, size = list[bytes](), 0
+        results, size = list[bytes](), 0
         for place in _places(request, job.tasks):
-            found.append(self._queries.result(job.id, place))
-            size += len(found[-1])
+            results.append(self._queries.result(job.id, place))
+            size += len(results[-1])
             if size > RESULTS_BYTES:
                 break
-        return as_json(found)
+        return as_json(results)
 
     def _own_job(self, request: Request) -> JobStatus:
         """A job of which the results may be seen."""
-        who, job = principal(request), _job(self._queries, request)
-        if who.known and job.user != who.user:
+        caller = principal(request)
+        job = _job(self._queries, request)
+        if caller.known and job.user != caller.user:
             # Unpickling runs code of whoever has made the pickle.
             raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
         return job
@@ -336,20 +361,25 @@ class _TaskEndpoints:
     async def logs(self, request: Request) -> Response:
         """The output of a task's last attempt, so far."""
         task = self._task(request)
-        stream, offset = choice(request, "stream", STREAMS, "stdout"), number(request, "offset", 0)
+        stream = choice(request, "stream", STREAMS, "stdout")
+        offset = number(request, "offset", 0)
+
         assert stream is not None
         headers = {"volery-task-state": task.state}
         if not task.folder:
             return Response(b"", media_type="application/octet-stream", headers=headers)
+
         output = await self._outputs.open(task, stream) if self._outputs is not None else None
         if output is None:
             place = f"jobs/{task.job}/tasks/{task.index}"
             problem = f"{stream} is neither here nor on the host of {task.node}, where the task ran, or no longer"
             raise NotThereError(place, problem)
+
         return output_answer(output, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
-        job, place = _job(self._queries, request), request.path_params["index"]
+        job = _job(self._queries, request)
+        place = request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
         (task,) = self._queries.tasks(job.id, place, 1)
@@ -374,7 +404,7 @@ def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -
     """Refuse an API that strangers could use, or on which they could read a token.
 
     Raises:
-        InputError: they could.
+        InputError: strangers could.
     """
     if host in LOOPBACK:
         return
@@ -390,7 +420,7 @@ class ApiServer:
 
     Args:
         outputs: the folder of the folders of attempts.
-        host, port: where it listens; port 0: any that is free.
+        host, port: address on which it listens; port 0: any that is free.
         gate: finds the principal of a request; None: there are no tokens.
         tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
@@ -400,48 +430,69 @@ class ApiServer:
     """
 
     def __init__(
-        self, service: JobService, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Authenticator | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
-        bounds: ConnectionLimits | None = None, pages: MakePages | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        service: JobService,
+        outputs: Path,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        *,
+        gate: Authenticator | None = None,
+        tls: Mapping[str, str] | None = None,
+        foreteller: Forecaster | None = None,
+        bounds: ConnectionLimits | None = None,
+        pages: MakePages | None = None,
+    ) -> None:
         gate = gate or Authenticator(None)
         demand_safe(host, gate, tls)
-        self._queries, self.open_to_all = service.queries, gate.open
+        self._queries = service.queries
+        self.open_to_all = gate.open
+
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
         # Only of sockets whose protocol is TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
         except OSError as error:
             self._socket.close()
             raise InputError(f"{host}:{port}", f"the API cannot listen there: {error.strerror or error}") from None
+
         self.port: int = self._socket.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
+        address = f"[{host}]" if ":" in host else host
+        self.url = f"http{'s' if tls else ''}://{address}:{self.port}"
+
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
         app = make_app(service, outputs, gate, names, foreteller, pages)
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=BoundedHttpProtocol, ws="none", timeout_graceful_shutdown=1,
-            server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
-        )  # fmt: skip
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http=BoundedHttpProtocol,
+            ws="none",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            **(tls or {}),  # type: ignore[arg-type] # names of files
+        )
         self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
-        self._serving: asyncio.Task[None] | None = None
+        self._serve_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Answer from now on."""
         self._queries.history.start(self._queries.sample)
         self._socket.listen(BACKLOG)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve())
+        self._serve_task = asyncio.get_running_loop().create_task(self._server.serve())
 
     async def close(self) -> None:
         """Stop; call it after the service is closed, which ends the streams of events."""
         self._server.should_exit = True
         self._queries.history.close()
-        if self._serving is not None:
-            await self._serving
+        if self._serve_task is not None:
+            await self._serve_task
         self._socket.close()
         self._intake.close()

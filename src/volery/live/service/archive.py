@@ -15,6 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,13 +31,13 @@ from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
 
 PERIOD_S: Final = 600.0
-"""Between two looks for jobs that are old enough."""
+"""Time between two searches for jobs that are old enough."""
 RECENT_S: Final = 600
-"""A job that ended later stays whatever the rules are: those who wait for it still read it."""
+"""Time after its end for which a job stays whatever the rules are: those who wait for it still read it."""
 ROWS: Final = 2_000
 """Rows that are read, written or deleted at a time, in about 20 ms."""
 PIECE_BYTES: Final = 16 << 20
-"""Descriptions that are held in memory at a time, or one that is longer."""
+"""Size of the descriptions in memory at a time; a longer one is there alone."""
 DAY_S: Final = 86_400
 _JOB_NAMES: Final = tuple([name for name in JobStatus.__struct_fields__ if name != "revision"])
 _JOB_COLUMNS: Final = ", ".join([NOTE_COLUMN if name == "moved" else f"jobs.{name}" for name in _JOB_NAMES])
@@ -60,8 +61,8 @@ class Archive:
     """Moves old jobs from a store to files.
 
     Args:
-        written: has a write made in the next batch of the store.
-        folder: of the files; made when it is needed.
+        written: runs a write in the next batch of the store.
+        folder: folder of the files, which is made when it is needed.
     """
 
     def __init__(
@@ -79,25 +80,25 @@ class Archive:
         self._folder = folder
         self._rules = rules
         self._now_us = now_us
-        self._cleared = 0
-        self._running: asyncio.Task[None] | None = None
+        self._cleared_file = 0
+        self._run_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Look for old jobs from now on, if the rules ever remove one."""
         if self._rules.days or self._rules.jobs:
-            self._running = in_background(self._run(), "the archive of old jobs")
+            self._run_task = in_background(self._run(), "the archive of old jobs")
 
     async def close(self) -> None:
         """End the work; the next start does again what is not complete."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait((self._running,))
+        if self._run_task is not None:
+            self._run_task.cancel()
+            await asyncio.wait((self._run_task,))
 
     async def _run(self) -> None:
         while True:
             try:
-                while moved := await self.pass_once():
-                    log.info("%d old jobs have moved to %s", moved, self._folder)
+                while moved_count := await self.pass_once():
+                    log.info("%d old jobs have moved to %s", moved_count, self._folder)
             except InputError:
                 return  # the store is closed
             except (OSError, sqlite3.Error, UnwrittenError) as error:
@@ -114,19 +115,27 @@ class Archive:
             OSError: the files cannot be written; everything stays in the store.
             UnwrittenError: the store cannot be written.
         """
-        retired, rules, now_us = self._store.retired, self._rules, self._now_us()
-        await self._clear(retired.last_file())
-        file, recent_us = retired.last_file() + 1, now_us - RECENT_S * SECOND
+        ledger, rules, now_us = self._store.retired, self._rules, self._now_us()
+
+        # An earlier pass may have been interrupted between its file and the deletion of the tasks' rows.
+        await self._clear(ledger.last_file())
+
+        file = ledger.last_file() + 1
+        recent_us = now_us - RECENT_S * SECOND
         before_us = min(now_us - round(rules.days * DAY_S * SECOND), recent_us) if rules.days else None
-        due = retired.due(before_us, rules.jobs, recent_us)
+        due = ledger.due(before_us, rules.jobs, recent_us)
+
         if due:
+            # A lost store's file is never written over: it is the only record of its jobs.
             while await asyncio.to_thread(_is_of_lost_store, self._path, self._folder, file):
                 file += 1
             due = await asyncio.to_thread(self._without_damaged, due)
+
         if due:
             await asyncio.to_thread(write_files, self._path, self._folder, file, due)
-            await self._written(lambda: self._store.retire(due, file))
+            await self._written(partial(self._store.retire, due, file))
             await self._clear(file)
+
         return len(due)
 
     def _without_damaged(self, jobs: Sequence[JobId]) -> list[JobId]:
@@ -139,32 +148,38 @@ class Archive:
             else:
                 return list(jobs)
 
-            sound = []
+            sound_jobs = []
             for job in jobs:
                 try:
                     demand_sound_jobs(sql, [job])
                 except sqlite3.DatabaseError as error:
                     log.error("job %d stays out of %s: %s; `volery check` lists it", job, self._folder, error)
                 else:
-                    sound.append(job)
-            return sound
+                    sound_jobs.append(job)
+
+            return sound_jobs
 
     async def _clear(self, file: int) -> None:
         """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""
-        if not file or self._cleared == file:
+        if not file or self._cleared_file == file:
             return
-        retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
-        for job, tasks in retired.left(file):
+
+        ledger, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
+        for job, tasks in ledger.left(file):
             for first in range(0, tasks, ROWS):
                 piece.append((job, first, min(first + ROWS, tasks)))
                 rows += piece[-1][2] - first
                 if rows >= ROWS:
                     await self._written(_clearing(self._store, piece))
                     piece, rows = [], 0
+
         await self._written(_clearing(self._store, piece))
-        while await self._written(retired.shrink):
+
+        # Free pages go back to the file system a few at a time, each in a batch of its own.
+        while await self._written(ledger.shrink):
             pass
-        self._cleared = file
+
+        self._cleared_file = file
 
 
 def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Callable[[], None]:
@@ -190,10 +205,12 @@ def _is_of_lost_store(store: Path, folder: Path, file: int) -> bool:
     path, _ = paths_of(folder, file)
     if not path.exists():
         return False
+
     try:
         numbers = pq.read_table(path, columns=["id"]).column("id").to_pylist()
     except (OSError, pa.ArrowException):
         return True
+
     with closing(reading(store)) as sql:
         return any(sql.execute("SELECT 1 FROM jobs WHERE id = ?", (number,)).fetchone() is None for number in numbers)
 
@@ -214,9 +231,11 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
         digests.unlink(missing_ok=True)
         _write_rows(tasks_path, sql, _READ_TASKS, jobs)
         _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # after the other: by it a reader finds both
-    with replacing(digests) as listed:
+
+    with replacing(digests) as digest_file:
         for path in (jobs_path, tasks_path):
-            listed.write(f"{_digest(path)}  {path.name}\n".encode())
+            digest_file.write(f"{_digest(path)}  {path.name}\n".encode())
+
     sync_folder(folder.parent)
 
 
@@ -243,9 +262,11 @@ def demand_digests(jobs: Path) -> bool:
     digests = digests_path(jobs)
     if not digests.exists():
         return False
+
     lines = digests.read_bytes()
     if not _DIGESTS.fullmatch(lines):
         raise DamagedError(str(digests), f"is damaged: it is not as `sha256sum {jobs.name} ...` prints it")
+
     for line in lines.decode().splitlines():
         digest, _, name = line.partition("  ")
         path = digests.with_name(name)
@@ -253,6 +274,7 @@ def demand_digests(jobs: Path) -> bool:
             raise DamagedError(str(path), f"is missing, but {digests.name} names it; put back a copy")
         if _digest(path) != digest:
             raise DamagedError(str(path), f"is damaged: its digest is another than in {digests.name}; put back a copy")
+
     return True
 
 
@@ -262,6 +284,7 @@ def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[
 
     names = [column[0] for column in sql.execute(query, (-1,)).description]
     schema = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in names])
+
     with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for rows in _pieces(sql, query, jobs):
             columns = [
@@ -275,12 +298,13 @@ def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Itera
     rows, size = list[Any](), 0
     for number in jobs:
         cursor = sql.execute(query, (number,))
-        while found := cursor.fetchmany(ROWS):
-            rows += found
-            size += sum(len(row[-1] or "") for row in found)
+        while batch := cursor.fetchmany(ROWS):
+            rows += batch
+            size += sum(len(row[-1] or "") for row in batch)
             if len(rows) >= ROWS or size >= PIECE_BYTES:
                 yield rows
                 rows, size = [], 0
+
     if rows:
         yield rows
 
@@ -297,10 +321,11 @@ def archived(folder: Path, damages: list[InputError]) -> Iterator[tuple[JobStatu
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = sorted(folder.glob("jobs-*.parquet"))
-    if not found:
+    jobs_paths = sorted(folder.glob("jobs-*.parquet"))
+    if not jobs_paths:
         raise InputError(str(folder), "has no archived jobs; name the folder `archive` of a federation's folder")
-    for path in found:
+
+    for path in jobs_paths:
         tasks = path.with_name(path.name.replace("jobs-", "tasks-", 1))
         try:
             demand_digests(path)
@@ -312,24 +337,30 @@ def archived(folder: Path, damages: list[InputError]) -> Iterator[tuple[JobStatu
 
 
 def _joined(jobs: Any, tasks: Any) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
-    rows = (row for batch in tasks.iter_batches(ROWS) for row in batch.to_pylist())
-    ahead = next(rows, None)
+    task_rows = (row for batch in tasks.iter_batches(ROWS) for row in batch.to_pylist())
+    next_row = next(task_rows, None)
     for batch in jobs.iter_batches(ROWS, columns=list(_JOB_NAMES)):
         for row in batch.to_pylist():
             job = JobStatus(**{name: row[name] for name in _JOB_NAMES}, revision=0)
-            known: dict[int, TaskStatus] = {}
-            while ahead is not None and ahead["job"] == job.id:
-                known[ahead["index"]] = _task_of(ahead)
-                ahead = next(rows, None)
-            unheard: TaskState = "cancelled" if job.state == "cancelled" else "unknown"
-            missing = (TaskStatus(job=job.id, index=at, state=unheard) for at in range(job.tasks) if at not in known)
-            yield job, sorted((*known.values(), *missing), key=lambda task: task.index)
+            tasks_by_place: dict[int, TaskStatus] = {}
+            while next_row is not None and next_row["job"] == job.id:
+                tasks_by_place[next_row["index"]] = _task_of(next_row)
+                next_row = next(task_rows, None)
+
+            # Tasks without a report have no row: they never ran, or their ends are unknown.
+            default_state: TaskState = "cancelled" if job.state == "cancelled" else "unknown"
+            missing_tasks = (
+                TaskStatus(job=job.id, index=i, state=default_state)
+                for i in range(job.tasks)
+                if i not in tasks_by_place
+            )
+            yield job, sorted((*tasks_by_place.values(), *missing_tasks), key=lambda task: task.index)
 
 
 def _task_of(row: dict[str, Any]) -> TaskStatus:
     names = ("cpu_us", "memory_peak_bytes", "out_of_memory", "held")
-    cpu_us, peak, short, held = (row.pop(name) for name in names)
-    if held is None:
+    cpu_us, peak, is_short, hold_words = (row.pop(name) for name in names)
+    if hold_words is None:
         return TaskStatus(**row)
-    usage = TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
+    usage = TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=hold_words)
     return TaskStatus(**row, usage=usage)

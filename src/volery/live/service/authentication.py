@@ -51,13 +51,13 @@ USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 DAY_US: Final = 86_400_000_000
 JOB_DIGITS_MAX: Final = 19
 HEADER_MAX: Final = 200
-"""A token has about 60 characters; what is longer is none."""
+"""Longest token, which has about 60 characters."""
 
 log = logging.getLogger(__name__)
 
 Role = Literal["user", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
-"""In the order of what they may: see and touch their own jobs; everyone's, and nodes; submit for others, too."""
+"""Roles, each with all rights of those before it: over own jobs; over all jobs and nodes; to submit for others."""
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     Args:
         user: the name; empty where there are no tokens.
-        known: whether a token names the user.
+        known: true if a token names the user.
     """
 
     user: str
@@ -114,7 +114,7 @@ class TokenFile:
         """A new token, which nobody can read again, and what is kept of it.
 
         Args:
-            days: it is void after so many; None: never.
+            days: days after which it is void; None: never.
 
         Raises:
             InputError: the name is none, or the file cannot be written.
@@ -122,16 +122,24 @@ class TokenFile:
         if not USER.fullmatch(user):
             problem = "a user has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
             raise InputError(f"user {user[:80]!r}", problem)
+
         now_us = unix_now_us()
         identifier = secrets.token_hex(IDENTIFIER_BYTES)
         token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
-        kept = AccessToken(
-            id=identifier, user=user, role=role, hash=_hash(token), created_us=now_us,
+
+        record = AccessToken(
+            id=identifier,
+            user=user,
+            role=role,
+            hash=_hash(token),
+            created_us=now_us,
             expires_us=None if days is None else now_us + round(days * DAY_US),
-        )  # fmt: skip
+        )
+
         with self._changing() as tokens:
-            self._write((*tokens, kept))
-        return token, kept
+            self._write((*tokens, record))
+
+        return token, record
 
     def revoke(self, name: str) -> tuple[AccessToken, ...]:
         """Remove the token of that id, or all of that user, and return what was removed.
@@ -141,16 +149,16 @@ class TokenFile:
         """
         self._named(name, self.read() or ())  # the lock of a folder without tokens is not made for a mistake
         with self._changing() as tokens:
-            gone = self._named(name, tokens)
-            self._write(tuple(token for token in tokens if token not in gone))
-        return gone
+            revoked_tokens = self._named(name, tokens)
+            self._write(tuple(token for token in tokens if token not in revoked_tokens))
+        return revoked_tokens
 
     def _named(self, name: str, tokens: tuple[AccessToken, ...]) -> tuple[AccessToken, ...]:
         """The token of an id, or all of a user."""
-        gone = tuple(token for token in tokens if name in (token.id, token.user))
-        if not gone:
+        matching_tokens = tuple(token for token in tokens if name in (token.id, token.user))
+        if not matching_tokens:
             raise InputError(f"token {name[:80]!r}", "no token has that id or user; `volery token list` shows them")
-        return gone
+        return matching_tokens
 
     def read(self) -> tuple[AccessToken, ...] | None:
         """All tokens; None where there is no file.
@@ -199,14 +207,14 @@ class TaskTokens:
     A token is the number of the job and its keyed hash, so that none is stored.
 
     Args:
-        folder: of the federation; the key is made there with the first token.
+        folder: folder of the federation; the key is made there with the first token.
         user_of: the user of a job that has not ended; None for any other.
     """
 
     def __init__(self, folder: Path, user_of: Callable[[int], str | None]) -> None:
         self._path = folder / TASK_KEY
         self._user_of = user_of
-        self._keyed: hmac.HMAC | None = None
+        self._keyed_hash: hmac.HMAC | None = None
 
     def make(self, job: int, user: str) -> str:
         """The token of the tasks of a job.
@@ -227,11 +235,11 @@ class TaskTokens:
         return user if user and hmac.compare_digest(last, self._hash(int(number), user)) else None
 
     def _hash(self, job: int, user: str) -> str:
-        if self._keyed is None:
-            self._keyed = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
-        keyed = self._keyed.copy()
-        keyed.update(f"{job} {user}".encode())
-        return keyed.hexdigest()
+        if self._keyed_hash is None:
+            self._keyed_hash = hmac.new(self._stored_key(), digestmod=hashlib.sha256)
+        digest = self._keyed_hash.copy()
+        digest.update(f"{job} {user}".encode())
+        return digest.hexdigest()
 
     def _stored_key(self) -> bytes:
         with suppress(FileNotFoundError):
@@ -246,7 +254,7 @@ class Authenticator:
     """Finds the principal of a request; reads the file again when it has changed.
 
     Args:
-        tokens: of the federation; None: there are none.
+        tokens: tokens of the federation; None: there are none.
         tasks: makes and checks the tokens of tasks; None: they have none.
 
     Raises:
@@ -256,7 +264,7 @@ class Authenticator:
     def __init__(self, tokens: TokenFile | None, tasks: TaskTokens | None = None) -> None:
         self._file = tokens
         self._tasks = tasks
-        self._seen: tuple[int, ...] = ()
+        self._file_state: tuple[int, ...] = ()
         self._tokens: dict[str, AccessToken] | None = None
         self._look()
         if tokens is not None and self._tokens is None and (lock := tokens.path.with_suffix(".lock")).exists():
@@ -282,7 +290,7 @@ class Authenticator:
 
     def _admits(self, user: str) -> bool:
         now_us = unix_now_us()
-        return any(kept.user == user and not kept.is_over(now_us) for kept in (self._tokens or {}).values())
+        return any(record.user == user and not record.is_over(now_us) for record in (self._tokens or {}).values())
 
     def who(self, authorization: str) -> Principal | None:
         """The principal behind an Authorization header; None where it proves nothing.
@@ -293,6 +301,7 @@ class Authenticator:
         self._look()
         if self._tokens is None:
             return ANYBODY
+
         scheme, _, token = authorization.partition(" ")
         parts = token.split("_", 2)
         if scheme.lower() != "bearer" or len(token) > HEADER_MAX or len(parts) != 3 or not token.isascii():
@@ -300,29 +309,35 @@ class Authenticator:
         if parts[1].startswith(TASK):
             user = self._tasks.user(parts[1], parts[2]) if self._tasks is not None else None
             return Principal(user, "user") if user is not None and self._admits(user) else None
-        kept = self._tokens.get(parts[1])
-        if kept is None or not hmac.compare_digest(kept.hash, _hash(token)):
+
+        record = self._tokens.get(parts[1])
+        if record is None or not hmac.compare_digest(record.hash, _hash(token)):
             return None
-        if kept.is_over(unix_now_us()):
+        if record.is_over(unix_now_us()):
             return None
-        return Principal(kept.user, kept.role)
+
+        return Principal(record.user, record.role)
 
     def _look(self) -> None:
         if self._file is None:
             return
+
         try:
-            found = self._file.path.stat()
-            seen: tuple[int, ...] = (found.st_ino, found.st_mtime_ns, found.st_size)
+            file_status = self._file.path.stat()
+            state: tuple[int, ...] = (file_status.st_ino, file_status.st_mtime_ns, file_status.st_size)
         except FileNotFoundError:
-            seen = ()
-        if seen == self._seen:
+            state = ()
+
+        if state == self._file_state:
             return
-        kept = self._file.read()
-        if kept is not None:
-            self._tokens = {token.id: token for token in kept}
+
+        records = self._file.read()
+        if records is not None:
+            self._tokens = {token.id: token for token in records}
         elif self._tokens is not None:
-            self._tokens = {}  # taking the file away lets nobody in
-        self._seen = seen
+            self._tokens = {}  # to take the file away lets nobody in
+
+        self._file_state = state
 
 
 def _hash(token: str) -> str:
@@ -331,7 +346,7 @@ def _hash(token: str) -> str:
 
 COOKIE: Final = "volery"
 SECURE_COOKIE: Final = "__Host-volery"
-"""A browser takes a name like this only over TLS, from the host itself."""
+"""The prefix has browsers take the cookie only over TLS, and from the host itself."""
 SESSION_S: Final = 12 * 3600
 SESSIONS_MAX: Final = 10_000
 
@@ -369,10 +384,14 @@ class Sessions:
         authorization = f"Bearer {token}"
         if self._gate.who(authorization) is None:
             return False
+
         now_s = self._clock_s()
-        self._sessions = {name: one for name, one in self._sessions.items() if one.until_s > now_s}
+        self._sessions = {name: item for name, item in self._sessions.items() if item.until_s > now_s}
+
+        # A client that logs in without end pushes out the oldest sessions, and does not fill the memory.
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
+
         name = secrets.token_urlsafe(32)
         self._sessions[name] = _Session(authorization, now_s + SESSION_S)
         self._set(request, answer, name, SESSION_S)
@@ -383,8 +402,8 @@ class Sessions:
         self._set(request, answer, "", 0)
 
     def _session(self, request: HTTPConnection) -> _Session | None:
-        found = self._sessions.get(request.cookies.get(_name(request), ""))
-        return found if found is not None and self._clock_s() < found.until_s else None
+        session = self._sessions.get(request.cookies.get(_name(request), ""))
+        return session if session is not None and self._clock_s() < session.until_s else None
 
     def _set(self, request: HTTPConnection, answer: Response, value: str, age_s: int) -> None:
         secure = _is_secure(request)
@@ -397,9 +416,9 @@ def is_foreign(request: HTTPConnection) -> bool:
     """True if a page of another origin made a browser send this; other ports of the same host count as others."""
     origin = request.headers.get("origin")
     if origin is None or origin == "null":
-        # Of a form that was sent without scripts, from a page that names itself to nobody, the origin is null.
-        unsaid = "same-origin" if origin is None else "cross-site"
-        return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
+        # A form that was sent without scripts, from a page with a no-referrer policy, has the origin null.
+        default_site = "same-origin" if origin is None else "cross-site"
+        return request.headers.get("sec-fetch-site", default_site) not in ("same-origin", "none")
     return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
 
 

@@ -47,12 +47,18 @@ def is_state_folder(folder: Path) -> bool:
 def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
-        (STORE, _check_store), ("forecasts.sqlite", _check_forecasts), ("tokens.json", _check_tokens),
+        (STORE, _check_store),
+        ("forecasts.sqlite", _check_forecasts),
+        ("tokens.json", _check_tokens),
         (MARK, _check_mark),
-        ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
-        ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
-        (f"journal/*{SUFFIX}", _check_journal), ("journal/*.snapshot", _check_snapshot),
-    )  # fmt: skip
+        ("archive/jobs-*.parquet", _check_archived),
+        ("archive/tasks-*.parquet", _check_tasks),
+        ("lives/*", _check_incarnation),
+        ("agents/*/processes", _check_ledger),
+        (f"journal/*{SUFFIX}", _check_journal),
+        ("journal/*.snapshot", _check_snapshot),
+    )
+
     for pattern, check in kinds:
         for path in sorted(folder.glob(pattern), key=_order):
             if path.suffix not in (".lock", ".new"):
@@ -68,8 +74,8 @@ def _order(path: Path) -> tuple[str, int, int]:
 def _readable(check: Check) -> Check:
     def checking(path: Path) -> str | Iterable[str]:
         try:
-            found = check(path)
-            return found if isinstance(found, str) else tuple(found)
+            outcome = check(path)
+            return outcome if isinstance(outcome, str) else tuple(outcome)
         except (OSError, sqlite3.Error) as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
 
@@ -84,12 +90,15 @@ def _check_store(path: Path) -> str | Iterable[str]:
                 note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
         except InputError as error:
             damages.append(str(error))
+
     if not is_free or not _is_free(path):  # the lock is not held meanwhile: a start would be refused
         damages, note = [], "a federation is at work with it: its log is checked when that ends"
+
     try:
         damages += store_damage(path)
     except OtherVersionError as error:
         note = error.problem
+
     return damages or note
 
 
@@ -99,12 +108,14 @@ def _is_free(path: Path) -> bool:
         lock = os.open(path.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # a copy may lack it
         return True
+
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     finally:
         os.close(lock)
+
     return True
 
 
@@ -120,18 +131,21 @@ def _check_tokens(path: Path) -> str:
 
 
 def _check_mark(path: Path) -> str:
-    mark, store = read_mark(path), path.with_name(STORE)
+    mark = read_mark(path)
+    store = path.with_name(STORE)
     if mark is None:
         return ""
     if not store.exists():
         raise DamagedError(str(path), f"names {mark.first.job} jobs, but {STORE} is missing beside it")
+
     with closing(opened_quietly(store)) as sql:
         try:
             (name,) = sql.execute("SELECT name FROM store").fetchone()
-            own = mark_of(sql, name, ShareHistory(sql, sql))
+            own_mark = mark_of(sql, name, ShareHistory(sql, sql))
         except (*UNREADABLE, TypeError):
             return f"is not compared with {STORE}, which cannot be read"
-    demand_newest(store, own, {MARK: mark})
+
+    demand_newest(store, own_mark, {MARK: mark})
     return ""
 
 

@@ -45,7 +45,7 @@ FORECASTS: Final = "forecasts"
 _COLUMNS: Final = CHECKED | {
     FORECASTS: ("id", "made_us", "next_job", "user", "description", "moments", "job", "delay_us", "came")
 }
-"""With the table of a file of its own."""
+"""The same, with the table of forecasts, which has a file of its own."""
 _KEYS: Final = {"tasks": ("job", "place"), "usages": ("job", "place"), "drained": ("node",)}
 """The keys of tables whose rows have no number."""
 _WRITERS: Final = frozenset({"jobs", "tasks", "usages"})
@@ -53,7 +53,7 @@ _WRITERS: Final = frozenset({"jobs", "tasks", "usages"})
 _UPDATED: Final = {
     "jobs": ("key", "description", "first_task", "name", "user", "tasks", "unsatisfiable", "submitted_us")
 }
-"""Columns whose change alone has a trigger compute a row's checksum; the changes of others bring it along."""
+"""Columns whose change has a trigger compute a row's checksum; changes of the others bring it along."""
 FORMATS_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS formats (format INTEGER PRIMARY KEY, tables INTEGER NOT NULL, checksum INTEGER)"
 )
@@ -69,7 +69,7 @@ class RowDamageError(sqlite3.DatabaseError):
     """A row has another checksum than its content; other rows may be read and written.
 
     Args:
-        job: the number of the job whose row it is, or that of a part of which; None: of none.
+        job: number of the job that the row belongs to; None: it belongs to no job.
     """
 
     def __init__(self, problem: str, job: int | None = None) -> None:
@@ -118,19 +118,22 @@ def add_triggers(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> No
     sql.create_function("row_checksum", -1, _function, deterministic=True)
     for table in tables:
         columns = _COLUMNS[table]
-        same = " AND ".join(f"{key} = new.{key}" for key in _KEYS.get(table, ("rowid",)))
-        words = f"UPDATE {table} SET {COLUMN} = {_computed(columns, 'new.')} WHERE {same}"  # noqa: S608 - ours
+        is_same_row = " AND ".join(f"{key} = new.{key}" for key in _KEYS.get(table, ("rowid",)))
+        words = f"UPDATE {table} SET {COLUMN} = {_computed(columns, 'new.')} WHERE {is_same_row}"  # noqa: S608 - ours
+
         if table not in _WRITERS:
             sql.execute(f"CREATE TEMP TRIGGER {table}_inserted AFTER INSERT ON {table} BEGIN {words}; END")
-        changed = ", ".join(_UPDATED.get(table, columns))
-        sound = f"old.{COLUMN} IS {_computed(columns, 'old.')}"
+
+        watched_columns = ", ".join(_UPDATED.get(table, columns))
+        was_sound = f"old.{COLUMN} IS {_computed(columns, 'old.')}"
         sql.execute(
-            f"CREATE TEMP TRIGGER {table}_updated AFTER UPDATE OF {changed} ON {table} WHEN {sound} BEGIN {words}; END"
+            f"CREATE TEMP TRIGGER {table}_updated AFTER UPDATE OF {watched_columns} ON {table} "
+            f"WHEN {was_sound} BEGIN {words}; END"
         )
 
 
-def _computed(columns: Sequence[str], of: str = "") -> str:
-    return f"row_checksum({', '.join(of + name for name in columns)})"
+def _computed(columns: Sequence[str], prefix: str = "") -> str:
+    return f"row_checksum({', '.join(prefix + name for name in columns)})"
 
 
 def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> None:
@@ -143,7 +146,7 @@ def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> N
         sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
 
 
-def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[tuple[Any, str]]:
+def damaged_rows(sql: sqlite3.Connection, table: str, condition: str = "1") -> Iterator[tuple[Any, str]]:
     """The damaged rows of a table: the first column of each, and its place in words.
 
     Args:
@@ -152,7 +155,7 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
     Raises:
         sqlite3.DatabaseError: the table cannot be read to its end.
     """
-    for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
+    for row in sql.execute(f"SELECT {', '.join(_COLUMNS[table])}, {COLUMN} FROM {table} WHERE {condition}"):  # noqa: S608 - ours
         if row_checksum(row[:-1]) != row[-1]:
             yield row[0], damage_of(table, row)
 
@@ -169,7 +172,9 @@ def fetched(sql: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> 
     except sqlite3.OperationalError as error:
         if "UTF-8" not in str(error):
             raise
+
     sql.text_factory = readable  # not always: it would cost half a microsecond per row
+
     try:
         return sql.execute(query, values).fetchall()
     finally:
@@ -193,10 +198,15 @@ def schema_damage(sql: sqlite3.Connection, version: int) -> str:
         return "" if version or not names else "it has tables, but its header names no format: the header is damaged"
     if "formats" not in names:
         return f"its header names format {version}, but the table formats is missing: the file is damaged"
+
     rows = sql.execute("SELECT format, tables, checksum FROM formats").fetchall()
     if not rows or any(row_checksum(row[:-1]) != row[-1] for row in rows):
         return "its table formats is damaged"
-    written, tables, _ = max(rows)
-    if written != version:
-        return f"its header names format {version}, its table formats {written}: the header is damaged at byte 60"
+
+    stored_version, tables, _ = max(rows)
+    if stored_version != version:
+        return (
+            f"its header names format {version}, its table formats {stored_version}: the header is damaged at byte 60"
+        )
+
     return "" if tables == schema_checksum(sql) else "its schema is damaged: a statement in sqlite_schema has changed"

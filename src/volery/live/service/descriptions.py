@@ -23,13 +23,13 @@ from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.service.rows import digest_of, encoded, reading, sound_content
 
 LONG_BYTES: Final = 256 << 10
-"""Longer descriptions are not decoded in one turn of the loop, which would take more than some 3 ms."""
+"""Longest description that is decoded in one turn of the loop, in about 3 ms."""
 PIECE_TASKS: Final = 250
 PIECE_BYTES: Final = 256 << 10
 PARTS_MAX: Final = 1_000
-"""Parts of long descriptions that are kept, for those who ask again."""
+"""Parts of long descriptions that are cached."""
 PART_BYTES_MAX: Final = 16 << 10
-"""Larger parts are not kept."""
+"""Largest part that is cached."""
 
 DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description WHERE jobs.id = ?"
 _TEXT: Final = f"(SELECT CAST(content AS TEXT) AS text, tasks AS count {DESCRIBED})"
@@ -39,7 +39,7 @@ _PART: Final = (
     f"iif({_IS_LIST}, json_array_length(text, '$.tasks') = count, NULL), "
     f"json_extract(text, '$.tasks[' || ? || ']') FROM {_TEXT}"
 )
-_ONE: Final = (
+_RUN: Final = (
     "WITH listed AS (SELECT value, sum(coalesce(json_extract(value, '$.count'), 1)) OVER (ORDER BY key) AS end "  # noqa: S608 - ours
     f"FROM {_TEXT}, json_each(text, '$.tasks')) SELECT value, end FROM listed WHERE end > ? ORDER BY end LIMIT 1"
 )
@@ -53,7 +53,7 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class EncodedDescription(NamedTuple):
-    """A merged description as it is kept, and its digest, under which it is kept once."""
+    """A merged description as it is stored, and its digest, under which it is stored once."""
 
     content: bytes
     digest: bytes
@@ -69,9 +69,9 @@ class PartialDescription(NamedTuple):
 
     Args:
         first_task: the number of the first task of the job.
-        description: of the job; in place of a long list of tasks it has one of them.
+        description: description of the job; in place of a long list of tasks it has one of them.
         first: the place in the job of the first task that it has.
-        is_whole: it has all tasks of the job.
+        is_whole: true if it has all tasks of the job.
     """
 
     first_task: TaskId
@@ -81,7 +81,7 @@ class PartialDescription(NamedTuple):
 
 
 def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescription]]:
-    """Tasks in pieces, each of which is encoded or decoded within a millisecond or two."""
+    """Tasks in pieces, each of which takes a millisecond or two to encode or decode."""
     first, size = 0, 0
     for at, task in enumerate(tasks, 1):
         size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
@@ -91,20 +91,21 @@ def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescrip
 
 
 def encoded_at_once(description: JobDescription) -> EncodedDescription:
-    """A description as it is kept."""
+    """A description as it is stored."""
     content = encoded(description)
     return EncodedDescription(content, digest_of(content))
 
 
 async def encoded_in_slices(description: JobDescription) -> EncodedDescription:
-    """The same; others have turns meanwhile."""
+    """A description as it is stored; other coroutines have turns meanwhile."""
     if isinstance(description.tasks, int):
         return encoded_at_once(description)
-    hashing, pieces = hashlib.sha256(), bytearray()
+
+    digest, pieces = hashlib.sha256(), bytearray()
     async for piece in in_slices(_pieces(description)):
-        hashing.update(piece)
+        digest.update(piece)
         pieces += piece
-    return EncodedDescription(bytes(pieces), hashing.digest())
+    return EncodedDescription(bytes(pieces), digest.digest())
 
 
 def _pieces(description: JobDescription) -> Iterator[bytes]:
@@ -112,6 +113,7 @@ def _pieces(description: JobDescription) -> Iterator[bytes]:
     assert not isinstance(description.tasks, int)
     head = encoded(replace(description, tasks=1))
     yield head[:-1] + (b"" if head == b"{}" else b",") + b'"tasks":['
+
     comma = b""
     for piece in in_pieces(description.tasks):
         yield comma + _encode(piece)[1:-1]
@@ -123,8 +125,8 @@ class DescriptionReader:
     """Reads descriptions of jobs.
 
     Args:
-        path: of the store; threads open it for themselves.
-        sql: sees what is committed.
+        path: path of the store, which threads open for themselves.
+        sql: connection that sees what is committed.
     """
 
     def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
@@ -137,31 +139,40 @@ class DescriptionReader:
         row = self._sql.execute(_SIZE, (number,)).fetchone()
         if row is None:
             return None
+
         if row[1] <= LONG_BYTES:
             content = sound_content(*self._sql.execute(_CONTENT, (number,)).fetchone())
             return PartialDescription(row[0], _decode(content), 0, is_whole=True)
         if (number, place) in self._parts:
             return self._parts[number, place]
+
         part, size = await asyncio.to_thread(self._read_part, row[0], number, place)
         if size <= PART_BYTES_MAX:
             self._parts[number, place] = part
             if len(self._parts) > PARTS_MAX:
                 self._parts.popitem(last=False)
+
         return part
 
     def _read_part(self, first_task: TaskId, number: JobId, place: int) -> tuple[PartialDescription, int]:
         sql = reading(self._path)
         try:
+            # The digest is checked before a part is taken: it covers the whole content.
             sound_content(*sql.execute(_CONTENT, (number,)).fetchone())
+
             head, is_by_place, task = sql.execute(_PART, (place, number)).fetchone()
-            job, first = _decode(head), place
+            job = _decode(head)
+            first = place
             if is_by_place is None:
                 return PartialDescription(first_task, job, 0, is_whole=True), len(head)
+
+            # Entries of the list may stand for several tasks: the sum of their counts leads to the one with this place.
             if not is_by_place:
-                task, end = sql.execute(_ONE, (number, place)).fetchone()
+                task, end = sql.execute(_RUN, (number, place)).fetchone()
                 first = end - _decode_task(task).count
         finally:
             sql.close()
+
         part = PartialDescription(first_task, replace(job, tasks=(_decode_task(task),)), first, is_whole=False)
         return part, len(head) + len(task)
 
@@ -170,6 +181,7 @@ class DescriptionReader:
         part = await self.part(number, 0)
         if part is None or part.is_whole:
             return None if part is None else part.description
+
         sql = reading(self._path)
         try:
             rows = await asyncio.to_thread(sql.execute, _LIST, (number,))
@@ -178,4 +190,5 @@ class DescriptionReader:
                 tasks += [_decode_task(text) async for (text,) in in_slices(piece)]
         finally:
             sql.close()
+
         return replace(part.description, tasks=tuple(tasks))

@@ -34,11 +34,11 @@ CHANGES_MAX: Final = 500
 QUEUE_MAX: Final = 1_000
 """Changes that wait for one follower."""
 NEAR: Final = 10_000
-"""So many changes are looked through for those of some jobs; of more, the rows of these jobs are."""
+"""Changes that are searched for those of some jobs; where there are more, the rows of these jobs are read."""
 PLACES: Final = 4_096
-"""Tasks of a job that are looked at in one turn, in some 2 ms."""
+"""Tasks of a job that are read in one turn, in some 2 ms."""
 CROWD_S: Final = 0.0005
-"""Each follower of all jobs lets events gather for so long, times their number: a hundred cost as ten would."""
+"""Time per follower of all jobs in which events gather: a hundred followers cost as ten would."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _PACKED: Final = TASKS_MAX + 1
@@ -80,22 +80,22 @@ class Follower:
     """A follower of all jobs, of those of a user, or of some.
 
     Args:
-        after: the revision up to which it has everything.
+        last_revision: revision up to which it has all changes.
         jobs: the jobs that it follows; None: all that it may see.
-        user: whose jobs it may see; None: those of everybody.
+        user: user whose jobs it may see; None: jobs of all users.
 
     Attributes:
-        name: under which jobs can be added; nobody guesses it.
+        name: secret name under which jobs can be added.
     """
 
-    def __init__(self, feed: EventFeed, after: int, jobs: Iterable[JobId] | None, user: str | None) -> None:
+    def __init__(self, feed: EventFeed, last_revision: int, jobs: Iterable[JobId] | None, user: str | None) -> None:
         self.name = secrets.token_urlsafe(16)
         self.jobs = None if jobs is None else set(jobs)
         self.user = user
         self._feed = feed
-        self._position = after
+        self._position = last_revision
         self._is_behind = True
-        self._added: deque[JobId] = deque()
+        self._added_jobs: deque[JobId] = deque()
         self._queue: list[StatusChange] = []
         self._wake = asyncio.Event()
 
@@ -103,12 +103,13 @@ class Follower:
         """Follow one more job, from its submission on."""
         if self.jobs is not None:
             self.jobs.add(job)
-            self._added.append(job)
+            self._added_jobs.append(job)
             self.wake()
 
     def offer(self, change: StatusChange) -> None:
         """Take a change into the queue, unless the follower reads it from the store, or has it already."""
         if self._is_behind or change.status.revision <= self._position:
+            # The queue is lost, not its changes: they are read from the store again, from the position on.
             return
         if len(self._queue) == QUEUE_MAX:
             self._queue, self._is_behind = [], True
@@ -127,8 +128,8 @@ class Follower:
                 if self._is_behind:
                     async for changes in self._catch_up():
                         yield ChangeBatch(changes, self._position)
-                elif self._added:
-                    job = self._added.popleft()
+                elif self._added_jobs:
+                    job = self._added_jobs.popleft()
                     async for changes in self._feed.history((job,), None, 0, self._feed.published):
                         self._forget_ended(changes)
                         yield ChangeBatch(changes, None)
@@ -175,8 +176,8 @@ class EventFeed:
     """Hands changes to followers after each commit.
 
     Args:
-        store: of jobs.
-        writer: of the store; the feed ends with it.
+        store: store of jobs.
+        writer: writer of the store; the feed ends with it.
 
     Attributes:
         published: the revision up to which everything was handed to followers.
@@ -187,13 +188,13 @@ class EventFeed:
         self._store = store
         self._writer = writer
         self.reports_late_s = writer.reports_late_s
-        self._named: dict[str, Follower] = {}
+        self._by_name: dict[str, Follower] = {}
         self._of_all: dict[Follower, None] = {}
         self._of_job: dict[JobId, dict[Follower, None]] = {}
         self._users: dict[JobId, str] = {}
-        self._committed: int = store.revision
-        self._changed: dict[JobId, str] = {}
-        self._written: list[WrittenRow] = []
+        self._committed_revision: int = store.revision
+        self._changed_users: dict[JobId, str] = {}
+        self._written_rows: list[WrittenRow] = []
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -209,18 +210,18 @@ class EventFeed:
 
     def on_commit(self) -> None:
         """Note the rows of a batch; called before the next batch begins, of which nobody sees anything yet."""
-        users, written = self._store.take_written()
-        self._changed |= users
-        self._written += written
-        self._committed = self._store.revision
+        users, rows = self._store.take_written()
+        self._changed_users |= users
+        self._written_rows += rows
+        self._committed_revision = self._store.revision
 
-    def follow(self, after: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
+    def follow(self, last_revision: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
         """A follower; it joins when its first batch is asked for. A revision that is yet to come is the last one."""
-        return Follower(self, min(after, self._store.revision), jobs, user)
+        return Follower(self, min(last_revision, self._store.revision), jobs, user)
 
     def add(self, name: str, job: JobId, user: str | None) -> bool:
         """Add a job to what the follower of a name follows; false if there is none, or it may not see as much."""
-        follower = self._named.get(name)
+        follower = self._by_name.get(name)
         if follower is None or follower.user != user:
             return False
         if follower.jobs is not None:
@@ -238,7 +239,7 @@ class EventFeed:
             self._leave(follower)
 
     def _join(self, follower: Follower) -> None:
-        self._named[follower.name] = follower
+        self._by_name[follower.name] = follower
         if follower.jobs is None:
             self._of_all[follower] = None
         else:
@@ -246,7 +247,7 @@ class EventFeed:
                 self._of_job.setdefault(job, {})[follower] = None
 
     def _leave(self, follower: Follower) -> None:
-        self._named.pop(follower.name, None)
+        self._by_name.pop(follower.name, None)
         self._of_all.pop(follower, None)
         for job in tuple(follower.jobs or ()):
             self.forget(follower, job)
@@ -263,7 +264,7 @@ class EventFeed:
 
     def has(self, follower: Follower) -> bool:
         """True until the feed ends, or could not read what has changed."""
-        return not self._writer.closed and follower.name in self._named
+        return not self._writer.closed and follower.name in self._by_name
 
     def pause_s(self, follower: Follower) -> float:
         """The time in which events gather before they are sent: none for whoever is alone, or follows some jobs."""
@@ -274,36 +275,41 @@ class EventFeed:
 
     async def _publish(self) -> None:
         while not self._writer.closed:
-            committed = self._writer.committed
+            commit_event = self._writer.committed
             try:
                 await self._publish_changes()
             except Exception as error:  # whatever it is: without this task all followers would wait for ever
-                told = "events could not be read, and their followers are sent away: %s"
-                log.error(told, error, exc_info=None if isinstance(error, sqlite3.Error) else error)
-                self._written.clear()
-                self.published = self._committed
+                text = "events could not be read, and their followers are sent away: %s"
+                log.error(text, error, exc_info=None if isinstance(error, sqlite3.Error) else error)
+                self._written_rows.clear()
+                self.published = self._committed_revision
                 self._end_all()
-            await committed.wait()
+
+            await commit_event.wait()
         self._end_all()
 
     async def _publish_changes(self) -> None:
         """Hand over the rows that were committed since the last time; nothing is made of those that nobody follows."""
-        end = self._committed
-        users, self._changed = self._changed, {}
-        written, self._written = self._written, []
+        end = self._committed_revision
+        users, self._changed_users = self._changed_users, {}
+        rows, self._written_rows = self._written_rows, []
         if not self._of_all and self._of_job.keys().isdisjoint(users):
             self.published = end
             return
-        written.sort(key=itemgetter(0))
-        for first in range(0, len(written), CHANGES_MAX):
+
+        rows.sort(key=itemgetter(0))
+        for first in range(0, len(rows), CHANGES_MAX):
             if self._writer.closed:
                 return
-            for revision, status_of, row in written[first : first + CHANGES_MAX]:
+
+            for revision, status_of, row in rows[first : first + CHANGES_MAX]:
                 status = status_of(row)
                 job = job_of(status)
                 self._hand_over(StatusChange(status), job, users[job])
                 self.published = revision
+
             await asyncio.sleep(0)
+
         self.published = end
 
     def _hand_over(self, change: StatusChange, job: JobId, user: str) -> None:
@@ -316,19 +322,22 @@ class EventFeed:
     def _user(self, status: JobStatus | TaskStatus) -> str:
         if isinstance(status, JobStatus):
             return status.user
+
         user = self._users.get(status.job)
         if user is None:
             try:
                 job = self._store.job(status.job)
             except sqlite3.DatabaseError:  # nobody knows whose it is
                 job = None
+
             if len(self._users) >= NEAR:
                 self._users.clear()
             user = self._users[status.job] = job.user if job is not None else ""
+
         return user
 
     def _end_all(self) -> None:
-        followers = tuple(self._named.values())
+        followers = tuple(self._by_name.values())
         for follower in followers:
             self._leave(follower)
             follower.wake()
@@ -336,72 +345,81 @@ class EventFeed:
     # What changed before.
 
     async def history(
-        self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int
+        self, jobs: Collection[JobId] | None, user: str | None, start: int, end: int
     ) -> AsyncIterator[list[StatusChange]]:
         """Changes after a revision and up to another, in order; others have turns between the lists.
 
         A row that has changed since has a later revision, and is left to those who hand over what comes.
         """
-        if jobs is None or end - after <= NEAR:
-            found = self._nearby(jobs, user, after, end)
+        # Few changes are read one after the other; of many, a job's own rows are fewer.
+        if jobs is None or end - start <= NEAR:
+            batches = self._nearby(jobs, user, start, end)
         else:
-            found = self._far(jobs, after, end)
-        async for statuses in found:
+            batches = self._far(jobs, start, end)
+        async for statuses in batches:
             if statuses:
                 yield [StatusChange(status) for status in statuses]
 
     async def _nearby(
-        self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int
+        self, jobs: Collection[JobId] | None, user: str | None, last_revision: int, end: int
     ) -> AsyncIterator[list[JobStatus | TaskStatus]]:
         """All changes are read, and those of other jobs are left out."""
-        while after < end and not self._writer.closed:
-            statuses = self._store.changes(after, CHANGES_MAX, end)
+        while last_revision < end and not self._writer.closed:
+            statuses = self._store.changes(last_revision, CHANGES_MAX, end)
             yield [
-                status for status in statuses
+                status
+                for status in statuses
                 if (jobs is None or job_of(status) in jobs) and (user is None or self._user(status) == user)
-            ]  # fmt: skip
+            ]
             if not statuses:
                 return
-            after = statuses[-1].revision
+
+            last_revision = statuses[-1].revision
             await asyncio.sleep(0)
 
-    async def _far(
-        self, jobs: Collection[JobId], after: int, end: int
-    ) -> AsyncIterator[list[JobStatus | TaskStatus]]:  # fmt: skip
+    async def _far(self, jobs: Collection[JobId], start: int, end: int) -> AsyncIterator[list[JobStatus | TaskStatus]]:
         """The rows of these jobs are looked through, then read in the order of their revisions."""
         pieces: list[tuple[JobId, array[int]]] = []
         for job in sorted(jobs):
             status = self._store.job(job)
             tasks = 0 if status is None else status.tasks
-            if status is not None and after < status.revision <= end:
+
+            if status is not None and start < status.revision <= end:
                 pieces.append((job, array("q", (status.revision * _PACKED,))))
+
             for first in range(0, tasks, PLACES):
                 if self._writer.closed:
                     return
-                rows = self._store.revisions(job, first, first + PLACES, after, end)
+
+                rows = self._store.revisions(job, first, first + PLACES, start, end)
                 if rows:
+                    # Only revisions are held, eight bytes per task: the rows themselves would fill the memory.
                     pieces.append((job, array("q", sorted(revision * _PACKED + 1 + place for revision, place in rows))))
                 await asyncio.sleep(0)
-        ordered = merge(*(_numbered(job, piece) for job, piece in pieces))
-        while not self._writer.closed and (some := list(islice(ordered, CHANGES_MAX))):
-            yield self._read(some)
+
+        changes_in_order = merge(*(_numbered(job, piece) for job, piece in pieces))
+        while not self._writer.closed and (packed_changes := list(islice(changes_in_order, CHANGES_MAX))):
+            yield self._read(packed_changes)
             await asyncio.sleep(0)
 
-    def _read(self, some: Iterable[tuple[int, JobId]]) -> list[JobStatus | TaskStatus]:
+    def _read(self, packed_changes: Iterable[tuple[int, JobId]]) -> list[JobStatus | TaskStatus]:
         """The jobs and tasks of packed revisions and places, without those that have changed since."""
         revisions = dict[tuple[JobId, int], int]()
         places = dict[JobId, list[int]]()
-        for packed, job in some:
+        for packed, job in packed_changes:
             revision, place = divmod(packed, _PACKED)
             revisions[job, place - 1] = revision
             places.setdefault(job, []).append(place - 1)
+
         statuses = list[JobStatus | TaskStatus]()
-        for job, of_job in places.items():
-            tasks = self._store.tasks_at(job, of_job)
+        for job, places_of_job in places.items():
+            tasks = self._store.tasks_at(job, places_of_job)
+            # A row that has changed since is left to those who hand over what comes.
             statuses += (task for task in tasks if task.revision == revisions[job, task.index])
             status = self._store.job(job) if (job, -1) in revisions else None
             if status is not None and status.revision == revisions[job, -1]:
                 statuses.append(status)
+
         statuses.sort(key=lambda status: status.revision)
         return statuses
 

@@ -23,10 +23,10 @@ from volery.live.service.ledgers import AssignmentLedger
 from volery.look.text import utc
 
 AGAIN_S: Final = 0.5
-"""Between two tries to write a move down."""
+"""Time between two attempts to write a move."""
 
 KEPT_MIN: Final = 1_000
-"""Jobs at another scheduler than usual that are remembered before ended ones are looked for among them."""
+"""Jobs at another scheduler than usual up to which ended ones among them are not looked for."""
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class Failover:
     Args:
         entry_for: (job, user) -> the address that a job is submitted to while all schedulers answer.
         standins, detection_us: see `CrashRecovery`.
-        book: of moves, in the store.
+        book: ledger of moves, in the store.
         written: runs a write and returns once it is committed.
-        order: sends a message at once, after what was sent before.
+        send: sends a message at once, after what was sent before.
         submit_again: submits jobs to their present schedulers again.
     """
 
@@ -50,27 +50,28 @@ class Failover:
         detection_us: Time,
         book: AssignmentLedger,
         written: Written,
-        order: Callable[[Address, Message], None],
+        send: Callable[[Address, Message], None],
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
     ) -> None:
         self._assignments = Assignments(entry_for, standins, detection_us, book.moves())
         for job, owner in book.owners():
             if owner.entry in standins:  # the federation may have fewer schedulers than it had
                 self._assignments.restore(job, owner)
+
         self._standins = standins
         self._book = book
         self._written = written
-        self._order = order
+        self._send = send
         self._submit_again = submit_again
-        self._kept_max = KEPT_MIN
-        self._since_us: dict[Address, Time] = {}
-        self._relieved_before = {move.origin for move in book.moves()}
+        self._remembered_max = KEPT_MIN
+        self._lost_since_us: dict[Address, Time] = {}
+        self._earlier_origins = {move.origin for move in book.moves()}
         """Schedulers whose jobs were moved before this start, and that have not answered since."""
         self._timers: dict[Address, asyncio.TimerHandle] = {}
-        self._moving: set[asyncio.Task[None]] = set()
-        self._writing = asyncio.Lock()
-        self._unwritten = 0
-        self._waiting: list[Callable[[], None]] = []
+        self._move_tasks: set[asyncio.Task[None]] = set()
+        self._write_lock = asyncio.Lock()
+        self._unwritten_moves = 0
+        self._queued_calls: list[Callable[[], None]] = []
         self._all_written = asyncio.Event()
         self._all_written.set()
 
@@ -85,16 +86,16 @@ class Failover:
         """The scheduler that a new job would get."""
         return self._assignments.choice(job, user)
 
-    def send(self, send: Callable[[], None]) -> None:
-        """Send something to schedulers after all that was sent before, and not before each move so far is committed."""
-        if self._unwritten:
-            self._waiting.append(send)
+    def call_when_settled(self, call: Callable[[], None]) -> None:
+        """Call what sends something to schedulers, in order and not before each move so far is committed."""
+        if self._unwritten_moves:
+            self._queued_calls.append(call)
         else:
-            send()
+            call()
 
     @property
     def is_settled(self) -> bool:
-        return not self._unwritten
+        return not self._unwritten_moves
 
     async def settled(self) -> None:
         await self._all_written.wait()
@@ -109,16 +110,16 @@ class Failover:
 
     def _maybe_forget(self) -> None:
         """Forget jobs that have ended, whenever twice as many are remembered as were open the last time."""
-        if self._assignments.remembered_count > self._kept_max:
+        if self._assignments.remembered_count > self._remembered_max:
             self._assignments.keep(job for job, _ in self._book.open_jobs())
-            self._kept_max = max(KEPT_MIN, 2 * self._assignments.remembered_count)
+            self._remembered_max = max(KEPT_MIN, 2 * self._assignments.remembered_count)
 
     def greet(self, entries: Iterable[Address]) -> None:
         """Send moves to schedulers that have restarted, or answer again, before they are sent jobs."""
         for entry in entries:
             if entry in self._standins:
-                self._since_us.pop(entry, None)
-                self._relieved_before.discard(entry)
+                self._lost_since_us.pop(entry, None)
+                self._earlier_origins.discard(entry)
                 self._assignments.back(entry)
                 self._send_greeting(entry)
 
@@ -127,9 +128,9 @@ class Failover:
 
         def greet() -> None:
             for message in messages:
-                self._order(entry, message)
+                self._send(entry, message)
 
-        self.send(greet)
+        self.call_when_settled(greet)
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
         """Greet all schedulers that begin together with the job service."""
@@ -141,10 +142,12 @@ class Failover:
         if isinstance(event, PeerBack):
             self.greet([entry])
         elif self._assignments.is_moving and entry in self._standins:
-            self._since_us.setdefault(entry, unix_now_us())
+            self._lost_since_us.setdefault(entry, unix_now_us())
             if not self._assignments.is_lost(entry):  # else its grace runs already, or is over
                 self._assignments.lost(entry)
-                self._wait(entry, 0 if entry in self._relieved_before else self._assignments.grace_us)
+                # One whose jobs were moved before this start has had its grace: its heir has them already.
+                grace_us = 0 if entry in self._earlier_origins else self._assignments.grace_us
+                self._wait(entry, grace_us)
 
     def _wait(self, entry: Address, grace_us: Time) -> None:
         if (timer := self._timers.pop(entry, None)) is not None:
@@ -156,29 +159,35 @@ class Failover:
         move = self._assignments.next_move(origin)
         if move is not None:
             jobs = self._assignments.make(move, self._book.open_jobs())
-            self._unwritten += 1
+            self._unwritten_moves += 1
             self._all_written.clear()
-            moving = in_background(self._move(move, jobs), f"the move of jobs from {move.origin} to {move.heir}")
-            self._moving.add(moving)
-            moving.add_done_callback(self._moving.discard)
+            move_task = in_background(self._move(move, jobs), f"the move of jobs from {move.origin} to {move.heir}")
+            self._move_tasks.add(move_task)
+            move_task.add_done_callback(self._move_tasks.discard)
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs
             self._wait(origin, self._assignments.grace_us)
 
     async def _move(self, move: Reassignment, jobs: Sequence[JobId]) -> None:
-        given_up = utc(self._since_us.get(move.origin, unix_now_us()))
-        reason = f"{move.origin} does not answer and was given up at {given_up}"
+        lost_since = utc(self._lost_since_us.get(move.origin, unix_now_us()))
+        reason = f"{move.origin} does not answer and was given up at {lost_since}"
         note = f"at {move.heir} since epoch {move.epoch}, because {reason}"
+
         try:
-            async with self._writing:  # a later move of the same jobs is written later, whatever fails
+            async with self._write_lock:  # a later move of the same jobs is written later, whatever fails
                 await self._write(move, jobs, note)
-        except (InputError, sqlite3.Error):  # closed: nothing is sent, and the next start moves anew
+        except (InputError, sqlite3.Error):  # closed: nothing is sent, and the next start moves them again
             return
-        self._unwritten -= 1
-        if not self._unwritten:
-            self._release()
+
+        self._unwritten_moves -= 1
+        if not self._unwritten_moves:
+            self._make_queued_calls()
+
         log.warning("%s: its %d open jobs go to %s, in epoch %d", reason, len(jobs), move.heir, move.epoch)
+
+        # The heir learns of the move before it gets the jobs; the origin, if it answers again, that they are gone.
         for entry in (move.heir, move.origin):
             self._send_greeting(entry)
+
         await self._submit_again(jobs)
 
     async def _write(self, move: Reassignment, jobs: Sequence[JobId], note: str) -> None:
@@ -190,16 +199,16 @@ class Failover:
             else:
                 return
 
-    def _release(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for send in waiting:
-            send()
+    def _make_queued_calls(self) -> None:
+        calls, self._queued_calls = self._queued_calls, []
+        for call in calls:
+            call()
         self._all_written.set()
 
     async def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        for task in self._moving:
+        for task in self._move_tasks:
             task.cancel()
-        if self._moving:
-            await asyncio.wait(set(self._moving))
+        if self._move_tasks:
+            await asyncio.wait(set(self._move_tasks))

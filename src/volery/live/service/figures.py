@@ -21,7 +21,7 @@ from volery.live.service.job_service import JobService
 from volery.live.service.queries import FederationView, JobQueries
 from volery.live.service.reports import ended_of
 from volery.live.service.requests import Operation, Traffic, as_json, principal
-from volery.live.status import NodeState, NodeStatus, PairStatus
+from volery.live.status import HostStatus, NodeState, NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""
@@ -43,7 +43,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocationPercentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """From the submission of a task's job until its first attempt starts."""
+    """Times from the submission of a task's job until its first attempt starts."""
 
     tasks: Annotated[int, Meta(description=f"of so many, at most {ALLOCATIONS:,}, of the jobs submitted last")]
     p50: Percentile
@@ -81,68 +81,85 @@ class Pacing(Protocol):
 
 
 def summary_of(
-    queries: FederationView, pace: Pacing, owners: Mapping[Address, Sequence[Address]], user: str | None,
+    queries: FederationView,
+    pace: Pacing,
+    owners: Mapping[Address, Sequence[Address]],
+    user: str | None,
     nodes: Sequence[NodeStatus],
-) -> FederationSummary:  # fmt: skip
+) -> FederationSummary:
     """The federation as far as this host sees it.
 
     Args:
         owners: the components responsible for each node.
-        user: who sees figures of their own jobs alone; None: those of all.
+        user: user who sees figures of own jobs alone; None: figures of all jobs.
     """
     loads = queries.loads(user)
-    known = FederationSummary(
-        **counts(nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+    summary = FederationSummary(
+        **counts(nodes),
+        jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
-        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, owners),
-    )  # fmt: skip
+        tasks_pending=sum(load.tasks_pending for load in loads),
+        clusters=clusters(nodes, owners),
+    )
+
+    # The rest would tell a user about the jobs of others.
     if user is not None:
-        return known
+        return summary
+
     ended = ended_of(queries.told)
     return msgspec.structs.replace(
-        known, ended=ended, per_second=pace.per_second(ended),
-        allocation=allocation(queries.allocations_us(ALLOCATIONS)), views=tuple(queries.views()),
-    )  # fmt: skip
+        summary,
+        ended=ended,
+        per_second=pace.per_second(ended),
+        allocation=allocation(queries.allocations_us(ALLOCATIONS)),
+        views=tuple(queries.views()),
+    )
 
 
 def in_order(name: str) -> tuple[tuple[int, str], ...]:
-    """By what names are sorted whose numbers count as numbers: lm/2 before lm/10."""
+    """The key that sorts names with numbers by these numbers: lm/2 before lm/10."""
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
 
 
 USABLE: Final = ("in use", "short")
-"""What a node is that runs tasks, and will run more."""
+"""States of nodes that run tasks, and will run more."""
 
 
 def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
     """Nodes, slots and what runs there, as fields of a status."""
     usable = [node for node in nodes if node.state in USABLE]
     return {
-        "nodes": len(nodes), "drained": sum(node.drained for node in nodes), "lost": sum(node.lost for node in nodes),
-        "slots": sum(node.slots for node in nodes), "usable": sum(node.slots for node in usable),
-        "running": sum(node.running for node in nodes), "used": sum(node.running for node in usable),
-    }  # fmt: skip
+        "nodes": len(nodes),
+        "drained": sum(node.drained for node in nodes),
+        "lost": sum(node.lost for node in nodes),
+        "slots": sum(node.slots for node in nodes),
+        "usable": sum(node.slots for node in usable),
+        "running": sum(node.running for node in nodes),
+        "used": sum(node.running for node in usable),
+    }
 
 
 def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
-    found: dict[str, list[NodeStatus]] = {}
+    members_by_name: dict[str, list[NodeStatus]] = {}
     for node in nodes:
-        found.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
+        members_by_name.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
+
     return tuple(
         ClusterStatus(
-            name=name, **counts(members),
+            name=name,
+            **counts(members),
         )
-        for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
-    )  # fmt: skip
+        for name, members in sorted(members_by_name.items(), key=lambda item: in_order(item[0]))
+    )
 
 
-def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
+def allocation(allocations_us: Sequence[int]) -> AllocationPercentiles | None:
     """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
-    if not found:
+    if not allocations_us:
         return None
-    ordered = sorted(found)
-    p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
-    return AllocationPercentiles(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
+    sorted_us = sorted(allocations_us)
+    p50, p95, p99 = (sorted_us[max(0, -(-len(sorted_us) * q // 100) - 1)] for q in (50, 95, 99))
+    return AllocationPercentiles(tasks=len(sorted_us), p50=p50, p95=p95, p99=p99)
 
 
 def summary_operation(queries: JobQueries) -> Operation:
@@ -159,67 +176,143 @@ _KIB: Final = 1024
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
-
-
 Meter = tuple[str, str, str, Sequence[Sample]]
 """Name, type, meaning, samples."""
 
 
-def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
+def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Meter] = ()) -> str:
     """The meters of the service and of others; users appear while they have something under way."""
-    loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    nodes = service.queries.nodes()
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
+        *_job_lines(service.queries),
         *_meter(
-            "volery_jobs", "gauge", "jobs that have not ended",
-            [({"state": "pending"}, sum(load.jobs_pending for load in loads)),
-             ({"state": "running"}, sum(load.jobs_running for load in loads))],
+            "volery_nodes",
+            "gauge",
+            "nodes",
+            [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)],
+        ),
+        *_host_lines(service.queries.all_hosts()),
+        *_slot_lines(nodes),
+        *_api_lines(service, traffic),
+        *(line for meter in other_meters for line in _meter(*meter)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _job_lines(queries: JobQueries) -> list[str]:
+    loads = queries.loads()
+    return [
+        *_meter(
+            "volery_jobs",
+            "gauge",
+            "jobs that have not ended",
+            [
+                ({"state": "pending"}, sum(load.jobs_pending for load in loads)),
+                ({"state": "running"}, sum(load.jobs_running for load in loads)),
+            ],
         ),
         *_meter(
-            "volery_user_tasks", "gauge", "tasks of users that have not ended",
-            [({"user": load.user, "state": state}, count) for load in loads
-             for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))],
+            "volery_user_tasks",
+            "gauge",
+            "tasks of users that have not ended",
+            [
+                ({"user": load.user, "state": state}, count)
+                for load in loads
+                for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))
+            ],
         ),
         *_meter(
-            "volery_attempts_total", "counter", "reports of nodes since the start, by what they say",
-            [({"state": state}, count) for state, count in sorted(service.queries.told.items())],
+            "volery_attempts_total",
+            "counter",
+            "reports of nodes since the start, by what they say",
+            [({"state": state}, count) for state, count in sorted(queries.told.items())],
         ),
-        *_meter("volery_nodes", "gauge", "nodes", [
-            ({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)
-        ]),
-        *_meter("volery_host_up", "gauge", "whether a host answers", [
-            ({"host": host.name}, int(host.state == "up")) for host in hosts
-        ]),
-        *_meter("volery_host_waits", "gauge", "whether a host has not opened yet and waits for another", [
-            ({"host": host.name, "for": peer}, 1) for host in hosts if host.state == "opening"
-            for peer in host.waits_for
-        ]),
-        *_meter("volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", [
-            ({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None
-        ]),
-        *_meter("volery_host_info", "gauge", "the version and the incarnation that a host runs", [
-            ({"host": host.name, "hostname": host.hostname, "version": host.version,
-              "incarnation": str(host.incarnation)}, 1) for host in hosts if host.version
-        ]),
+    ]
+
+
+def _host_lines(hosts: Sequence[HostStatus]) -> list[str]:
+    return [
+        *_meter(
+            "volery_host_up",
+            "gauge",
+            "whether a host answers",
+            [({"host": host.name}, int(host.state == "up")) for host in hosts],
+        ),
+        *_meter(
+            "volery_host_waits",
+            "gauge",
+            "whether a host has not opened yet and waits for another",
+            [
+                ({"host": host.name, "for": peer}, 1)
+                for host in hosts
+                if host.state == "opening"
+                for peer in host.waits_for
+            ],
+        ),
+        *_meter(
+            "volery_host_last_heard_timestamp_seconds",
+            "gauge",
+            "when a host was last heard, Unix time",
+            [({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None],
+        ),
+        *_meter(
+            "volery_host_info",
+            "gauge",
+            "the version and the incarnation that a host runs",
+            [
+                (
+                    {
+                        "host": host.name,
+                        "hostname": host.hostname,
+                        "version": host.version,
+                        "incarnation": str(host.incarnation),
+                    },
+                    1,
+                )
+                for host in hosts
+                if host.version
+            ],
+        ),
+    ]
+
+
+def _slot_lines(nodes: Sequence[NodeStatus]) -> list[str]:
+    return [
         *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
         *_meter(
-            "volery_slots_usable", "gauge", "of these, on nodes that are neither drained nor lost",
+            "volery_slots_usable",
+            "gauge",
+            "of these, on nodes that are neither drained nor lost",
             [({}, sum(node.slots for node in nodes if node.state in USABLE))],
         ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
+    ]
+
+
+def _api_lines(service: JobService, traffic: Traffic) -> list[str]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return [
         *_meter("volery_commits_total", "counter", "batches written to the store", [({}, service.writer.commits)]),
         *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, service.writer.commit_s)]),
         *_meter("volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]),
         *_meter(
-            "volery_http_requests_total", "counter", "requests answered",
-            [({"method": method, "path": path, "status": str(status)}, count)
-             for (method, path, status), count in sorted(traffic.answers.items())],
+            "volery_http_requests_total",
+            "counter",
+            "requests answered",
+            [
+                ({"method": method, "path": path, "status": str(status)}, count)
+                for (method, path, status), count in sorted(traffic.answers.items())
+            ],
         ),
         *_meter(
-            "volery_http_request_seconds_total", "counter", "time until the answer began",
-            [({"method": method, "path": path}, seconds)
-             for (method, path), seconds in sorted(traffic.seconds.items())],
+            "volery_http_request_seconds_total",
+            "counter",
+            "time until the answer began",
+            [
+                ({"method": method, "path": path}, seconds)
+                for (method, path), seconds in sorted(traffic.seconds.items())
+            ],
         ),
         *_meter("volery_pages_open", "gauge", "pages of browsers that listen", [({}, traffic.pages_open)]),
         *_meter("volery_views_made_total", "counter", "views made for pages", [({}, traffic.views_made)]),
@@ -228,16 +321,16 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
             "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
         ),
         *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
-        *(line for meter in more for line in _meter(*meter)),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    ]
 
 
 def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
-        told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{told}}} {value:.10g}" if type(value) is float else f"{name}{{{told}}} {value}")
+        label_text = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        lines.append(
+            f"{name}{{{label_text}}} {value:.10g}" if type(value) is float else f"{name}{{{label_text}}} {value}"
+        )
     return lines
 
 

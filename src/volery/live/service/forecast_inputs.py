@@ -21,15 +21,15 @@ from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, l
 from volery.live.service.rows import reading, sound_content
 
 WAITING_MAX: Final = 500_000
-"""With more tasks than this under way none of the runs would end in time."""
+"""Tasks under way up to which a run ends in time."""
 JOBS_READ: Final = 200
-"""Of a user, and of the federation, so many of the last jobs give the durations of tasks."""
+"""Number of last jobs, of a user and of the federation, that give the durations of tasks."""
 TASKS_READ: Final = 50
-"""Of each of them."""
+"""Number of tasks that are read of each of these jobs."""
 DESCRIPTION_BYTES_MAX: Final = 20_000
-"""Larger descriptions are left out: to read them takes too long."""
+"""Longest description that is read; to read longer ones takes too long."""
 HISTORY_MIN: Final = 3
-"""Fewer finished tasks of a name are worth less than an estimate."""
+"""Finished tasks of a name that are worth more than an estimate."""
 RATIOS_MIN: Final = 5
 _OPEN: Final = (
     "SELECT jobs.id, digest, content FROM jobs JOIN descriptions ON descriptions.id = description "
@@ -52,9 +52,9 @@ class ForecastRequest(msgspec.Struct, frozen=True):
 
     Args:
         nodes: address of each node -> number of its machine.
-        job: in question; the number of one that is under way.
+        job: job in question, or the number of one that is under way.
         budget_s: processor time for the runs.
-        lost: nodes that do not answer: nothing is placed there.
+        lost: nodes that do not answer, on which nothing is placed.
     """
 
     store: str
@@ -99,22 +99,26 @@ class _Earlier:
         self.expected: dict[tuple[str, Time], list[tuple[Time, ...]]] = {}
         self.all: list[tuple[Time, ...]] = []
         self.ratios: list[int] = []
-        whose = "" if user is None else "AND user = ? "
+        owner_clause = "" if user is None else "AND user = ? "
         words = (DESCRIPTION_BYTES_MAX, *(() if user is None else (user,)), JOBS_READ)
+
         decode = msgspec.json.Decoder(JobDescription).decode
+
         for number, digest, content in sql.execute(
-            _EARLIER + whose + "ORDER BY jobs.id DESC LIMIT ?", words
+            _EARLIER + owner_clause + "ORDER BY jobs.id DESC LIMIT ?", words
         ).fetchall():
-            took = _took(sql, number)
-            if not took:
+            durations_us = _took(sql, number)
+
+            if not durations_us:
                 continue
+
             description = decode(sound_content(digest, content))
             estimated_us = estimate_us(description)
-            self.called.setdefault(label(description), []).append(took)
-            self.expected.setdefault((label(description), estimated_us), []).append(took)
-            self.all.append(took)
+            self.called.setdefault(label(description), []).append(durations_us)
+            self.expected.setdefault((label(description), estimated_us), []).append(durations_us)
+            self.all.append(durations_us)
             if estimated_us:
-                self.ratios.append(sum(took) * 1000 // (len(took) * estimated_us))
+                self.ratios.append(sum(durations_us) * 1000 // (len(durations_us) * estimated_us))
 
 
 class Lifetimes:
@@ -126,8 +130,8 @@ class Lifetimes:
         self._places: dict[tuple[str, str, Time], int] = {}
         self.found: list[Lifetime] = []
 
-    def place(self, user: str, called: str, estimated_us: Time) -> int:
-        key = (user, called, estimated_us)
+    def place(self, user: str, name: str, estimated_us: Time) -> int:
+        key = (user, name, estimated_us)
         if key not in self._places:
             self._places[key] = len(self.found)
             self.found.append(self._lifetime(*key))
@@ -138,30 +142,37 @@ class Lifetimes:
             self._of_user[user] = _Earlier(self._sql, user)
         return self._of_user[user]
 
-    def _lifetime(self, user: str, called: str, estimated_us: Time) -> Lifetime:
-        own = self._earlier(user)
+    def _lifetime(self, user: str, name: str, estimated_us: Time) -> Lifetime:
+        own_history = self._earlier(user)
+
         # Work that is expected to take another time than it did is other work.
-        same = own.expected.get((called, estimated_us), []) if estimated_us else own.called.get(called, [])
-        if sum(map(len, same)) >= HISTORY_MIN:
-            return Lifetime("history", estimated_us, tuple(same))
+        durations_us = (
+            own_history.expected.get((name, estimated_us), []) if estimated_us else own_history.called.get(name, [])
+        )
+        if sum(map(len, durations_us)) >= HISTORY_MIN:
+            return Lifetime("history", estimated_us, tuple(durations_us))
         if estimated_us:
-            ratios = next((r for r in (own.ratios, self._earlier(None).ratios) if len(r) >= RATIOS_MIN), [])
+            ratios = next((r for r in (own_history.ratios, self._earlier(None).ratios) if len(r) >= RATIOS_MIN), [])
             return Lifetime("estimate", estimated_us, (), tuple(sorted(ratios)))
-        if own.all:
-            return Lifetime("user", 0, tuple(own.all))
+        if own_history.all:
+            return Lifetime("user", 0, tuple(own_history.all))
+
         everybody = self._earlier(None).all
         return Lifetime("federation", 0, tuple(everybody)) if everybody else Lifetime("nothing")
 
 
 def standing(
-    path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
+    path: Path,
+    fleet: Fleet,
+    nodes: Mapping[Address, int],
+    job_asked_for: JobDescription | JobId,
     lost: Collection[Address] = (),
-) -> FederationState:  # fmt: skip
+) -> FederationState:
     """The present state of a federation.
 
     Args:
         nodes: address of each node -> number of its machine.
-        asked: the planned job, which gets the number that the next one will have; or the number of one under way.
+        job_asked_for: the planned job, which gets the next free number; or the number of one under way.
         lost: nodes that do not answer.
 
     Raises:
@@ -170,93 +181,119 @@ def standing(
         sqlite3.Error: the store cannot be read.
     """
     sql = reading(path)
+
     try:
         sql.execute("BEGIN")  # all of what follows is of one moment
-        (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
-        at_us, lifetimes = unix_now_us(), Lifetimes(sql)
-        jobs, count, planned, number_asked = [], 0, None, None
-        if isinstance(asked, JobDescription):
-            waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))
-            planned = ActiveJob(before, asked.user, estimate_us(asked), (), waiting)
-            count = sum(some.count for some in planned.waiting)
+        (next_number,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
+        at_us = unix_now_us()
+        lifetimes = Lifetimes(sql)
+
+        jobs, count, planned_job, number_in_question = [], 0, None, None
+
+        if isinstance(job_asked_for, JobDescription):
+            waiting = tuple(_waiting(None, next_number, job_asked_for, fleet, lifetimes))
+            planned_job = ActiveJob(next_number, job_asked_for.user, estimate_us(job_asked_for), (), waiting)
+            count = sum(group.count for group in planned_job.waiting)
         else:
-            number_asked = asked
+            number_in_question = job_asked_for
+
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, digest, content in sql.execute(_OPEN).fetchall():
             job = _open_job(sql, number, decode(sound_content(digest, content)), fleet, nodes, lifetimes, at_us)
-            count += len(job.running) + sum(some.count for some in job.waiting)
+            count += len(job.running) + sum(group.count for group in job.waiting)
             if count > WAITING_MAX:
                 raise UnplayableError(f"more than {WAITING_MAX:,} tasks are under way")
             jobs.append(job)
-        left = {job.number for job in jobs if job.running or job.waiting}
-        if number_asked is not None and number_asked not in left:
+
+        numbers = {job.number for job in jobs if job.running or job.waiting}
+        if number_in_question is not None and number_in_question not in numbers:
             raise UnplayableError("the job has ended, or is being cancelled")
+
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
         drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return startable(FederationState(
-            at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
-        ), fleet.cluster)  # fmt: skip
+
+        return startable(
+            FederationState(
+                at_us,
+                tuple(jobs),
+                planned_job,
+                tuple(lifetimes.found),
+                tuple(sorted(drained)),
+                weights,
+                number_in_question,
+            ),
+            fleet.cluster,
+        )
     finally:
         sql.close()
 
 
-def startable(found: FederationState, cluster: Cluster) -> FederationState:
+def startable(state: FederationState, cluster: Cluster) -> FederationState:
     """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
 
     Raises:
         UnplayableError: the job in question has such tasks.
+
     """
-    usable = sorted(set(range(len(cluster.constraints))) - set(found.drained))
+    usable = sorted(set(range(len(cluster.constraints))) - set(state.drained))
     amounts = cluster.capacities or ((),) * len(cluster.constraints)
     offers = dict.fromkeys((cluster.constraints[machine], amounts[machine]) for machine in usable)
-    known: dict[tuple[int, Amounts], bool] = {}
+    starts_by_kind: dict[tuple[int, Amounts], bool] = {}
 
-    def can_start(some: WaitingTasks) -> bool:
-        kind = some.mask, some.request
-        if kind not in known:
-            known[kind] = any(
-                some.mask & mask == some.mask and all(map(le, some.request, offered)) for mask, offered in offers
+    def can_start(group: WaitingTasks) -> bool:
+        kind = group.mask, group.request
+        if kind not in starts_by_kind:
+            starts_by_kind[kind] = any(
+                group.mask & mask == group.mask and all(map(le, group.request, offered)) for mask, offered in offers
             )
-        return known[kind]
+        return starts_by_kind[kind]
 
-    asked = found.questioned
-    if stuck := sum(some.count for some in asked.waiting if not can_start(some)):
-        problem = f"{stuck:,} of its tasks fit no node that is in use: {len(found.drained):,} nodes are drained or lost"
+    job_in_question = state.questioned
+    if stuck := sum(group.count for group in job_in_question.waiting if not can_start(group)):
+        problem = f"{stuck:,} of its tasks fit no node that is in use: {len(state.drained):,} nodes are drained or lost"
         raise UnplayableError(f"{problem}, and these tasks wait until one of them is used again")
-    jobs = [replace(job, waiting=tuple(filter(can_start, job.waiting))) for job in found.jobs]
-    return replace(found, jobs=tuple(jobs))
+
+    jobs = [replace(job, waiting=tuple(filter(can_start, job.waiting))) for job in state.jobs]
+    return replace(state, jobs=tuple(jobs))
 
 
 def _open_job(
-    sql: sqlite3.Connection, number: JobId, description: JobDescription, fleet: Fleet, nodes: Mapping[Address, int],
-    lifetimes: Lifetimes, at_us: Time,
-) -> ActiveJob:  # fmt: skip
+    sql: sqlite3.Connection,
+    number: JobId,
+    description: JobDescription,
+    fleet: Fleet,
+    nodes: Mapping[Address, int],
+    lifetimes: Lifetimes,
+    at_us: Time,
+) -> ActiveJob:
     try:
         waiting = list(_waiting(sql, number, description, fleet, lifetimes))
-        wanted = list(demands(description, fleet))
+        job_demands = list(demands(description, fleet))
     except InputError:  # the fleet has changed since; the job will fail
         return ActiveJob(number, description.user, 0)
+
     running = []
     for place, node, started_us in sql.execute(_RUNNING, (number,)).fetchall():
         if node in nodes and started_us is not None:
-            one = next(demand for demand in wanted if place < demand.first + demand.tasks)
-            kind = _kind(lifetimes, description, one)
-            running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, one.request))
+            task_demand = next(demand for demand in job_demands if place < demand.first + demand.tasks)
+            kind = _kind(lifetimes, description, task_demand)
+            running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, task_demand.request))
+
     took_us = _took(sql, number) if running else ()
-    told_us = estimate_us(description)
-    return ActiveJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
+    estimated_us = estimate_us(description)
+    return ActiveJob(number, description.user, estimated_us, tuple(running), tuple(waiting), took_us)
 
 
 def _waiting(
     sql: sqlite3.Connection | None, number: JobId, description: JobDescription, fleet: Fleet, lifetimes: Lifetimes
 ) -> Iterator[WaitingTasks]:
-    for one in demands(description, fleet):
-        count = one.tasks
+    for demand in demands(description, fleet):
+        count = demand.tasks
         if sql is not None:
-            count -= sql.execute(_HEARD, (number, one.first, one.first + one.tasks)).fetchone()[0]
-        if count > 0 and not one.obstacle:
-            yield WaitingTasks(count, one.mask, _kind(lifetimes, description, one), one.request)
+            count -= sql.execute(_HEARD, (number, demand.first, demand.first + demand.tasks)).fetchone()[0]
+        if count > 0 and not demand.obstacle:
+            yield WaitingTasks(count, demand.mask, _kind(lifetimes, description, demand), demand.request)
 
 
 def _kind(lifetimes: Lifetimes, description: JobDescription, demand: TaskDemand) -> int:

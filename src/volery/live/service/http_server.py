@@ -29,22 +29,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from volery.live.service.requests import HEAD_BYTES_MAX, refusal
 
 HEAD_S: Final = 10.0
-"""From the beginning of a connection, or from the last answer, to the end of the next request's head."""
+"""Longest time from the beginning of a connection, or from the last answer, to the end of the next request's head."""
 BODY_S: Final = 30.0
-"""Between two pieces of a body, and for a body of any size to begin with."""
+"""Longest time between two pieces of a body; a body of any size has it to begin with."""
 BODY_BYTES_PER_S: Final = 4_096
-"""Each so many bytes of a body give it another second, up to `BODY_S` from now."""
+"""Bytes of a body that give it another second, up to `BODY_S` from now."""
 SWEEP_S: Final = 0.5
 AGAIN_S: Final = 0.1
-"""Between two tries to accept, where the process has no file descriptor left."""
+"""Time between two attempts to accept, where the process has no file descriptor left."""
 TELL_S: Final = 60.0
-"""A refused address is logged at most so often."""
+"""Shortest time between two lines of the log about a refused address."""
 FILES_KEPT: Final = 128
 """File descriptors that connections leave for everything else."""
 SPARE_MAX: Final = 32
-"""Connections beyond the bound, of those descriptors, which are answered that there is no room."""
+"""Connections beyond the bound, out of those descriptors, that are told that there is no room."""
 SPARE_S: Final = 10.0
-"""From the beginning of such a connection to its end."""
+"""Longest life of such a connection."""
 BACKLOG: Final = 1_024
 
 log = logging.getLogger(__name__)
@@ -67,11 +67,11 @@ class Connection:
     """A connection that was accepted.
 
     Args:
-        address: of its other end.
+        address: address of its other end.
         abort: closes it at once.
 
     Attributes:
-        refusal: the reason why nothing but `/healthz` is answered over it; empty: everything is.
+        refusal: the reason why nothing but `/healthz` is answered over it; empty: all requests are.
     """
 
     __slots__ = ("abort", "address", "refusal")
@@ -89,81 +89,89 @@ class Connections:
         self._bounds = bounds
         self._clock_s = clock_s
         self._open: set[Connection] = set()
-        self._of: Counter[str] = Counter()
-        self._waiting: dict[Connection, float] = {}
-        self._receiving: dict[Connection, float] = {}
+        self._count_of: Counter[str] = Counter()
+        self._awaiting_head: dict[Connection, float] = {}
+        self._awaiting_body: dict[Connection, float] = {}
         self._spare: dict[Connection, float] = {}
-        self._told_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
 
-    def admit(self, connection: Connection) -> bool:
+    def accept(self, connection: Connection) -> bool:
         """Take a connection in; where there are too many, in the place of the oldest that waits for its client.
 
         Returns:
-            Whether there was room, or room could be made. Otherwise it has a spare place, and its refusal.
+            True if there was room, or room could be made. Otherwise it has a spare place, and its refusal.
         """
         address = connection.address
-        is_of_address = self._of[address] >= self._bounds.per_address
+
+        is_of_address = self._count_of[address] >= self._bounds.per_address
         if is_of_address:
-            oldest = next((one for one in self._held_by_clients() if one.address == address), None)
+            oldest = next(
+                (idle_connection for idle_connection in self._idle() if idle_connection.address == address),
+                None,
+            )
         elif len(self._open) >= self._bounds.total:
-            oldest = next(self._held_by_clients(), None)
+            oldest = next(self._idle(), None)
         else:
             oldest = connection
+
+        # All are at work: none of them may be ended for this one.
         if oldest is None:
             self._refuse(connection, is_of_address)
             return False
+
         if oldest is not connection:
             self._end(oldest)
+
         self._open.add(connection)
-        self._of[address] += 1
+        self._count_of[address] += 1
         self.wait(connection)
         return True
 
-    def _held_by_clients(self) -> Iterator[Connection]:
+    def _idle(self) -> Iterator[Connection]:
         """Those that wait for a head, then those that wait for a body, the oldest first."""
-        return chain(self._waiting, self._receiving)
+        return chain(self._awaiting_head, self._awaiting_body)
 
     def wait(self, connection: Connection) -> None:
         if connection in self._open:
             self.whole(connection)
-            self._waiting[connection] = self._clock_s() + HEAD_S
+            self._awaiting_head[connection] = self._clock_s() + HEAD_S
 
     def came(self, connection: Connection) -> None:
         """A head is complete: expect its body."""
-        self._waiting.pop(connection, None)
+        self._awaiting_head.pop(connection, None)
         if connection in self._open:
-            self._receiving[connection] = self._clock_s() + BODY_S
+            self._awaiting_body[connection] = self._clock_s() + BODY_S
 
     def received(self, connection: Connection, byte_count: int) -> None:
         """A piece of a body has come."""
-        until_s = self._receiving.get(connection)
+        until_s = self._awaiting_body.get(connection)
         if until_s is not None:
-            self._receiving[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
+            self._awaiting_body[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
 
     def whole(self, connection: Connection) -> None:
         """A body is complete: nothing is expected until the answer."""
-        self._waiting.pop(connection, None)
-        self._receiving.pop(connection, None)
+        self._awaiting_head.pop(connection, None)
+        self._awaiting_body.pop(connection, None)
 
     def gone(self, connection: Connection) -> None:
         self.whole(connection)
         self._spare.pop(connection, None)
         if connection in self._open:
             self._open.remove(connection)
-            self._of[connection.address] -= 1
-            if not self._of[connection.address]:
-                del self._of[connection.address]
+            self._count_of[connection.address] -= 1
+            if not self._count_of[connection.address]:
+                del self._count_of[connection.address]
 
     def sweep(self) -> None:
         """Close those whose head or body is overdue."""
         now_s = self._clock_s()
-        awaited = self._waiting, self._receiving, self._spare
-        overdue = [one for some in awaited for one, until_s in some.items() if until_s <= now_s]
+        deadlines = self._awaiting_head, self._awaiting_body, self._spare
+        overdue = [item for awaited_items in deadlines for item, until_s in awaited_items.items() if until_s <= now_s]
         for connection in overdue:
             self._end(connection)
 
     def end_unfinished(self) -> None:
-        for connection in (*self._held_by_clients(), *self._spare):
+        for connection in (*self._idle(), *self._spare):
             self._end(connection)
 
     def _end(self, connection: Connection) -> None:
@@ -174,18 +182,23 @@ class Connections:
         """Give a connection a spare place: the oldest of its address ends, or else the oldest of all."""
         address, now_s = connection.address, self._clock_s()
         if is_of_address:
-            held, key = f"{self._of[address]:,} connections of {address}", "api_connections_per_address"
+            count_text = f"{self._count_of[address]:,} connections of {address}"
+            key = "api_connections_per_address"
         else:
-            held, key = f"{len(self._open):,} connections", "api_connections"
-        problem = f"{held} are open, as many as {key} of the federation's file permits"
+            count_text = f"{len(self._open):,} connections"
+            key = "api_connections"
+
+        problem = f"{count_text} are open, as many as {key} of the federation's file permits"
         connection.refusal = f"{problem}; close some, or ask again later"
+
         if len(self._spare) >= SPARE_MAX:
-            self._end(next((one for one in self._spare if one.address == address), next(iter(self._spare))))
+            self._end(next((spare for spare in self._spare if spare.address == address), next(iter(self._spare))))
+
         self._spare[connection] = now_s + SPARE_S
 
-        self._told_s = {one: at_s for one, at_s in self._told_s.items() if now_s - at_s < TELL_S}
-        if address not in self._told_s:
-            self._told_s[address] = now_s
+        self._logged_s = {spare: at_s for spare, at_s in self._logged_s.items() if now_s - at_s < TELL_S}
+        if address not in self._logged_s:
+            self._logged_s[address] = now_s
             log.warning("requests of %s are refused: %s", address, problem)
 
 
@@ -205,6 +218,7 @@ def refusing(app: Any, problem: str) -> Any:
         # Whoever is still sending a body when the connection is closed does not get to read the answer.
         while (await receive()).get("more_body"):
             pass
+
         await refusal("connections", problem, 503)(scope, receive, send_last)
 
     return answer
@@ -214,7 +228,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """HTTP with a limit on what comes before a body, in bytes and in time."""
 
     connection: Connection
-    known: Connections
+    bounded: Connections
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
@@ -223,7 +237,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.known.gone(self.connection)
+        self.bounded.gone(self.connection)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -239,22 +253,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self.known.came(self.connection)
+        self.bounded.came(self.connection)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self.known.received(self.connection, len(body))
+        self.bounded.received(self.connection, len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self.known.whole(self.connection)
+        self.bounded.whole(self.connection)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Go on with the next request; a rest of the last request's body is no reason to keep the connection."""
         super().on_response_complete()
         if self.cycle.response_complete:
-            self.known.wait(self.connection)
+            self.bounded.wait(self.connection)
 
     def _count(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
@@ -267,13 +281,13 @@ class Listener:
 
     Args:
         listening: the socket; it is closed with the listener.
-        context: of TLS; None: without.
+        context: context of TLS; None: without.
     """
 
     def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:
         self._socket = listening
         self._context = context
-        self._known = Connections(bounds)
+        self._connections = Connections(bounds)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, make: Callable[[], BoundedHttpProtocol]) -> None:
@@ -285,7 +299,7 @@ class Listener:
         """Accept nothing more, and wait for no request that is not complete."""
         for task in self._tasks:
             task.cancel()
-        self._known.end_unfinished()
+        self._connections.end_unfinished()
 
     async def wait_closed(self) -> None:
         if self._tasks:
@@ -300,53 +314,58 @@ class Listener:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self._known.sweep()
+            self._connections.sweep()
 
     async def _accept(self, make: Callable[[], BoundedHttpProtocol]) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, peer = await loop.sock_accept(self._socket)
+                client_socket, peer = await loop.sock_accept(self._socket)
             except OSError as error:
                 log.error("no connection can be accepted: %s", error.strerror)
                 await asyncio.sleep(AGAIN_S)
                 continue
-            connection = Connection(str(peer[0]), accepted.close)
-            self._known.admit(connection)
-            serving = self._begin(self._serve(accepted, connection, make))
-            # one that is cancelled before its first step runs none
-            serving.add_done_callback(partial(_close_unserved, accepted))
-            connection.abort = serving.cancel
+
+            connection = Connection(str(peer[0]), client_socket.close)
+            self._connections.accept(connection)
+            serve_task = self._begin(self._serve(client_socket, connection, make))
+
+            # One that is cancelled before its first step runs none
+            serve_task.add_done_callback(partial(_close_unserved, client_socket))
+            connection.abort = serve_task.cancel
 
     async def _serve(
-        self, accepted: socket.socket, connection: Connection, make: Callable[[], BoundedHttpProtocol]
+        self, client_socket: socket.socket, connection: Connection, make: Callable[[], BoundedHttpProtocol]
     ) -> None:
         """Shake hands, and leave the rest to the protocol."""
         protocol = make()
-        protocol.connection, protocol.known = connection, self._known
+        protocol.connection, protocol.bounded = connection, self._connections
         if connection.refusal:
             protocol.app = refusing(protocol.app, connection.refusal)
+
         timeout_s = HEAD_S if self._context is not None else None
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
+                lambda: protocol, client_socket, ssl=self._context, ssl_handshake_timeout=timeout_s
             )
         except BaseException as error:
-            self._known.gone(connection)
+            self._connections.gone(connection)
             if protocol.transport is not None:  # given up after it was open, before this task went on
                 protocol.transport.abort()
                 protocol.connections.discard(protocol)  # uvloop does not call `connection_lost` of such a one
             else:
-                accepted.close()
+                client_socket.close()
+
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
                 raise
+
             return
 
 
-def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:
+def _close_unserved(client_socket: socket.socket, serving: asyncio.Task[None]) -> None:
     if serving.cancelled():
-        accepted.close()
+        client_socket.close()
 
 
 class HttpServer(uvicorn.Server):

@@ -24,9 +24,9 @@ from volery.live.service.descriptions import in_pieces
 from volery.live.service.outputs import AwayError
 
 HERE_BYTES_MAX: Final = 32 << 10
-"""Bodies up to this size are read within about 20 ms, in the worst case."""
+"""Size of bodies that are read here, within about 20 ms in the worst case."""
 REQUESTS_PER_PROCESS: Final = 100
-"""After so many large bodies the process is replaced, and its memory given back."""
+"""Large bodies after which the process is replaced, and its memory given back."""
 NICE: Final = 5
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -73,15 +73,19 @@ class Intake:
             # Not by max_tasks_per_child, with which a pool can stop for good while requests wait for it.
             self._pool.shutdown(wait=False)
             self._pool = None
+
         if self._pool is None:
             context = get_context("spawn")
             self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=os.nice, initargs=(NICE,))
             self._requests_left = REQUESTS_PER_PROCESS
+
         self._requests_left -= 1
+
         pool = self._pool
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, read, path, place)
         except BrokenProcessPool:
+            # Another request may have found the pool broken first, and have replaced it already.
             if self._pool is pool:
                 self._pool = None
             problem = "the process that reads large bodies was ended, perhaps for want of memory"
@@ -93,9 +97,9 @@ class Intake:
 
 
 def _write(file: int, body: bytearray) -> None:
-    rest = memoryview(body)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    remaining = memoryview(body)
+    while remaining:
+        remaining = remaining[os.write(file, remaining) :]
 
 
 def _read_job(path: str, place: str) -> Packed:
@@ -114,7 +118,8 @@ def _packed(job: JobDescription) -> Packed:
 
 async def _unpacked(packed: Packed) -> JobDescription:
     head, pieces = packed
-    job, tasks = _decode_head(head), list[TaskDescription]()
+    job = _decode_head(head)
+    tasks = list[TaskDescription]()
     async for piece in in_slices(map(_decode_piece, pieces)):
         tasks += piece
     return msgspec.structs.replace(job, tasks=tuple(tasks)) if tasks else job

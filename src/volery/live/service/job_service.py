@@ -45,16 +45,16 @@ from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing, TokenOf, admit, no_token, planned_jobs
+from volery.live.service.submissions import JobSubmissions, Outgoing, TokenOf, insert_all, no_token, planned_jobs
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
 KEPT_REPORTS_LATE_S: Final = 120.0
-"""Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
+"""The same where reports are kept until they are received: they are as late as the failure that delays them lasts."""
 REPEAT_S: Final = 5.0
-"""How long a component that has restarted may place something on a drained node."""
+"""Longest time for which a component that has restarted may place something on a drained node."""
 
 
 class JobService(Component):
@@ -63,7 +63,7 @@ class JobService(Component):
     Args:
         submissions: the jobs that have not ended.
         capacity: asks schedulers for their views; None: they do not answer.
-        order: sends a message to a component.
+        order: sends a message to a component in the host's next turn.
         observe: is called with each report of an attempt.
 
     Attributes:
@@ -71,16 +71,36 @@ class JobService(Component):
     """
 
     __slots__ = (
-        "_book", "_capacity", "_counts", "_fleet", "_numbers", "_observe", "_order", "_store", "_submissions", "nodes",
-        "outputs", "queries", "writer",
-    )  # fmt: skip
+        "_book",
+        "_capacity",
+        "_counts",
+        "_fleet",
+        "_numbers",
+        "_observe",
+        "_send",
+        "_store",
+        "_submissions",
+        "nodes",
+        "outputs",
+        "queries",
+        "writer",
+    )
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        submissions: JobSubmissions, queries: JobQueries, outputs: OutputRequests, book: DecisionBook,
-        capacity: CapacityQueries | None, order: Callable[[Address, Message], None],
+        self,
+        store: JobStore,
+        fleet: Fleet,
+        nodes: NodeTable,
+        counts: AttemptCounts,
+        writer: BatchWriter,
+        submissions: JobSubmissions,
+        queries: JobQueries,
+        outputs: OutputRequests,
+        book: DecisionBook,
+        capacity: CapacityQueries | None,
+        send: Callable[[Address, Message], None],
         observe: Callable[[TaskReport], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store = store
         self._fleet = fleet
         self.nodes = nodes
@@ -91,7 +111,7 @@ class JobService(Component):
         self.outputs = outputs
         self._book = book
         self._capacity = capacity
-        self._order = order
+        self._send = send
         self._observe = observe
         self._numbers = store.first_numbers()
 
@@ -104,8 +124,9 @@ class JobService(Component):
 
     def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
         self.writer.note(event)
-        told = self._counts.told
-        told[event.state] = told.get(event.state, 0) + 1
+        counts_by_state = self._counts.told
+        counts_by_state[event.state] = counts_by_state.get(event.state, 0) + 1
+        # A report that comes from a node itself, without a reporter, is kept by nobody: nothing to acknowledge.
         if self.nodes.report(event) and source != event.node and role_of(source) == AGENT:
             self.writer.acknowledge(source, (event.task, event.attempt))
         if self._observe is not None:
@@ -116,7 +137,7 @@ class JobService(Component):
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
         else:
-            self._submissions.accepted(event.job, done=isinstance(event, JobDone))
+            self._submissions.accepted(event.job, is_done=isinstance(event, JobDone))
 
     def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
         self._book.note(event)
@@ -208,7 +229,7 @@ class JobService(Component):
         Raises:
             InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
         """
-        (receipt,) = await self._take([description], ["job"])
+        (receipt,) = await self._submit_all([description], ["job"])
         return receipt
 
     async def submit_many(self, descriptions: Sequence[JobDescription]) -> list[Receipt]:
@@ -217,26 +238,31 @@ class JobService(Component):
         Raises:
             InputError: as for one, naming which.
         """
-        return await self._take(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
+        return await self._submit_all(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
 
-    async def _take(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
+    async def _submit_all(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
+        # Numbers are taken before the first wait, so that jobs which are submitted meanwhile get the next ones.
         number, first = self._numbers
-        self._numbers = taken = number + len(places), first + sum(map(task_count, descriptions))
+        self._numbers = end = number + len(places), first + sum(map(task_count, descriptions))
         try:
             jobs = await planned_jobs(descriptions, places, number, first, self._fleet)
         except InputError:
-            if self._numbers == taken:  # nobody has taken the next ones meanwhile
+            if self._numbers == end:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
+
         assign = self._submissions.failover.assign
-        long = [job.encoded for job in jobs if job.encoded.is_long]
+        long_descriptions = [job.encoded for job in jobs if job.encoded.is_long]
         receipts = await self.writer.written(
-            lambda: admit(self._store, jobs, self.queries.now_us, assign),
-            partial(self._store.keep, long) if long else None, partial(self._store.drop_unused, long) if long else None,
-        )  # fmt: skip
+            lambda: insert_all(self._store, jobs, self.queries.now_us, assign),
+            partial(self._store.keep, long_descriptions) if long_descriptions else None,
+            partial(self._store.drop_unused, long_descriptions) if long_descriptions else None,
+        )
+
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
-                self._submissions.admit(job)
+                self._submissions.start_sending(job)
+
         return receipts
 
     def unanswering(self, user: str, job: JobId | None = None) -> str:
@@ -249,7 +275,7 @@ class JobService(Component):
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Cancel a job; None where there is no such job."""
-        if await self.writer.written(lambda: self._store.cancel(number)):
+        if await self.writer.written(partial(self._store.cancel, number)):
             status = self._store.job(number)
             assert status is not None
             self._submissions.withdraw(number, status.user)
@@ -266,10 +292,12 @@ class JobService(Component):
         if not self.nodes.can_drain:
             problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
             raise InputError(f"nodes/{node}", problem)
-        await self.writer.written(lambda: self._store.drain(node, drained))
+
+        await self.writer.written(partial(self._store.drain, node, drained))
         (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
+
         self._order_drain(node, node in self.nodes.closed())
-        return next(found for found in self.nodes.statuses() if found.address == node)
+        return next(status for status in self.nodes.statuses() if status.address == node)
 
     def _repeat_orders(self) -> None:
         """Repeat all closed nodes and weights: a component may have restarted."""
@@ -278,25 +306,32 @@ class JobService(Component):
         for node in sorted(self.nodes.closed()):
             self._order_drain(node, drained=True)
         self.queries.sharing.send_weights()
+
+        # Nothing acknowledges these orders, so they are repeated as long as the service runs.
         asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
 
     def _order_drain(self, node: Address, drained: bool) -> None:
         for master in self.nodes.masters(node):
-            self._order(master, Drain(node, drained))
+            self._send(master, Drain(node, drained))
 
 
 def job_service(
-    store: JobStore, fleet: Fleet, deployment: Deployment, post: Callable[[Event], None],
-    reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
+    store: JobStore,
+    fleet: Fleet,
+    deployment: Deployment,
+    post: Callable[[Event], None],
+    reports_late_s: float = REPORTS_LATE_S,
+    agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
-    observe: Callable[[TaskReport], None] | None = None, on_durable: Callable[[int], None] | None = None,
+    observe: Callable[[TaskReport], None] | None = None,
+    on_durable: Callable[[int], None] | None = None,
     token: TokenOf = no_token,
-) -> JobService:  # fmt: skip
+) -> JobService:
     """Assemble a job service.
 
     Args:
-        store: of jobs; closed with the service.
-        deployment: of the federation; its components are elsewhere.
+        store: store of jobs, which is closed with the service.
+        deployment: deployment of the federation; its components run elsewhere.
         post: hands an event to the service in the host's next turn.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         agents: node -> the reporter of its host, where that is another one.
@@ -305,35 +340,38 @@ def job_service(
         on_durable: see `BatchWriter`.
         token: see `JobSubmissions`.
     """
-    order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
+    send = partial(_send, post)
+    book = DecisionBook()
+    counts = AttemptCounts()
 
     def on_commit() -> None:
         counts.note()
         feed.on_commit()
         submissions.withdraw_given_up()
 
-    writer = BatchWriter(store, order, on_commit, reports_late_s, on_durable)
+    writer = BatchWriter(store, send, on_commit, reports_late_s, on_durable)
     feed = EventFeed(store, writer)
-    recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
+    recovery = deployment.capability(CrashRecovery)
+    shares = deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
-    submissions = JobSubmissions(
-        store, fleet, writer, post, order, deployment.entry_for, standins, detection_us, token
-    )  # fmt: skip
+    submissions = JobSubmissions(store, fleet, writer, post, send, deployment.entry_for, standins, detection_us, token)
+
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
     owners_of = draining.owners_of if draining is not None else None
+
+    # Nodes whose reports go through different agents are on several hosts.
     spread = len({agents.get(node) for node in deployment.machines}) > 1
     table = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts, spread)
-    capacity = CapacityQueries(order) if answers_queries(deployment) else None
-    sharing = UserShares(
-        shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
-    )
+    capacity = CapacityQueries(send) if answers_queries(deployment) else None
+
+    sharing = UserShares(shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, send)
     queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, feed, capacity)
-    outputs = OutputRequests(order, agents)
-    return JobService(
-        store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe
-    )  # fmt: skip
+    outputs = OutputRequests(send, agents)
+
+    return JobService(store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, send, observe)
 
 
-def _order(post: Callable[[Event], None], to: Address, message: Message) -> None:
+def _send(post: Callable[[Event], None], to: Address, message: Message) -> None:
+    # Only a handler may use the port: the service posts the message to itself.
     post(Outgoing(to, (message,)))

@@ -48,7 +48,7 @@ _CHANGES: Final = f"SELECT {', '.join(CHECKED['reweighs'])}, checksum FROM rewei
 _ARCHIVED: Final = f"SELECT {', '.join(CHECKED['archived'])}, checksum FROM archived"  # noqa: S608 - ours
 NOBODY: Final = -1
 CONTINUED: Final = "a newer store, which is lost"
-"""Stands for who has made changes of which only the outcome is known."""
+"""The author of changes of which only the outcome is known."""
 
 
 class ShareHistory:
@@ -56,25 +56,25 @@ class ShareHistory:
 
     Args:
         write: the connection whose transaction the caller begins and commits.
-        read: sees what is committed.
+        read: connection that sees what is committed.
     """
 
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
-        damaged = (number for number, _ in damaged_rows(read, "reweighs"))
-        self._sound = f"number NOT IN ({', '.join(map(str, damaged))})"
+        damaged_numbers = (number for number, _ in damaged_rows(read, "reweighs"))
+        self._sound = f"number NOT IN ({', '.join(map(str, damaged_numbers))})"
 
     def weights(self, sql: sqlite3.Connection | None = None) -> tuple[int, dict[str, int]]:
         """The number of changes, and the present weights by name, in the rows that a connection sees.
 
         Args:
-            sql: None: the one that writes.
+            sql: connection to read by; None: the one that writes.
         """
         sql = sql or self._write
         number = sql.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
-        where = f"WHERE {self._sound} GROUP BY name ORDER BY name"
-        rows = sql.execute(f"SELECT name, weight, max(number) FROM reweighs {where}")  # noqa: S608 - our numbers
+        clause = f"WHERE {self._sound} GROUP BY name ORDER BY name"
+        rows = sql.execute(f"SELECT name, weight, max(number) FROM reweighs {clause}")  # noqa: S608 - our numbers
         return number, {name: weight for name, weight, _ in rows}
 
     def reweigh(self, name: str, weight: int, was: int, by: str, at_us: Time) -> int:
@@ -89,26 +89,40 @@ class ShareHistory:
         """Take over the weights of a newer store, after so many changes; who made those is lost."""
         number, own = self.weights()
         if reweighs > number:
-            rows = [(reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
-                    for more, (name, weight) in enumerate(sorted(weights.items()), 1)]  # fmt: skip
+            rows = [
+                (reweighs + offset, name, weight, own.get(name, weight), CONTINUED, at_us)
+                for offset, (name, weight) in enumerate(sorted(weights.items()), 1)
+            ]
             query = "INSERT INTO reweighs (number, name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?, ?)"
             self._write.executemany(query, rows)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, or of one, the last one first."""
-        where = "WHERE ?1 IS NULL OR name = ?1 ORDER BY number DESC LIMIT ?2"
-        return [_weight_change(row) for row in fetched(self._read, f"{_CHANGES} {where}", (name, limit))]
+        clause = "WHERE ?1 IS NULL OR name = ?1 ORDER BY number DESC LIMIT ?2"
+        return [_weight_change(row) for row in fetched(self._read, f"{_CHANGES} {clause}", (name, limit))]
 
-    def note(self, told: PreemptionReport) -> None:
+    def note(self, report: PreemptionReport) -> None:
         """Note a preemption; one that was reported before is noted once."""
-        fact = told.fact
+        fact = report.fact
         job, place, user = self._place(fact.task)
         for_job, for_place, for_user = self._place(fact.beneficiary)
         attempt = self._number_of(fact.attempt, job, place)
+
         row = (
-            told.at_unix_us, told.by, fact.reason, fact.task, job, place, attempt, user, for_job, for_place,
-            for_user, *_parts(fact.loser), *_parts(fact.winner),
-        )  # fmt: skip
+            report.at_unix_us,
+            report.by,
+            fact.reason,
+            fact.task,
+            job,
+            place,
+            attempt,
+            user,
+            for_job,
+            for_place,
+            for_user,
+            *_parts(fact.loser),
+            *_parts(fact.winner),
+        )
         self._write.execute(_NOTE, row)
 
     def _number_of(self, launched: int, job: JobId, place: int) -> int:
@@ -127,21 +141,23 @@ class ShareHistory:
         return NOBODY, NOBODY, ""
 
     def preemptions(
-        self, user: str | None, job: JobId | None, before: int | None, limit: int
-    ) -> list[PreemptionStatus]:  # fmt: skip
+        self, user: str | None, job: JobId | None, number_end: int | None, limit: int
+    ) -> list[PreemptionStatus]:
         """The last ones first.
 
         Args:
             user, job: only those by which this one has lost, or gained.
-            before: only those with smaller numbers.
+            number_end: only those with smaller numbers.
         """
-        wanted = [("user", user), ("job", job)]
-        asked = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in wanted if value is not None]
-        where = " AND ".join(["number < ?", *(words for words, _ in asked)])
-        values = [value for _, value in asked for _ in range(2)]
-        query = f"{_LISTED} WHERE {where} ORDER BY number DESC LIMIT ?"
+        columns = [("user", user), ("job", job)]
+        conditions = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in columns if value is not None]
+
+        clause = " AND ".join(["number < ?", *(words for words, _ in conditions)])
+        values = [value for _, value in conditions for _ in range(2)]
+        query = f"{_LISTED} WHERE {clause} ORDER BY number DESC LIMIT ?"
         return [
-            _status(row) for row in fetched(self._read, query, (1 << 62 if before is None else before, *values, limit))
+            _status(row)
+            for row in fetched(self._read, query, (1 << 62 if number_end is None else number_end, *values, limit))
         ]
 
     def last_lost(self, job: JobId, place: int) -> PreemptionStatus | None:
@@ -168,16 +184,35 @@ def _status(row: Sequence[Any]) -> PreemptionStatus:
         check_row("preemptions", row)
     except RowDamageError as error:
         return PreemptionStatus(
-            number=row[0], at_us=0, by="", reason=str(error), job=NOBODY, index=NOBODY, attempt=0, user="",
-            for_job=NOBODY, for_index=NOBODY, for_user="",
-        )  # fmt: skip
+            number=row[0],
+            at_us=0,
+            by="",
+            reason=str(error),
+            job=NOBODY,
+            index=NOBODY,
+            attempt=0,
+            user="",
+            for_job=NOBODY,
+            for_index=NOBODY,
+            for_user="",
+        )
+
     number, at_us, by, reason, _, job, place, attempt, user, for_job, for_place, for_user, *parts, _ = row
     return PreemptionStatus(
-        number=number, at_us=at_us, by=by, reason=reason, job=job, index=place, attempt=attempt, user=user,
-        for_job=for_job, for_index=for_place, for_user=for_user,
+        number=number,
+        at_us=at_us,
+        by=by,
+        reason=reason,
+        job=job,
+        index=place,
+        attempt=attempt,
+        user=user,
+        for_job=for_job,
+        for_index=for_place,
+        for_user=for_user,
         loss=None if parts[0] is None else SharePart(*(part / 1e6 for part in parts[:3])),
         gain=None if parts[3] is None else SharePart(*(part / 1e6 for part in parts[3:])),
-    )  # fmt: skip
+    )
 
 
 _MOVES: Final = (
@@ -194,8 +229,8 @@ class AssignmentLedger:
     """Moves and assignments, on the connections of the store.
 
     Args:
-        write: within the batch that is under way.
-        read: what is committed.
+        write: connection that writes, within the batch that is under way.
+        read: connection that sees what is committed.
     """
 
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
@@ -269,9 +304,9 @@ CREATE TABLE IF NOT EXISTS used (
 )
 JOBS_PER_FILE: Final = 1_000
 TASKS_PER_FILE: Final = 200_000
-"""A file has one job more than fit into this at most."""
+"""Tasks of one file; the job that exceeds them is its last."""
 VACUUM_PAGES: Final = 500
-"""Pages that are given back to the file system at a time, in some milliseconds."""
+"""Pages of free room that are given back to the file system at a time, in some milliseconds."""
 _ENDED: Final = "SELECT id, tasks FROM jobs INDEXED BY jobs_by_end WHERE ended_us IS NOT NULL "
 
 
@@ -294,8 +329,8 @@ class ArchiveLedger:
     """The rows of a store about jobs that have left it.
 
     Args:
-        sql: writes; begin and commit are the store's.
-        read: sees what is committed.
+        sql: connection that writes; begin and commit are the store's.
+        read: connection that sees what is committed.
     """
 
     def __init__(self, sql: sqlite3.Connection, read: sqlite3.Connection) -> None:
@@ -344,32 +379,40 @@ class ArchiveLedger:
 
         Args:
             before_us: jobs that ended earlier are due; None: their age does not matter.
-            keep: of jobs that have ended, older ones than the newest so many are due; 0: their number does not matter.
+            keep: number of ended jobs that stay, the newest; older ones are due. 0: their number does not matter.
             recent_us: jobs that ended later are not due.
         """
-        found: dict[JobId, int] = {}
+        tasks_by_job: dict[JobId, int] = {}
         if before_us is not None:
             query = _ENDED + "AND ended_us < ? ORDER BY ended_us, id LIMIT ?"
-            found |= self._read.execute(query, (before_us, JOBS_PER_FILE)).fetchall()
-        if keep and len(found) < JOBS_PER_FILE:
-            (ended,) = self._read.execute("SELECT count(*) FROM jobs WHERE ended_us IS NOT NULL").fetchone()
+            tasks_by_job |= self._read.execute(query, (before_us, JOBS_PER_FILE)).fetchall()
+
+        if keep and len(tasks_by_job) < JOBS_PER_FILE:
+            (ended_count,) = self._read.execute("SELECT count(*) FROM jobs WHERE ended_us IS NOT NULL").fetchone()
             query = _ENDED + "AND ended_us < ? ORDER BY ended_us, id LIMIT ?"
-            found |= self._read.execute(query, (recent_us, min(max(0, ended - keep), JOBS_PER_FILE))).fetchall()
+            tasks_by_job |= self._read.execute(
+                query, (recent_us, min(max(0, ended_count - keep), JOBS_PER_FILE))
+            ).fetchall()
+
         due, tasks = list[JobId](), 0
-        for number, count in found.items():
+        for number, count in tasks_by_job.items():
             if tasks >= TASKS_PER_FILE:
                 break
             due.append(number)
             tasks += count
+
         return due
 
     def leave(self, jobs: Sequence[JobId], file: int, used: ArchivedKey) -> None:
         """Take the rows of jobs out, in the batch that is under way; those of their tasks follow by `clear`."""
+        # The numbers of deleted rows must not be given again, so the last ones are written down.
         self._sql.execute("DELETE FROM used")
         self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", used)
         for number in jobs:
             row = self._sql.execute("DELETE FROM jobs WHERE id = ? RETURNING user, tasks, description", (number,))
             ((user, tasks, description),) = row.fetchall()
+
+            # Another job may be described alike: equal descriptions are stored once.
             self._sql.execute("DELETE FROM assignments WHERE job = ?", (number,))
             self._sql.execute(
                 "INSERT INTO archived (job, user, file, tasks) VALUES (?, ?, ?, ?)", (number, user, file, tasks)
@@ -391,7 +434,7 @@ class ArchiveLedger:
             self._sql.execute(words, (job, first, end))
 
     def shrink(self) -> bool:
-        """Give some free pages back to the file system; whether there are more."""
+        """Give some free pages back to the file system; true if there are more."""
         self._sql.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
-        automatic = self._sql.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
-        return bool(automatic and self._sql.execute("PRAGMA freelist_count").fetchone()[0])
+        is_automatic = self._sql.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
+        return bool(is_automatic and self._sql.execute("PRAGMA freelist_count").fetchone()[0])

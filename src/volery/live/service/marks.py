@@ -31,16 +31,16 @@ SUFFIX: Final = ".mark"
 FLAG: Final = "--give-up-jobs"
 JOB_MAX: Final = 1 << 31
 NUMBER_MAX: Final = 1 << 62
-"""A mark with a later job, or a larger number, is not taken from another host: there would be none left."""
+"""The largest numbers in a mark of another host; beyond them no numbers would be left."""
 ORIGIN_S: Final = 1_767_225_600
-"""The year 2026: origins count seconds from there, in 31 bits."""
+"""Start of 2026: origins count seconds from there, in 31 bits."""
 ORIGIN_STEP: Final = 1_024
 
 log = logging.getLogger(__name__)
 
 
 def first_of_start(task: TaskId) -> TaskId:
-    """The first task of a start of the API, after the last one of the store, with an origin that no start ever had.
+    """The first task of a start of the API: after the last of the store, with an origin of its own.
 
     The time keeps origins apart where the store cannot, because it was emptied or an older one was restored; the random
     part does so where the clock stands.
@@ -53,12 +53,12 @@ class StoreMark(msgspec.Struct, frozen=True, array_like=True):
     """The progress of a store, with the orders in it that schedulers follow.
 
     Args:
-        store: of which store; one that takes the place of another continues it.
+        store: name of the store; a store that replaces another continues it.
         first: the first numbers that it has not given to a job and a task, and its last revision.
-        moves: of jobs between schedulers.
-        reweighs: how often weights were changed.
-        weights: that were changed, by name.
-        drained: nodes.
+        moves: moves of jobs between schedulers.
+        reweighs: number of changes of weights.
+        weights: changed weights by name.
+        drained: drained nodes.
     """
 
     store: str
@@ -68,14 +68,14 @@ class StoreMark(msgspec.Struct, frozen=True, array_like=True):
     weights: dict[str, int] = {}
     drained: tuple[Address, ...] = ()
 
-    def is_ahead_of(self, other: StoreMark) -> bool:
-        """True if a store with the other mark lacks something that this one names."""
-        mine, others = self.first, other.first
+    def is_ahead_of(self, mark: StoreMark) -> bool:
+        """True if a store with that mark lacks something that this one names."""
+        own, theirs = self.first, mark.first
         return (
-            mine.revision > others.revision
-            or mine.job > others.job
-            or len(self.moves) > len(other.moves)
-            or self.reweighs > other.reweighs
+            own.revision > theirs.revision
+            or own.job > theirs.job
+            or len(self.moves) > len(mark.moves)
+            or self.reweighs > mark.reweighs
         )
 
 
@@ -84,13 +84,13 @@ def mark_of(sql: sqlite3.Connection, store: str, history: ShareHistory, revision
 
     Args:
         store: its name.
-        history: of its weights.
-        revision: up to which they are on the disk; None: all are.
+        history: history of its weights.
+        revision: revision up to which rows are on the disk; None: all are.
     """
-    free = ArchiveLedger(sql, sql).free()
+    free_numbers = ArchiveLedger(sql, sql).free()
     reweighs, weights = history.weights(sql)
     drained = sorted(node for (node,) in sql.execute("SELECT node FROM drained"))
-    first = free if revision is None else free._replace(revision=revision)
+    first = free_numbers if revision is None else free_numbers._replace(revision=revision)
     return StoreMark(store, first, tuple(AssignmentLedger(sql, sql).moves()), reweighs, weights, tuple(drained))
 
 
@@ -110,29 +110,35 @@ def read_mark(path: Path) -> StoreMark | None:
         return None
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}; restore it, or remove it") from None
+
     checksum, _, content = line.partition(b" ")
     try:
         if int(checksum, 16) == zlib.crc32(content):
             return _decode(content)
     except (ValueError, msgspec.MsgspecError):
         pass
+
     problem = "is damaged, so that it does not show whether jobs.sqlite is the newest"
     raise InputError(str(path), f"{problem}; remove {path.name} if you know that it is")
 
 
-def decode_marks(known: Mapping[HostName, bytes]) -> dict[str, StoreMark]:
+def decode_marks(kept_marks: Mapping[HostName, bytes]) -> dict[str, StoreMark]:
     """The marks that other hosts have kept, by what they are called in an error."""
     marks = {}
-    for host, content in known.items():
+    for host, content in kept_marks.items():
         try:
             mark = _decode(content)
         except msgspec.MsgspecError as error:
             log.error("the mark of the store of jobs that host %s keeps is none: %s", host, error)
             continue
+
+        # Such a mark, of a host that is damaged or hostile, would use up all numbers.
         if mark.first.job >= JOB_MAX or max(mark.first) > NUMBER_MAX:
             log.error("the mark of the store of jobs that host %s keeps is none: it names %s", host, mark.first)
             continue
+
         marks[f"host {host}"] = mark
+
     return marks
 
 
@@ -141,22 +147,29 @@ def demand_newest(path: Path, own: StoreMark | None, marks: Mapping[str, StoreMa
 
     Args:
         own: the mark of the store as it is; None: it is missing.
-        marks: by who keeps them.
+        marks: marks by the name of their keeper.
 
     Raises:
         InputError: it is, with what to do.
     """
     for keeper, mark in marks.items():
-        there = f"{keeper} knows {mark.first.job} jobs, up to change {mark.first.revision}"
+        knowledge = f"{keeper} knows {mark.first.job} jobs, up to change {mark.first.revision}"
         if own is None:
-            state, lost = f"is missing, but {there} of it", "those jobs and the ends of their tasks"
+            state = f"is missing, but {knowledge} of it"
+            lost = "those jobs and the ends of their tasks"
         elif own.store != mark.store:
-            state, lost = f"is another store than the one of which {there}", "those jobs and the ends of their tasks"
+            state, lost = (
+                f"is another store than the one of which {knowledge}",
+                "those jobs and the ends of their tasks",
+            )
         elif mark.is_ahead_of(own):
-            state = f"is older than it was: it has {own.first.job} jobs, up to change {own.first.revision}, but {there}"
+            state = (
+                f"is older than it was: it has {own.first.job} jobs, up to change {own.first.revision}, but {knowledge}"
+            )
             lost = "the jobs and ends of tasks since"
         else:
             continue
+
         raise InputError(str(path), f"{state}. Put the newest there, or start with {FLAG}, which gives up {lost}")
 
 
@@ -164,8 +177,8 @@ class MarkKeeper:
     """Writes the mark of a store beside it, and announces it, whenever the disk has more changes.
 
     Args:
-        path: of the store.
-        mark: gives the mark at a revision.
+        path: path of the store.
+        mark: makes the mark at a revision.
         announce: sends it to the other hosts.
     """
 
@@ -181,7 +194,9 @@ class MarkKeeper:
         except sqlite3.Error as error:  # the store has failed, and takes nothing more
             log.error("the store of jobs has no mark any more: %s", error)
             return
+
         self._announce(content)
+
         try:
             # One write in place: it is complete or not begun when this process is killed, and what is left of a longer
             # one stands behind the end of the line. It need not be on the disk: an older mark forbids nothing.

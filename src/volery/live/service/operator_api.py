@@ -42,18 +42,23 @@ from volery.live.status import (
 )
 
 NODE_FILTERS: Final = {
-    "state": "only these: in use, short, drained or lost", "host": "only on this host",
+    "state": "only these: in use, short, drained or lost",
+    "host": "only on this host",
     "cluster": "only those that this component is in charge of, as lm/0",
     "text": "only where address, host, hostname or labels contain this",
-}  # fmt: skip
+}
 
 log = logging.getLogger(__name__)
 
 
 def is_asked_for(
-    node: NodeStatus, owners: Mapping[Address, Sequence[Address]], state: str | None = None,
-    host: str | None = None, cluster: str | None = None, text: str | None = None,
-) -> bool:  # fmt: skip
+    node: NodeStatus,
+    owners: Mapping[Address, Sequence[Address]],
+    state: str | None = None,
+    host: str | None = None,
+    cluster: str | None = None,
+    text: str | None = None,
+) -> bool:
     """True if a node passes filters, see `NODE_FILTERS`; None passes all."""
     if state not in (None, node.state) or host not in (None, node.host):
         return False
@@ -73,10 +78,11 @@ def operator_operations(
 ) -> tuple[Operation, ...]:
     async def nodes(request: Request) -> Response:
         """All nodes, with what their machines are and how many tasks run there."""
-        asked = {name: request.query_params.get(name) for name in NODE_FILTERS}
-        asked["state"] = choice(request, "state", get_args(NodeState))
-        owners = {} if asked["cluster"] is None else await service.queries.owners()
-        return as_json([node for node in service.queries.nodes() if is_asked_for(node, owners, **asked)])
+        filters = {name: request.query_params.get(name) for name in NODE_FILTERS}
+        filters["state"] = choice(request, "state", get_args(NodeState))
+
+        owners = {} if filters["cluster"] is None else await service.queries.owners()
+        return as_json([node for node in service.queries.nodes() if is_asked_for(node, owners, **filters)])
 
     async def history(_: Request) -> Response:
         """The last six hours: use, queue and failures, every ten seconds, since the API has started."""
@@ -108,8 +114,8 @@ def operator_operations(
 
     async def metrics(_: Request) -> Response:
         """Figures in the text format of Prometheus."""
-        more = [] if foreteller is None else await foreteller.meters()
-        return Response(exposition(service, traffic, more), media_type=MEDIA_TYPE)
+        forecast_meters = [] if foreteller is None else await foreteller.meters()
+        return Response(exposition(service, traffic, forecast_meters), media_type=MEDIA_TYPE)
 
     one_node = "/nodes/{role:str}/{node:number}"
     return (
@@ -135,20 +141,22 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
     async def show_share(request: Request) -> Response:
         """The share of a user, or of an organisation."""
         name = request.path_params["name"]
-        found = queries.sharing.found(name, principal(request).sees)
-        if found is None:
+        share = queries.sharing.named(name, principal(request).sees)
+        if share is None:
             raise NotThereError(f"shares/{name[:80]}", "nobody of that name has a share; `volery users` lists them")
-        return as_json(found)
+        return as_json(share)
 
     async def reweigh(request: Request) -> Response:
         """Give a user, or an organisation, another weight; others lose running tasks only beyond what they are due."""
         body = await body_of(request, WEIGHT_BYTES_MAX, "is too long; it is one weight")
+
         try:
-            asked = msgspec.json.decode(body, type=Weight)
+            new_weight = msgspec.json.decode(body, type=Weight)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InputError("body", f'is not {{"weight": 3}}: {error}') from None
+
         return as_json(
-            await queries.sharing.reweigh(request.path_params["name"], asked.weight, principal(request).user)
+            await queries.sharing.reweigh(request.path_params["name"], new_weight.weight, principal(request).user)
         )
 
     async def changes(request: Request) -> Response:
@@ -158,21 +166,27 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
 
     async def preemptions(request: Request) -> Response:
         """Attempts that were ended so that others could have their places, the last one first."""
-        job, before = number(request, "job", None), number(request, "before", None)
-        limit, sees = number(request, "limit", 100, LIMIT_MAX), principal(request).sees
+        job = number(request, "job", None)
+        number_end = number(request, "before", None)
+        limit = number(request, "limit", 100, LIMIT_MAX)
+        sees = principal(request).sees
+
         if job is not None:
             seen_job(queries, job, principal(request))
-        return as_json(queries.sharing.preemptions(request.query_params.get("user"), job, before, limit, sees))
 
-    which = {
-        "user": "only those by which this user has lost or gained", "job": "only those of this job, or for it",
-        "before": "only those with smaller numbers", "limit": f"at most so many, up to {LIMIT_MAX:,}",
-    }  # fmt: skip
-    of_changes = {"name": "only of this user or organisation", "limit": which["limit"]}
+        return as_json(queries.sharing.preemptions(request.query_params.get("user"), job, number_end, limit, sees))
+
+    filters = {
+        "user": "only those by which this user has lost or gained",
+        "job": "only those of this job, or for it",
+        "before": "only those with smaller numbers",
+        "limit": f"at most so many, up to {LIMIT_MAX:,}",
+    }
+    change_filters = {"name": "only of this user or organisation", "limit": filters["limit"]}
     return (
         Operation("GET", "/shares", shares, list[ShareStatus]),
         Operation("GET", "/shares/{name:path}", show_share, ShareStatus),
         Operation("PUT", "/shares/{name:path}", reweigh, ShareStatus, Weight, role="admin"),
-        Operation("GET", "/reweighs", changes, list[WeightChange], query=of_changes, role="operator"),
-        Operation("GET", "/preemptions", preemptions, list[PreemptionStatus], query=which),
+        Operation("GET", "/reweighs", changes, list[WeightChange], query=change_filters, role="operator"),
+        Operation("GET", "/preemptions", preemptions, list[PreemptionStatus], query=filters),
     )

@@ -19,11 +19,11 @@ from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
 ANSWER_S: Final = 5.0
-"""A host that is asked for a piece has so long."""
+"""Longest wait for the answer of a host that is asked for a piece."""
 ASKING_MAX: Final = 16
-"""Pieces that are asked for at a time, of all hosts; further requests wait for their turn."""
+"""Requests for pieces under way at a time, to all hosts; further ones wait for their turn."""
 AGAIN_S: Final = 0.1
-"""A host that reads for many others is asked again."""
+"""Time after which a host that reads for many others is asked again."""
 
 
 class AwayError(InputError):
@@ -34,10 +34,10 @@ class TaskOutput(Protocol):
     """An output that exists.
 
     Attributes:
-        there: how much of it.
+        extent: extent of what exists of it.
     """
 
-    there: Extent
+    extent: Extent
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         """The content between two offsets, in pieces; once, and then it is closed."""
@@ -50,12 +50,12 @@ class FileOutput:
     """An output in a file of this host.
 
     Args:
-        file: its descriptor.
+        file: descriptor of the file.
     """
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self.there = extent(file)
+        self.extent = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         return blocks(self._file, start, end)
@@ -88,9 +88,9 @@ class OutputRequests:
         agent = self.agents[node]
         try:
             async with asyncio.timeout(ANSWER_S), self._turns:
-                while (told := await self._once(agent, folder, stream, offset, limit)).found == "busy":
+                while (reply := await self._once(agent, folder, stream, offset, limit)).found == "busy":
                     await asyncio.sleep(AGAIN_S)
-                return told
+                return reply
         except TimeoutError:
             host = agent.removeprefix(f"{AGENT}/")
             problem = f"host {host}, which has the output, does not answer; the output is kept there, try again later"
@@ -106,35 +106,36 @@ class OutputRequests:
         finally:
             del self._open[number]
 
-    def receive(self, told: OutputReply, source: Address) -> None:
+    def receive(self, reply: OutputReply, source: Address) -> None:
         """Take an answer, which may come too late."""
-        agent, answer = self._open.get(told.number, ("", None))
+        agent, answer = self._open.get(reply.number, ("", None))
+        # Another host than the one that was asked cannot answer for it.
         if answer is not None and agent == source and not answer.done():
-            answer.set_result(told)
+            answer.set_result(reply)
 
 
-class AskedOutput:
+class RemoteOutput:
     """An output in a file of a node's host.
 
     Args:
-        there: how much there was.
+        extent: extent of what existed when it was opened.
     """
 
-    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, there: Extent) -> None:
-        self._asking = asking
+    def __init__(self, requests: OutputRequests, task: TaskStatus, stream: str, available: Extent) -> None:
+        self._requests = requests
         self._task = task
         self._stream = stream
-        self.there = there
+        self.extent = available
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
         """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
-            told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
-            if not told.piece:
+            reply = await self._requests.ask(self._task.node, self._task.folder, self._stream, start, limit)
+            if not reply.piece:
                 return
-            yield told.piece
-            start += len(told.piece)
+            yield reply.piece
+            start += len(reply.piece)
 
     def close(self) -> None:
         """Do nothing: no file is open on this host."""
@@ -147,9 +148,9 @@ class Outputs:
         root: the folder of the folders of attempts on this host.
     """
 
-    def __init__(self, root: Path, asking: OutputRequests) -> None:
+    def __init__(self, root: Path, requests: OutputRequests) -> None:
         self._root = root.resolve()
-        self._asking = asking
+        self._requests = requests
 
     async def open(self, task: TaskStatus, stream: str) -> TaskOutput | None:
         """The output of a task's last attempt; None: it is neither here nor on its node's host.
@@ -159,35 +160,42 @@ class Outputs:
         """
         if Path(task.folder).parent.name != str(task.job):
             return None  # a node may report folders of its own job only
+
         file = await asyncio.to_thread(open_output, self._root, task.folder, stream)
         if file is not None:
             return FileOutput(file)
-        if task.node not in self._asking.agents:
+
+        if task.node not in self._requests.agents:
             return None
-        told = await self._asking.ask(task.node, task.folder, stream, 0, 0)
-        if told.found != "here":
+
+        reply = await self._requests.ask(task.node, task.folder, stream, 0, 0)
+        if reply.found != "here":
             return None
-        return AskedOutput(self._asking, task, stream, Extent(told.size, told.kept))
+
+        return RemoteOutput(self._requests, task, stream, Extent(reply.size, reply.kept))
 
 
-def output_answer(output: TaskOutput, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
+def output_answer(output: TaskOutput, offset: int, range_header: str | None, headers: Mapping[str, str]) -> Response:
     """A piece of an output.
 
     Args:
         output: it is closed when the answer has been sent.
-        offset: where the piece begins, at the earliest; what was dropped is passed over.
-        wanted: the header Range, which goes before the offset.
+        offset: earliest beginning of the piece; dropped bytes are passed over.
+        range_header: the header Range, which goes before the offset.
         headers: further ones of the answer.
     """
-    piece, status = piece_from(output.there, offset), 200
-    if wanted is not None:
+    piece = piece_from(output.extent, offset)
+    status = 200
+
+    if range_header is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).
         with suppress(ValueError):
-            found = piece_in(output.there, wanted)
-            if found is None:
+            requested_piece = piece_in(output.extent, range_header)
+            if requested_piece is None:
                 output.close()
                 return Response(status_code=416, headers={**headers, "content-range": f"bytes */{piece.size}"})
-            piece, status = found, 206
+            piece, status = requested_piece, 206
             headers = {**headers, "content-range": f"bytes {piece.start}-{piece.end - 1}/{piece.size}"}
+
     headers = {**headers, "accept-ranges": "bytes", LOG_OFFSET: str(piece.start)}
     return StreamingResponse(output.content(piece.start, piece.end), status, headers, media_type=MEDIA_TYPE)

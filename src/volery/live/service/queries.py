@@ -46,16 +46,16 @@ from volery.live.status import (
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000
-"""Of a job with more kinds of tasks the first ones are planned."""
+"""Kinds of tasks of a job that are planned; of a job with more kinds these are the first."""
 LOOK_MAX: Final = 1_000
-"""So many tasks are looked at for one that waits."""
+"""Tasks that are searched for one that waits."""
 
 
 class JobQueries:
     """Answers about a federation as it is now.
 
     Args:
-        assigned: the address of the scheduler that has a job of a user.
+        scheduler_of: the address of the scheduler that has a job of a user.
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
@@ -69,26 +69,38 @@ class JobQueries:
     takes_orders = True
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
-        feed: EventFeed, capacity: CapacityQueries | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: JobStore,
+        fleet: Fleet,
+        nodes: NodeTable,
+        counts: AttemptCounts,
+        writer: BatchWriter,
+        scheduler_of: Callable[[JobId, str], Address],
+        sharing: UserShares,
+        book: DecisionBook,
+        feed: EventFeed,
+        capacity: CapacityQueries | None = None,
+    ) -> None:
         self.sharing, self.feed = sharing, feed
         self.history = History()
         # Queries that one part answers by itself.
         self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
         self.tasks, self.result, self.loads, self.allocations_us = (
-            store.tasks, store.result, store.loads, store.allocations_us
-        )  # fmt: skip
+            store.tasks,
+            store.result,
+            store.loads,
+            store.allocations_us,
+        )
         self.nodes, self.lost, self.absent = nodes.statuses, nodes.lost, nodes.absent
         self.all_hosts, self.partitions, self.views = nodes.hosts, nodes.partitions, book.pairs
         self.told, self.pace = counts.told, counts.pace
         self.drains = nodes.can_drain
+
         self._store = store
         self._fleet = fleet
         self._table = nodes
         self._writer = writer
-        self._assigned = assigned
+        self._scheduler_of = scheduler_of
         self._book = book
         self._capacity = capacity
         self._owners: dict[Address, tuple[Address, ...]] | None = None
@@ -101,47 +113,59 @@ class JobQueries:
 
     @property
     def revision(self) -> int:
-        """Of the last change."""
+        """The revision of the last change."""
         return self._store.revision
 
     def users(self, user: str | None) -> list[UserStatus]:
         loads = {load.user: load for load in self._store.loads(user)}
         due, weights = self.sharing.due(), self.sharing.weights()
         names = sorted({*loads, *due} if user is None else {user})
-        found = []
+
+        statuses = []
+
         for name in names:
             share = due.get(name)
             counts = loads[name]._asdict() if name in loads else {"user": name}
-            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
-        return found
+            statuses.append(
+                UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name))
+            )
+
+        return statuses
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
-        here, found = self._table.running_on(node, limit), list[TaskStatus]()
-        for job, place in self._store.places(here):
+        running_tasks = self._table.running_on(node, limit)
+        statuses = list[TaskStatus]()
+        for job, place in self._store.places(running_tasks):
             with suppress(RowDamageError):  # its job is listed as damaged
-                found += self._store.tasks(job, place, 1)
-        return found
+                statuses += self._store.tasks(job, place, 1)
+        return statuses
 
     def elapsed_us(self, task: TaskStatus) -> Time:
         first = self._store.first_task(task.job)
-        noted = None if first is None else self._table.elapsed_us(first + task.index)
-        return max(0, self.now_us - (task.started_us or self.now_us)) if noted is None else noted
+        elapsed_us = None if first is None else self._table.elapsed_us(first + task.index)
+        # No start was reported since the API began: the clock of the store is all there is.
+        return max(0, self.now_us - (task.started_us or self.now_us)) if elapsed_us is None else elapsed_us
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
         """As `why`; of a task that waits also what its scheduler sees just now."""
-        why, job = await self.why(number, place), self.job(number)
-        if why is None or job is None:
+        reasons = await self.why(number, place)
+        job = self.job(number)
+        if reasons is None or job is None:
             return None
-        more = []
-        if self._capacity is not None and why.state == "pending":
-            scheduler = self._assigned(number, job.user)
-            wanted = self._wanted(await self._part(number, why.index), why.index)
-            seen = await self._capacity.machines(scheduler, wanted.mask, wanted.request)
-            if seen is not None:
-                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
-        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
-        more.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
-        return replace(why, funnel=(*why.funnel, *more))
+
+        steps = []
+        if self._capacity is not None and reasons.state == "pending":
+            scheduler = self._scheduler_of(number, job.user)
+            demand = self._demand(await self._part(number, reasons.index), reasons.index)
+            machines = await self._capacity.machines(scheduler, demand.mask, demand.request)
+            if machines is not None:
+                steps.append(FunnelStep(f"have room in the view of {scheduler}", machines))
+
+        started_count = started_tasks(job) if place is None else int(reasons.state not in ("pending", "unsatisfiable"))
+        steps.append(
+            FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started_count)
+        )
+        return replace(reasons, funnel=(*reasons.funnel, *steps))
 
     @property
     def now_us(self) -> Time:
@@ -153,7 +177,8 @@ class JobQueries:
     def sample(self) -> None:
         """Add a sample of the federation to the history."""
         usable = [node for node in self.nodes() if node.state == "in use"]
-        used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
+        used = sum(node.running for node in usable)
+        slots = sum(node.slots for node in usable)
         waiting = sum(load.tasks_pending for load in self._store.loads())
         self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
 
@@ -166,56 +191,70 @@ class JobQueries:
 
     async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """As `tasks`, in pieces where they are many, so that other requests do not wait for the answer."""
-        found = self.tasks(number, first, min(limit, READ))
-        while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
-            found += piece
+        statuses = self.tasks(number, first, min(limit, READ))
+        while len(statuses) < limit and (
+            piece := self.tasks(number, first + len(statuses), min(READ, limit - len(statuses)))
+        ):
+            statuses += piece
             await asyncio.sleep(0)
-        return found
+        return statuses
 
     async def why(self, number: JobId, place: int | None) -> Why | None:
         """The reasons why a task is where it is; without a place: of the first that waits, or of the first."""
-        job, first_task = self._store.job(number), self._store.first_task(number)
+        job = self._store.job(number)
+        first_task = self._store.first_task(number)
         if job is None or first_task is None or (place is not None and place >= job.tasks):
             return None
+
         if place is None:
             place = self._first_waiting(job)
+
         task = self._store.tasks(number, place, 1)[0]
         part = await self._part(number, place)
-        funnel = counted(self._candidates(self._wanted(part, place)))
-        again = held = ""
+        funnel = counted(self._candidates(self._demand(part, place)))
+
+        preemption_reason = block_reason = ""
+
         if task.state == "running":
-            held = await self._held_by_child(job, place)
+            block_reason = await self._blocked_by_child(job, place)
         elif task.state == "pending":
-            again = self.sharing.why_again(number, place, task.attempt)
-            held = "" if funnel[-1].machines else self._held_by_parent(job, part.description.parent)
+            preemption_reason = self.sharing.why_again(number, place, task.attempt)
+            block_reason = "" if funnel[-1].machines else self._blocked_by_parent(job, part.description.parent)
+
         return Why(
-            job=number, index=place, state=task.state,
-            reason=again or held or task.reason or job.reason or self._unreported(job),
+            job=number,
+            index=place,
+            state=task.state,
+            reason=preemption_reason or block_reason or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=funnel,
             decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
-            explained=self._book.heard, absent=() if job.ended else self.absent(),
-        )  # fmt: skip
+            explained=self._book.has_decisions,
+            absent=() if job.ended else self.absent(),
+        )
 
-    def _held_by_parent(self, job: JobStatus, parent: str) -> str:
+    def _blocked_by_parent(self, job: JobStatus, parent: str) -> str:
         """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
         number, _, place = parent.partition("/")
-        above = self._store.job(int(number)) if place else None
-        if above is None or above.ended or above.user != job.user or int(place) >= above.tasks:
+
+        parent_job = self._store.job(int(number)) if place else None
+        if parent_job is None or parent_job.ended or parent_job.user != job.user or int(place) >= parent_job.tasks:
             return ""
-        task = self._store.tasks(above.id, int(place), 1)[0]
+
+        task = self._store.tasks(parent_job.id, int(place), 1)[0]
         if task.state != "running":
             return ""
+
         problem = f"no node has room, and task {parent}, which submitted this job, runs on {task.node}"
         return f"{problem}; if it waits for this job, neither ends without more slots, or a cancelled job"
 
-    async def _held_by_child(self, job: JobStatus, place: int) -> str:
+    async def _blocked_by_child(self, job: JobStatus, place: int) -> str:
         """The reason why a task may wait for ever: a job that it has submitted finds no room while it runs."""
         for number in self._store.pending_after(job.id, job.user, CHILDREN_MAX):
             with suppress(RowDamageError):
                 part = await self._part(number, 0)
                 if part.description.parent == f"{job.id}/{place}":
-                    if counted(self._candidates(self._wanted(part, 0)))[-1].machines:
+                    if counted(self._candidates(self._demand(part, 0)))[-1].machines:
                         return ""
                     problem = f"it runs, and job {number}, which it has submitted, finds no node with room"
                     return f"{problem}; if it waits for that job, neither ends without more slots, or a cancelled job"
@@ -225,7 +264,8 @@ class JobQueries:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
         if job.ended or not self._store.is_answered(job.id):
             return ""
-        missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
+        missing = job.tasks - _reported(job) + job.running
+        late_s = self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     async def _part(self, number: JobId, place: int) -> PartialDescription:
@@ -233,7 +273,7 @@ class JobQueries:
         assert part is not None, "there is such a job"
         return part
 
-    def _wanted(self, part: PartialDescription, place: int) -> TaskDemand:
+    def _demand(self, part: PartialDescription, place: int) -> TaskDemand:
         return demand_at(part.description, place - part.first, self._fleet)
 
     async def plan(self, description: JobDescription) -> JobPlan:
@@ -242,37 +282,49 @@ class JobQueries:
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
-        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
-        taken, groups = self._table.taken(), []
-        async for wanted in in_slices(demands(description, self._fleet)):
-            steps = self._candidates_of(wanted, taken)
-            left = [] if wanted.request else steps[-1][1]
-            free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
+        slots = self._fleet.cluster.slots
+        node_on = {at: node for node, at in self._table.machines.items()}
+        running, groups = self._table.taken(), []
+
+        async for demand in in_slices(demands(description, self._fleet)):
+            steps = self._candidates_of(demand, running)
+
+            # Where machines have amounts, the API does not know what is free: schedulers do.
+            machines = [] if demand.request else steps[-1][1]
+            free_slots = sum(slots[machine] - running.get(machine, 0) for machine in machines)
             groups.append(
                 PlannedGroup(
-                    first=wanted.first, count=wanted.tasks, obstacle=wanted.obstacle, funnel=counted(steps),
-                    at_once=None if wanted.request else min(free, wanted.tasks),
-                    nodes=tuple(node_on[machine] for machine in left[:NODES_NAMED]),
+                    first=demand.first,
+                    count=demand.tasks,
+                    obstacle=demand.obstacle,
+                    funnel=counted(steps),
+                    at_once=None if demand.request else min(free_slots, demand.tasks),
+                    nodes=tuple(node_on[machine] for machine in machines[:NODES_NAMED]),
                 )
-            )  # fmt: skip
+            )
             if len(groups) == GROUPS_MAX:
                 break
+
         waiting = sum(load.tasks_pending for load in self._store.loads())
         return JobPlan(
-            tasks=task_count(description), waiting=waiting, groups=tuple(groups), absent=self.absent(),
+            tasks=task_count(description),
+            waiting=waiting,
+            groups=tuple(groups),
+            absent=self.absent(),
             lost=len(self.lost()),
-        )  # fmt: skip
+        )
 
-    def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
-        return self._candidates_of(wanted, self._table.taken())
+    def _candidates(self, demand: TaskDemand) -> list[tuple[str, list[int]]]:
+        return self._candidates_of(demand, self._table.taken())
 
-    def _candidates_of(self, wanted: TaskDemand, taken: Mapping[int, int]) -> list[tuple[str, list[int]]]:
+    def _candidates_of(self, demand: TaskDemand, running: Mapping[int, int]) -> list[tuple[str, list[int]]]:
         table = self._table
         drained, lost, short = table.drained_machines(), table.lost_machines(), table.short_machines()
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost, short)
+        return candidates(self._fleet.cluster, demand.mask, demand.request, drained, running, lost, short)
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        # As many as are reported have started, in order as long as all fit; else the first ones are searched.
         for first, count in ((_reported(job), 1), (0, LOOK_MAX)):
             for task in self._store.tasks(job.id, first, count):
                 if task.state == "pending":
@@ -290,9 +342,9 @@ def _reported(job: JobStatus) -> int:
 
 
 CHILDREN_MAX: Final = 100
-"""Jobs that are looked at for one that a task has submitted."""
+"""Jobs that are searched for one that a task has submitted."""
 WAIT_S: Final = 0.25
-"""A scheduler that is away, or busier than this, is not waited for."""
+"""Longest wait for the answer of a scheduler, which may be away or busy."""
 
 
 class CapacityQueries:
@@ -312,7 +364,9 @@ class CapacityQueries:
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._open[number] = answer
+
         self._send(scheduler, Look(number, constraints, request))
+
         try:
             async with asyncio.timeout(WAIT_S):
                 return int(await answer)
@@ -321,11 +375,11 @@ class CapacityQueries:
         finally:
             del self._open[number]
 
-    def seen(self, told: Seen) -> None:
+    def seen(self, answer: Seen) -> None:
         """Take an answer, which may come too late."""
-        answer = self._open.get(told.number)
-        if answer is not None and not answer.done():
-            answer.set_result(told.machines)
+        future = self._open.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer.machines)
 
 
 class SharesView(Protocol):
@@ -341,8 +395,7 @@ class SharesView(Protocol):
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
-        ...
+    ) -> list[PreemptionStatus]: ...
 
 
 class FederationView(Protocol):

@@ -57,9 +57,13 @@ class NotAllowedError(NotThereError):
 
 
 _STATUSES: Final = (
-    (ConflictError, 409), (AwayError, 504), (ClosedError, 503), (InputError, 422), (NotAllowedError, 403),
+    (ConflictError, 409),
+    (AwayError, 504),
+    (ClosedError, 503),
+    (InputError, 422),
+    (NotAllowedError, 403),
     (NotThereError, 404),
-)  # fmt: skip
+)
 
 
 class Traffic:
@@ -69,7 +73,7 @@ class Traffic:
         answers: (method, path with the names of its parameters, status) -> how many.
         seconds: (method, path) -> how long these took together, without what is streamed.
         pages_open: pages of browsers that listen for changes.
-        views_made, views_cpu_s: for them, and the CPU seconds that this took.
+        views_made, views_cpu_s: views made for these pages, and the CPU seconds that this took.
     """
 
     def __init__(self) -> None:
@@ -90,8 +94,8 @@ register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:
-    found: Principal = request.state.principal
-    return found
+    caller: Principal = request.state.principal
+    return caller
 
 
 def by_whom(request: Request) -> str:
@@ -100,20 +104,20 @@ def by_whom(request: Request) -> str:
     return f" by {user}" if user else ""
 
 
-async def described(request: Request) -> JobDescription:
+async def job_of_body(request: Request) -> JobDescription:
     """The job in a request's body, as its user's.
 
     Raises:
         InputError: it is none.
         NotAllowedError: it is meant to be somebody else's.
     """
-    return owned(await intake(request).job(await body_of(request), "job"), principal(request))
+    return with_user(await intake(request).job(await body_of(request), "job"), principal(request))
 
 
 def intake(request: Request) -> Intake:
     """Reads jobs from the bodies of requests to this application."""
-    found: Intake = request.app.state.intake
-    return found
+    reader: Intake = request.app.state.intake
+    return reader
 
 
 TOO_LONG: Final = f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs"
@@ -133,33 +137,35 @@ async def body_of(request: Request, bytes_max: int = BODY_BYTES_MAX, problem: st
     return body
 
 
-def owned(job: JobDescription, who: Principal) -> JobDescription:
+def with_user(job: JobDescription, caller: Principal) -> JobDescription:
     """A job with its user: who submits it, unless an administrator does so for somebody else."""
-    if not who.known or job.user == who.user:
+    if not caller.known or job.user == caller.user:
         return job
-    if job.user and not who.may("admin"):
-        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
-    return job if job.user else msgspec.structs.replace(job, user=who.user)
+    if job.user and not caller.may("admin"):
+        raise NotAllowedError("job.user", f"{caller.user} does not submit for others; leave it out")
+    return job if job.user else msgspec.structs.replace(job, user=caller.user)
 
 
-def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:
-    """An operation that only those are served who may have it; what goes wrong is answered in its words."""
+def guard(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:
+    """The endpoint of an operation: it checks who asks, counts the request, and answers errors as refusals."""
 
     async def answer(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if operation.method != "GET" and kind != "application/json":
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
+
         if operation.role is not None:
             # Without a token, nothing else distinguishes a request from one that another site's page has caused.
             if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
                 return refusal("origin", FOREIGN, 403)
-            who = sessions.who(request)
-            if who is None:
+            caller = sessions.who(request)
+            if caller is None:
                 return refusal("authorization", UNKNOWN, 401)
-            if not who.may(operation.role):
-                raise NotAllowedError("authorization", f"this takes the role {operation.role}; yours is {who.role}")
-            request.state.principal = who
+            if not caller.may(operation.role):
+                raise NotAllowedError("authorization", f"this takes the role {operation.role}; yours is {caller.role}")
+            request.state.principal = caller
+
         return await operation.endpoint(request)
 
     async def counted(request: Request) -> Response:
@@ -172,9 +178,10 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             response = unreadable_store(request, error)
         except (InputError, NotThereError) as error:
             response = refusal(error.place, error.problem, status_of(error))
+
         traffic.answers[operation.method, operation.path, response.status_code] += 1
-        which = operation.method, operation.path
-        traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
+        path = operation.method, operation.path
+        traffic.seconds[path] = traffic.seconds.get(path, 0.0) + time.perf_counter() - began
         return response
 
     return counted
@@ -230,29 +237,33 @@ def numbers(request: Request, name: str, count_max: int) -> list[int] | None:
     text = request.query_params.get(name)
     if text is None:
         return None
-    found = list[int]()
+
+    whole_numbers = list[int]()
     for word in text.split(",") if text else ():
         first, dash, last = word.partition("-")
         ends = (first, last) if dash else (first, first)
         is_whole = all(end.isascii() and end.isdigit() and len(end) < 19 for end in ends)
         span = range(int(ends[0]), int(ends[1]) + 1) if is_whole else range(0)
+
         if not span:
             raise InputError(f"query.{name}", f"expected whole numbers and ranges, as 3,7-9, not {word[:40]!r}")
-        if len(found) + len(span) > count_max:
+        if len(whole_numbers) + len(span) > count_max:
             raise InputError(f"query.{name}", f"names more than {count_max:,}; leave it out to follow all")
-        found += span
-    return found
+
+        whole_numbers += span
+
+    return whole_numbers
 
 
-def choice(request: Request, name: str, known: tuple[str, ...], default: str | None = None) -> str | None:
+def choice(request: Request, name: str, allowed: tuple[str, ...], default: str | None = None) -> str | None:
     """One of a few words from the query.
 
     Raises:
         InputError: it is another.
     """
     text = request.query_params.get(name)
-    if text is not None and text not in known:
-        raise InputError(f"query.{name}", f"expected {', '.join(known)}, not {text[:40]!r}")
+    if text is not None and text not in allowed:
+        raise InputError(f"query.{name}", f"expected {', '.join(allowed)}, not {text[:40]!r}")
     return default if text is None else text
 
 
@@ -264,17 +275,20 @@ class JobLookup(Protocol):
     def archived(self, number: JobId) -> ArchivedJob | None: ...
 
 
-def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
+def seen_job(jobs: JobLookup, number: JobId, caller: Principal) -> JobStatus:
     """A job, if there is one and it may be seen.
 
     Raises:
         NotThereError: otherwise; of one's own job that is in the archive, where it is.
     """
     job = jobs.job(number)
-    if job is None and (gone := jobs.archived(number)) is not None and who.sees in (None, gone.user):
-        problem = f"this job is archived, in file {gone.file} of the folder archive; `volery record export` reads it"
+    # Of somebody else's job not even the archive is mentioned: its number would tell that it existed.
+    if job is None and (archived_job := jobs.archived(number)) is not None and caller.sees in (None, archived_job.user):
+        problem = (
+            f"this job is archived, in file {archived_job.file} of the folder archive; `volery record export` reads it"
+        )
         raise NotThereError(f"jobs/{number}", problem)
-    if job is None or who.sees not in (None, job.user):
+    if job is None or caller.sees not in (None, job.user):
         no_job(number)
     return job
 
@@ -296,13 +310,13 @@ class Operation(msgspec.Struct, frozen=True):
 
     Args:
         method: GET, POST or PUT.
-        path: with parameters as `{id:number}`.
-        endpoint: what does it; the first line of its docstring is the summary.
-        answers: what is sent back: a struct type or a media type.
+        path: path with parameters as `{id:number}`.
+        endpoint: function that does it; the first line of its docstring is the summary.
+        answers: type of the answer: a struct type or a media type.
         takes: the struct type of the request's body.
         query: name -> description of query parameters.
-        status: of success.
-        role: who may have it, where there are tokens; None: everybody.
+        status: HTTP status of success.
+        role: lowest role that may use it, where there are tokens; None: everybody.
     """
 
     method: str
@@ -324,12 +338,15 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorResponse], ref_template="#/components/schemas/{name}"
     )
-    found = iter(schemas)
+
+    # Schemas come back in the order of the types: each operation's answer, then its body.
+    schemas_in_order = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     refusal = schemas[-1]
+
     for operation in operations:
-        answer = next(found) if _is_type(operation.answers) else None
-        body = next(found) if _is_type(operation.takes) else None
+        answer = next(schemas_in_order) if _is_type(operation.answers) else None
+        body = next(schemas_in_order) if _is_type(operation.takes) else None
         entry: dict[str, Any] = {
             "summary": (operation.endpoint.__doc__ or "").partition("\n")[0],
             "operationId": getattr(operation.endpoint, "__name__", ""),
@@ -343,9 +360,12 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
             entry["security"] = []
         elif operation.role != "user":
             entry["description"] = f"Takes the role {operation.role}."
+
         if body is not None:
             entry["requestBody"] = {"required": True, "content": _content(body, None)}
+
         paths.setdefault(re.sub(r":\w+}", "}", operation.path), {})[operation.method.lower()] = entry
+
     return {
         "openapi": "3.1.0",
         "info": {"title": "Volery", "version": volery.__version__, "summary": "Jobs of a federation of schedulers"},

@@ -18,16 +18,16 @@ from volery.live.service.checksums import CHECKED, RowDamageError, check_row, da
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
-"""Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
+"""The reason in a job's row why another scheduler than usual has the job; empty where the usual one has it."""
 SELECT_JOB: Final = f"SELECT {', '.join(f'jobs.{name}' for name in (*CHECKED['jobs'], 'checksum'))}, {NOTE_COLUMN}"
 RESULT_BYTES: Final = 1_000
-"""The row of a task with a longer result is compared with its checksum where the result is read, not in lists."""
+"""Longest result in a list; the row of a longer one is compared with its checksum only where the result is read."""
 _SHORT_RESULT: Final = f"CASE WHEN length(result) <= {RESULT_BYTES} THEN result END"
 SELECT_TASK: Final = "SELECT " + ", ".join(
     _SHORT_RESULT if name == "result" else name for name in (*CHECKED["tasks"], "checksum")
 )
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
-"""What jobs can be sorted by."""
+"""Columns that jobs can be sorted by."""
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
 
 Counts = tuple[int, int, int, int]
@@ -39,10 +39,10 @@ class JobQuery(NamedTuple):
     """A query of jobs; fields that are None do not matter.
 
     Args:
-        state, user: theirs.
-        before: their numbers are smaller.
-        reason, name: theirs contains it.
-        since_us: they were submitted then or later, microseconds since 1970.
+        state, user: state and user of the jobs.
+        before: number above those of the jobs.
+        reason, name: text that reason or name contains.
+        since_us: earliest submission, microseconds since 1970.
     """
 
     state: str | None = None
@@ -57,8 +57,8 @@ class JobOrder(NamedTuple):
     """The order of listed jobs, and the first of them; equal ones: the newest first.
 
     Args:
-        falling: the largest first.
-        skip: so many are left out.
+        falling: true: the largest first.
+        skip: number of jobs that are left out first.
     """
 
     by: str = "id"
@@ -97,7 +97,8 @@ def listed_job(row: Sequence[Any]) -> JobStatus:
     try:
         return job_status(row)
     except sqlite3.DatabaseError as error:
-        number, revision = row[0], row[CHECKED["jobs"].index("revision")]
+        number = row[0]
+        revision = row[CHECKED["jobs"].index("revision")]
         return JobStatus(
             id=number, name="", user="", state="damaged", reason=str(error), tasks=0, submitted_us=0,
             revision=revision if isinstance(revision, int) else 0,
@@ -105,7 +106,7 @@ def listed_job(row: Sequence[Any]) -> JobStatus:
 
 
 SLICE: Final = 4_096
-"""Jobs that are looked at in one piece, which takes some 2 ms."""
+"""Jobs that are searched in one piece, which takes some 2 ms."""
 READ: Final = 500
 """Jobs that are read in one piece."""
 
@@ -119,12 +120,12 @@ class JobListings:
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
         assert order.by in ORDERS
-        asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
-        where = " AND ".join(words for words, _ in asked) or "1"
+        conditions = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
+        clause = " AND ".join(words for words, _ in conditions) or "1"
         rows = fetched(
-            self._sql, f"{SELECT_JOB} FROM jobs WHERE {where} "
+            self._sql, f"{SELECT_JOB} FROM jobs WHERE {clause} "
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
-            (*(value for _, value in asked), limit, order.skip),
+            (*(value for _, value in conditions), limit, order.skip),
         )  # fmt: skip
         return [listed_job(row) for row in rows]
 
@@ -135,42 +136,55 @@ class JobListings:
         """
         if is_indexed(query, order):
             return await self._newest(query, limit) if order == NEWEST else self.jobs(query, limit, order)
-        asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
-        where = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in asked)))
+
+        conditions = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
+        clause = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in conditions)))
         words = (
-            f"SELECT id, coalesce({order.by}, -1) FROM jobs WHERE {where} "  # noqa: S608 - ours
+            f"SELECT id, coalesce({order.by}, -1) FROM jobs WHERE {clause} "  # noqa: S608 - ours
             f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ?"
         )
-        wanted, best = order.skip + limit, list[tuple[int, Any]]()
+
+        count = order.skip + limit
+        best = list[tuple[int, Any]]()
         (last,) = self._sql.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
         last = last if query.before is None else min(last, query.before - 1)
         oldest_first = order.by == "id" and not order.falling
+
         for end in range(SLICE - 1, last + SLICE, SLICE) if oldest_first else range(last, -1, -SLICE):
-            best += fetched(self._sql, words, (end - SLICE, end, *(value for _, value in asked), wanted))
-            if order.by == "id" and len(best) >= wanted:
+            best += fetched(self._sql, words, (end - SLICE, end, *(value for _, value in conditions), count))
+
+            # Pieces are in the order of ids: what follows cannot come before what there is.
+            if order.by == "id" and len(best) >= count:
                 break
-            if len(best) > 2 * wanted:
+
+            # A bounded number is kept, and rarely sorted.
+            if len(best) > 2 * count:
                 _sort(best, order)
-                del best[wanted:]
+                del best[count:]
+
             await asyncio.sleep(0)
+
         _sort(best, order)
-        found = []
-        for number, _ in best[order.skip : wanted]:
+
+        statuses = []
+        for number, _ in best[order.skip : count]:
+            # The row may have left for the archive since its number was found.
             row = self._row(number)
-            found.append(listed_job(row) if row else None)
-            if len(found) % READ == 0:
+            statuses.append(listed_job(row) if row else None)
+            if len(statuses) % READ == 0:
                 await asyncio.sleep(0)
-        return [one for one in found if one is not None]
+
+        return [status for status in statuses if status is not None]
 
     async def _newest(self, query: JobQuery, limit: int) -> list[JobStatus]:
-        found = list[JobStatus]()
-        while piece := self.jobs(query, min(READ, limit - len(found))):
-            found += piece
+        statuses = list[JobStatus]()
+        while piece := self.jobs(query, min(READ, limit - len(statuses))):
+            statuses += piece
             if len(piece) < READ:
                 break
             query = query._replace(before=piece[-1].id)
             await asyncio.sleep(0)
-        return found
+        return statuses
 
     def job(self, number: JobId) -> JobStatus | None:
         """A job; None where there is none.
@@ -188,7 +202,7 @@ class JobListings:
         """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
 
         Args:
-            limit: at most so many jobs are looked at, and at most so many of their tasks.
+            limit: most jobs that are read, and most of their tasks.
         """
         rows = self._sql.execute(
             "SELECT tasks.started_us, submitted_us FROM "
@@ -196,13 +210,16 @@ class JobListings:
             "CROSS JOIN tasks ON tasks.job = last.id AND tasks.attempt = 0 AND tasks.started_us IS NOT NULL LIMIT ?1",
             (limit,),
         )
-        return [max(0, began - told) for began, told in rows]
+        return [max(0, started_us - submitted_us) for started_us, submitted_us in rows]
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
         """The job of each task, and its place there, without tasks of no job; numbers of tasks grow from job to job."""
-        found = []
+        places = []
         for task in tasks:
-            low, high = 0, self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
+            low = 0
+            high = self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
+
+            # A search by halves: jobs have no index by the numbers of their tasks, and ids may have gaps.
             while low <= high:
                 middle = (low + high) // 2
                 row = self._sql.execute(
@@ -214,12 +231,14 @@ class JobListings:
                 elif task >= row[1] + row[2]:
                     low = row[0] + 1
                 else:
-                    found.append((row[0], task - row[1]))
+                    places.append((row[0], task - row[1]))
                     break
-        return found
+
+        return places
 
 
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
+    # Sorts are stable: by the second key first, so that equal rows have the newest job in front.
     rows.sort(key=lambda row: row[0], reverse=True)
     rows.sort(key=lambda row: row[1], reverse=order.falling)
 
@@ -254,12 +273,12 @@ class JobRow(msgspec.Struct):
     started_us: Time | None = None
     ended_us: Time | None = None
 
-    heard: bytearray | None = None
-    """Per task, whether it may have a row; None: each may."""
+    reported: bytearray | None = None
+    """Per task, true if it may have a row; None: every task may have one."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""
     began_us: Time | None = None
-    """The monotonic clock when the start was reported; None: it was not this program that noted it."""
+    """The monotonic clock when the start was reported; None: another incarnation of this program noted it."""
     last_end_us: Time = 0
     """The latest end of its tasks that this program has noted."""
 
@@ -327,16 +346,18 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def reading(path: Path, more: str = "") -> sqlite3.Connection:
+def reading(path: Path, options: str = "") -> sqlite3.Connection:
     """Open the store of jobs to be read.
 
     Args:
-        more: parameters of SQLite, beginning with an ampersand.
+        options: parameters of SQLite, beginning with an ampersand.
 
     Raises:
         sqlite3.Error: it cannot be.
     """
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{more}", uri=True, timeout=5.0, check_same_thread=False)
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro{options}", uri=True, timeout=5.0, check_same_thread=False
+    )
 
 
 def sound_content(digest: bytes, content: bytes) -> bytes:
@@ -362,8 +383,10 @@ def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatu
     """
     job, index, *_, revision, result, _, checksum = row
     if result is not None and row_checksum(row[:-1]) != checksum:
-        known = revision if isinstance(revision, int) else 0
-        return TaskStatus(job=job, index=index, state="unknown", reason=damage_of("tasks", row), revision=known)
+        sound_revision = revision if isinstance(revision, int) else 0
+        return TaskStatus(
+            job=job, index=index, state="unknown", reason=damage_of("tasks", row), revision=sound_revision
+        )
     return sound_task(row, usage)
 
 
@@ -388,20 +411,20 @@ class UserLoad(NamedTuple):
 
 def counts_of(state: JobState, pending: int, running: int) -> Counts:
     """The load of a job that has not ended, with so many tasks that wait and that run."""
-    waits = state == "pending"
-    return int(waits), int(not waits), pending, running
+    is_pending = state == "pending"
+    return int(is_pending), int(not is_pending), pending, running
 
 
 class UserCounters:
     """The counts of all users as of the last commit.
 
     Args:
-        sql: they are counted there once.
+        sql: connection that reads what is counted at the start.
     """
 
     def __init__(self, sql: sqlite3.Connection) -> None:
         self._sql = sql
-        self._changed: dict[str, Counts] = {}
+        self._changed_counts: dict[str, Counts] = {}
         self.recount()
 
     def recount(self) -> None:
@@ -413,22 +436,22 @@ class UserCounters:
         )  # fmt: skip
         self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
 
-    def change(self, user: str, before: Counts, after: Counts) -> None:
+    def change(self, user: str, old: Counts, new: Counts) -> None:
         """A job of a user counts otherwise from the next commit on."""
-        now = self._changed.get(user) or self._counts.get(user, NOTHING)
-        self._changed[user] = (
-            now[0] - before[0] + after[0], now[1] - before[1] + after[1],
-            now[2] - before[2] + after[2], now[3] - before[3] + after[3],
+        counts = self._changed_counts.get(user) or self._counts.get(user, NOTHING)
+        self._changed_counts[user] = (
+            counts[0] - old[0] + new[0], counts[1] - old[1] + new[1],
+            counts[2] - old[2] + new[2], counts[3] - old[3] + new[3],
         )  # fmt: skip
 
     def commit(self) -> None:
-        # A commit may run in another thread than whoever asks: what was asked for stays whole.
-        counts = self._counts | self._changed
-        self._counts = {user: one for user, one in counts.items() if one != NOTHING}
-        self._changed.clear()
+        # A commit may run in another thread than a query: the dictionary that the query reads is replaced, not changed.
+        counts = self._counts | self._changed_counts
+        self._counts = {user: count for user, count in counts.items() if count != NOTHING}
+        self._changed_counts.clear()
 
     def roll_back(self) -> None:
-        self._changed.clear()
+        self._changed_counts.clear()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """The loads of all users that have any, or of one user."""
@@ -456,8 +479,8 @@ class UsageTable:
     """The rows of a store with the usage of the last attempts at tasks.
 
     Args:
-        sql: writes; begin and commit are the store's.
-        read: sees what is committed.
+        sql: connection that writes; begin and commit are the store's.
+        read: connection that sees what is committed.
     """
 
     def __init__(self, sql: sqlite3.Connection, read: sqlite3.Connection) -> None:
@@ -465,8 +488,8 @@ class UsageTable:
         self._read = read
         self._rows: list[tuple[Any, ...]] = []
 
-    def note(self, job: JobId, place: int, number: int, used: AttemptUsage) -> None:
-        row = (job, place, number, used.cpu_us, used.memory_peak_bytes, int(used.out_of_memory), used.held)
+    def note(self, job: JobId, place: int, number: int, usage: AttemptUsage) -> None:
+        row = (job, place, number, usage.cpu_us, usage.memory_peak_bytes, int(usage.out_of_memory), usage.held)
         self._rows.append((*row, row_checksum(row)))
 
     def write(self) -> None:
@@ -480,11 +503,11 @@ class UsageTable:
     def of(self, job: JobId, first: int, end: int) -> dict[int, tuple[int | None, TaskUsage]]:
         """The usage of a job's tasks between two places: place -> attempt and usage.
 
-        In place of the usage in a damaged row stands its damage, whatever the attempt was.
+        A damaged row gives its damage in place of the usage, for any attempt.
         """
         usages = dict[int, tuple[int | None, TaskUsage]]()
         for row in fetched(self._read, _READ, (job, first, end)):
-            _, place, attempt, cpu_us, peak, short, held, _ = row
+            _, place, attempt, cpu_us, peak, is_short, hold_words, _ = row
             try:
                 check_row("usages", row)
             except sqlite3.DatabaseError as error:
@@ -492,6 +515,7 @@ class UsageTable:
             else:
                 usages[place] = (
                     attempt,
-                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held),
+                    TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(is_short), held=hold_words),
                 )
+
         return usages

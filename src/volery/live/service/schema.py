@@ -32,9 +32,9 @@ from volery.live.service.soundness import UNREADABLE, demand_sound, log_soundnes
 VERSION: Final = 3
 REMEDY: Final = "`volery check` lists what is damaged; put the newest copy of the file in its place"
 LOG_BYTES: Final = 64 << 20
-"""When a log that was longer is used again, its file is cut to this."""
+"""Size to which the file of a longer log is cut when it is used again."""
 BUSY_MS: Final = 50
-"""A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
+"""Time after which a checkpoint that readers hinder is given up, and tried again later: commits wait for it."""
 TABLES: Final = (
     """
 CREATE TABLE descriptions (
@@ -83,12 +83,12 @@ class Database:
     """The connections to a file that nobody else has open.
 
     Args:
-        path: of the file; made where it is missing. One of format 1 is brought to this one.
+        path: path of the file, which is made where it is missing. Earlier formats are brought to this one.
 
     Attributes:
         store: the name of the store, which a copy has as well; no other store has it.
         write: the connection that writes; its commits never checkpoint.
-        read: one that sees what is committed.
+        read: connection that sees what is committed.
         damage: open jobs of which something is damaged.
 
     Raises:
@@ -97,7 +97,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._log = path.with_name(path.name + "-wal")
-        self._opened: dict[Path, tuple[int, int]] = {}
+        self._opened_files: dict[Path, tuple[int, int]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # It holds commands and their environment, which nobody else may read.
@@ -106,21 +106,27 @@ class Database:
         except OSError as error:
             problem = f"the store of jobs cannot be opened: {error.strerror}"
             raise InputError(str(error.filename or path), f"{problem}; restore what should be there") from None
+
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (torn_at := log_soundness(path).torn_at) is not None:
                 log.warning("the log of %s ends within a change, at byte %d, as a crash leaves it", path, torn_at)
+
             self.write = _connected(path, "synchronous = FULL")
             _prepare(self.write, path)
             self.damage = demand_sound(self.write)
+
+            # Checkpoints have a connection of their own, so that no commit makes one.
             self.write.execute("PRAGMA wal_autocheckpoint = 0")
             self.write.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+
             self.read = _connected(path, "query_only = 1")
-            self._moving = _connected(path, "synchronous = FULL")
-            self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-            self.store = self._named()
+            self._checkpointer = _connected(path, "synchronous = FULL")
+            self._checkpointer.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+            self.store = self._name()
             files = (path, path.with_suffix(".lock"), self._log, path.with_name(path.name + "-shm"))
-            self._opened = {file: identity for file in files if (identity := file_identity(file)) is not None}
+            self._opened_files = {file: identity for file in files if (identity := file_identity(file)) is not None}
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
@@ -131,7 +137,7 @@ class Database:
             os.close(self._lock)
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {REMEDY}") from None
 
-    def _named(self) -> str:
+    def _name(self) -> str:
         row = self.write.execute("SELECT name FROM store").fetchone()
         if row is None:
             row = (secrets.token_hex(8),)
@@ -149,25 +155,25 @@ class Database:
         Raises:
             sqlite3.OperationalError: one was removed or replaced. It may come back: the connections have the old one.
         """
-        for file, opened in self._opened.items():
-            if file_identity(file) != opened:
+        for file, identity in self._opened_files.items():
+            if file_identity(file) != identity:
                 problem = f"{file} was removed or replaced while this program uses it"
                 raise sqlite3.OperationalError(f"{problem}; put it back, or stop the API and restore a backup")
 
-    def checkpoint(self, whole: bool) -> int:
+    def checkpoint(self, empties_file: bool) -> int:
         """Move the log to its place; in any thread, but one at a time.
 
         Args:
-            whole: all of it, and empty the log's file: nothing may be written meanwhile.
+            empties_file: move all of it, and empty the log's file; nothing may be written meanwhile.
 
         Returns:
-            Pages in the log; of a whole one those that are left, because somebody reads them.
+            Pages in the log; where the file was to be emptied, those that readers still need.
 
         Raises:
             sqlite3.OperationalError: the disk is full, for example; everything stays in the log.
         """
-        kind = "TRUNCATE" if whole else "PASSIVE"
-        pages: int = self._moving.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
+        kind = "TRUNCATE" if empties_file else "PASSIVE"
+        pages: int = self._checkpointer.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
         return pages
 
     def sync(self) -> None:
@@ -187,7 +193,7 @@ class Database:
 
     def close(self) -> None:
         """Move everything to one file; what is not committed is lost."""
-        self._moving.close()
+        self._checkpointer.close()
         self.read.close()
         self.write.close()
         os.close(self._lock)
@@ -218,27 +224,35 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
     if version == 0:
         sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")
+
     if version == 1:
         log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
         migrate(sql, TABLES, 2)
+
     if version in (1, 2):
         for statement in _ADDED:
             sql.execute(statement)
         _add_launched(sql)
+
     sql.execute("BEGIN IMMEDIATE")
     try:
         for statement in (*TABLES, *_TASKS) if version == 0 else ():
             sql.execute(statement)
+
         for statement in _ADDED:
             sql.execute(statement)
+
         if version in (1, 2):
             log.info("the rows of the store of jobs %s get checksums, which is done once", path)
             add_checksums(sql)
+
         add_triggers(sql)
-        written = VERSION, schema_checksum(sql)
-        if sql.execute("SELECT max(format), tables FROM formats").fetchone() != written:
-            sql.execute("INSERT OR REPLACE INTO formats (format, tables) VALUES (?, ?)", written)
+
+        stored_format = VERSION, schema_checksum(sql)
+        if sql.execute("SELECT max(format), tables FROM formats").fetchone() != stored_format:
+            sql.execute("INSERT OR REPLACE INTO formats (format, tables) VALUES (?, ?)", stored_format)
             sql.execute(f"PRAGMA user_version = {VERSION}")
+
         sql.execute("COMMIT")
     except BaseException:
         sql.execute("ROLLBACK")
@@ -264,13 +278,14 @@ def _add_launched(sql: sqlite3.Connection) -> None:
     """Bring a database up to date in which attempts bear the numbers of their scheduler."""
     if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
         return
-    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
+
+    new_numbers = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
     for statement in (
         "BEGIN IMMEDIATE",
         "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
         "UPDATE tasks SET launched = attempt WHERE node != ''",
-        f"UPDATE tasks {renumbered}",
-        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
+        f"UPDATE tasks {new_numbers}",
+        f"UPDATE usages {new_numbers}",  # a task's row finds what it has used by the attempt
         "COMMIT",
     ):
         sql.execute(statement)
@@ -289,35 +304,40 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
     Args:
         sql: the one connection to it.
         tables: statements that make the new tables `jobs` and `descriptions` with their indices.
-        version: of the new format.
+        version: number of the new format.
 
     Raises:
         sqlite3.Error: the disk is full, for example; the file is as it was.
     """
+    # All or nothing: a crash within leaves a file of format 1.
     sql.execute("BEGIN IMMEDIATE")
     try:
         sql.execute("ALTER TABLE jobs RENAME TO jobs_before")
         for index in ("jobs_by_revision", "jobs_by_user", "jobs_open"):
             sql.execute(f"DROP INDEX IF EXISTS {index}")
+
         for statement in tables:
             sql.execute(statement)
+
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, content in sql.execute("SELECT id, description FROM jobs_before ORDER BY id"):
             with suppress(msgspec.MsgspecError):  # what is not understood any more stays as it is
                 content = encoded(merged(decode(content)))
-            sql.execute(_MOVE, (described(sql, content), number))
+            sql.execute(_MOVE, (stored_description(sql, content), number))
+
         sql.execute("DROP TABLE jobs_before")
         sql.execute(f"PRAGMA user_version = {version}")
         sql.execute("COMMIT")
     except BaseException:
         sql.execute("ROLLBACK")
         raise
+
     with suppress(sqlite3.OperationalError):  # it needs as much room again; without, the file keeps its size
         sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("VACUUM")
 
 
-def described(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:
+def stored_description(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:
     """The number of an encoded description among those of the store, into which it is written if it is new."""
     digest = digest or digest_of(content)
     row = sql.execute("SELECT id FROM descriptions WHERE digest = ?", (digest,)).fetchone()

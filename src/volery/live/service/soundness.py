@@ -33,7 +33,7 @@ UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
 DAMAGES_MAX: Final = 100
 """Damages of a table, and of the pages, that are listed."""
 START_BYTES: Final = 64 << 20
-"""The pages of a store up to this size are checked at each start, in some 0.3 s."""
+"""Size of a store up to which its pages are checked at each start, in some 0.3 s."""
 _LOG_HEADER: Final = struct.Struct(">8I")
 _FRAME_HEADER: Final = struct.Struct(">6I")
 _LOG_MAGIC: Final = 0x377F0682
@@ -46,7 +46,7 @@ class LogSoundness(NamedTuple):
     """The state of a write-ahead log.
 
     Args:
-        frames: that SQLite will read.
+        frames: number of frames that SQLite will read.
         torn_at: the place of a last frame that a crash has left incomplete; None: there is none.
     """
 
@@ -77,26 +77,34 @@ def _followed(file: BinaryIO, written: Path) -> LogSoundness:
     header = file.read(_LOG_HEADER.size)
     if len(header) < _LOG_HEADER.size:
         return LogSoundness()
+
     magic, _, page_bytes, _, *salts, first, second = _LOG_HEADER.unpack(header)
     order = ">" if magic & 1 else "<"
+
     sums = _summed(header[:24], order, (0, 0))
     if magic | 1 != _LOG_MAGIC | 1 or sums != (first, second):
+        # A log whose header was reset has no frames; one with frames behind a wrong header has lost them.
         if not any(file.read(_FRAME_HEADER.size)):
             return LogSoundness()
         raise DamagedError(str(written), "is damaged at byte 0: its header has another checksum; its changes are lost")
 
-    frames, rest = 0, _frames(file, order, page_bytes)
-    for frame in rest:
-        found = frame.summed(sums)
-        if frame.salts == salts and frame.sums == found:
-            frames, sums = frames + 1, found
+    frames = 0
+    remaining = _frames(file, order, page_bytes)
+    for frame in remaining:
+        computed = frame.summed(sums)
+        if frame.salts == salts and frame.sums == computed:
+            frames = frames + 1
+            sums = computed
             continue
-        later = list(takewhile(lambda other: other.salts == salts, rest))
-        if _is_damage(frame, found, later):
+
+        later = list(takewhile(lambda following: following.salts == salts, remaining))
+        if _is_damage(frame, computed, later):
             problem = f"is damaged at byte {frame.at}: later changes follow, and `truncate -s {frame.at}` gives them up"
             raise DamagedError(str(written), problem)
+
         is_torn = bool(later) or any(map(eq, frame.salts, salts))
         return LogSoundness(frames, frame.at if is_torn else None)
+
     return LogSoundness(frames)
 
 
@@ -104,10 +112,10 @@ class _Frame(NamedTuple):
     """A frame of a write-ahead log.
 
     Args:
-        at: its place.
-        is_last: of its change.
-        salts, sums: as it names them.
-        summed: (the sums before it) -> its own.
+        at: place of the frame, bytes.
+        is_last: true if the frame is the last of its change.
+        salts, sums: salts and sums that the frame names.
+        summed: (the sums before it) -> the sums of its content.
     """
 
     at: int
@@ -125,12 +133,12 @@ def _frames(file: BinaryIO, order: str, page_bytes: int) -> Iterator[_Frame]:
         yield _Frame(file.tell() - len(frame), pages > 0, salts, (first, second), summed)
 
 
-def _is_damage(frame: _Frame, found: tuple[int, int], later: Iterable[_Frame]) -> bool:
+def _is_damage(frame: _Frame, computed: tuple[int, int], later: Iterable[_Frame]) -> bool:
     """True if the frame at which SQLite ends the log had its place in front of a complete change.
 
     Args:
-        found: its sums as they are.
-        later: the frames behind it of the same use.
+        computed: the sums of its content.
+        later: frames behind it of the same use of the file.
     """
     # SQLite ends the log at the first frame that has other salts or does not continue the sums, which is right after a
     # crash. A change that was cut short or rolled back leaves frames of the present use behind later, shorter ones;
@@ -138,25 +146,27 @@ def _is_damage(frame: _Frame, found: tuple[int, int], later: Iterable[_Frame]) -
     # had not brought to the disk; they do not continue what is in its place. So it is a damage only if the next frame
     # continues the sums that this one names or has, and the end of a change is among those that go on from there. What
     # the disk had for sure is not lost so: a store that lacks it is behind its marks.
-    before = {frame.sums, found}
+    possible_sums = {frame.sums, computed}
     for following in later:
-        if following.sums not in map(following.summed, before):
+        if following.sums not in map(following.summed, possible_sums):
             return False
         if frame.is_last or following.is_last:
             return True
-        before = {following.sums}
+        possible_sums = {following.sums}
     return False
 
 
 @cache
 def _weights(pairs: int) -> NDArray[np.uint32]:
-    """The weight of each word, and of the two sums before, in the two sums after so many pairs of words.
+    """The weights of the words, and of the two sums before them, in the two sums after so many pairs.
 
     A pair (x, y) makes of the sums (s, t) the sums s + t + x and t + y + (s + t + x), modulo 2 ** 32: linear steps,
     which one product of matrices takes at once.
     """
-    step, word = np.array([[1, 1], [1, 2]], np.uint32), np.array([[1, 0], [1, 1]], np.uint32)
-    weights, power = np.empty((2, 2 * pairs + 2), np.uint32), np.identity(2, np.uint32)
+    step = np.array([[1, 1], [1, 2]], np.uint32)
+    word = np.array([[1, 0], [1, 1]], np.uint32)
+    weights = np.empty((2, 2 * pairs + 2), np.uint32)
+    power = np.identity(2, np.uint32)
     for at in range(pairs - 1, -1, -1):
         weights[:, 2 * at + 2 : 2 * at + 4] = power @ word
         power = power @ step
@@ -200,6 +210,7 @@ def store_damage(path: Path) -> Iterator[str]:
                 raise OtherVersionError(str(path), problem)
         except UNREADABLE as error:
             yield str(error)
+
         yield from damage_of_pages(sql)
         for table in CHECKED:
             yield from islice(damage_of_table(sql, table), DAMAGES_MAX)
@@ -222,28 +233,30 @@ def damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
         yield f"its pages are damaged: {error}"
 
 
-def damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
+def damage_of_table(sql: sqlite3.Connection, table: str, condition: str = "1") -> Iterator[str]:
     """The damages of a table's rows, with their keys."""
     try:
-        yield from (words for _, words in _damages(sql, table, where))
+        yield from (words for _, words in _damages(sql, table, condition))
     except (*UNREADABLE, OverflowError) as error:
         yield f"table {table} cannot be read to its end: {error}"
 
 
-def _damages(sql: sqlite3.Connection, table: str, where: str) -> Iterator[tuple[Any, str]]:
-    yield from damaged_rows(sql, table, where)
+def _damages(sql: sqlite3.Connection, table: str, condition: str) -> Iterator[tuple[Any, str]]:
+    yield from damaged_rows(sql, table, condition)
     if table == "descriptions":
-        for number, digest, content in sql.execute(f"SELECT id, digest, content FROM descriptions WHERE {where}"):  # noqa: S608 - ours
+        for number, digest, content in sql.execute(f"SELECT id, digest, content FROM descriptions WHERE {condition}"):  # noqa: S608 - ours
             if not isinstance(content, bytes) or digest_of(content) != digest:
                 yield number, f"the content of the row of table descriptions with id {number} is damaged"
 
 
 OPEN: Final = "SELECT id FROM jobs WHERE ended_us IS NULL"
 _OF_JOBS: Final = {
-    "jobs": "ended_us IS NULL", "tasks": f"job IN ({OPEN})", "usages": f"job IN ({OPEN})",
+    "jobs": "ended_us IS NULL",
+    "tasks": f"job IN ({OPEN})",
+    "usages": f"job IN ({OPEN})",
     "assignments": f"job IN ({OPEN})",
     "descriptions": "id IN (SELECT description FROM jobs WHERE ended_us IS NULL)",
-}  # fmt: skip
+}
 """Tables in which a damaged row concerns one job, or those of one description."""
 _HISTORIES: Final = frozenset({"reweighs", "preemptions", "archived", "usages"})
 """Tables of what has been: a damaged row is left out, and named in lists."""
@@ -251,15 +264,15 @@ _INDEX_PROBLEM: Final = re.compile(
     r"(row \d+ missing from|wrong # of entries in|non-unique entry in) index (?P<index>\w+)"
     r"|(NULL|NUMERIC|TEXT|non-\w+) value in (?P<table>\w+)\.\w+"
 )
-"""What SQLite finds where a value in a row or an index has changed, and the trees of both are whole."""
+"""Problems that SQLite finds where a value in a row or an index has changed, and the trees of both are sound."""
 
 
 class StartDamage(NamedTuple):
     """Open jobs of which a start has found something damaged, each with the place.
 
     Args:
-        rows: their own row is.
-        parts: something else of them is.
+        rows: jobs whose own row is damaged.
+        parts: jobs of which another row is damaged.
     """
 
     rows: dict[JobId, str]
@@ -273,33 +286,39 @@ def demand_sound(sql: sqlite3.Connection) -> StartDamage:
     jobs that have ended are compared with their checksums when they are read. All other damages are logged.
 
     Raises:
-        sqlite3.DatabaseError: so it is.
+        sqlite3.DatabaseError: something is.
     """
     sql.text_factory = readable
+
     _mend_indices(sql)
     damage = StartDamage({}, {})
+
     for table in CHECKED:
         for key, problem in _damages(sql, table, _OF_JOBS.get(table, "1")):
+            # A start builds numbers and orders of all jobs on the rows of such a table.
             if table not in _HISTORIES and table not in _OF_JOBS:
                 raise sqlite3.DatabaseError(problem)
+
             log.error("%s; `volery check` lists what is damaged", problem)
             if table == "descriptions":
                 of_jobs = sql.execute("SELECT id FROM jobs WHERE description = ? AND ended_us IS NULL", (key,))
                 damage.parts.update((number, problem) for (number,) in of_jobs)
             elif table not in _HISTORIES:
                 (damage.rows if table == "jobs" else damage.parts).setdefault(key, problem)
+
     sql.text_factory = str
     return damage
 
 
 def _mend_indices(sql: sqlite3.Connection) -> None:
-    """Make indices again that do not fit their rows, where the pages are checked and nothing else is wrong with them.
+    """Make indices again that do not fit their rows, where the pages are checked and otherwise sound.
 
     Raises:
         sqlite3.DatabaseError: something else is.
     """
     (pages,), (page_bytes,) = (sql.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     problems = [*damage_of_pages(sql)] if pages * page_bytes <= START_BYTES else []
+
     tables = dict[str, None]()
     for problem in problems:
         match = _INDEX_PROBLEM.search(problem)
@@ -308,6 +327,7 @@ def _mend_indices(sql: sqlite3.Connection) -> None:
         log.error("%s; indices are made again, and `volery check` lists damaged rows", problem)
         index = sql.execute("SELECT tbl_name FROM sqlite_schema WHERE name = ?", (match["index"],)).fetchone()
         tables[index[0] if index is not None else match["table"]] = None
+
     for table in tables:
         sql.execute(f"REINDEX {table}")
 
@@ -318,7 +338,8 @@ def set_aside(sql: sqlite3.Connection, job: JobId, revision: int) -> None:
     Raises:
         sqlite3.DatabaseError: the pages of the store are damaged as well.
     """
-    words, values = "UPDATE jobs SET ended_us = ?, revision = ? WHERE id = ?", (unix_now_us(), revision, job)
+    words = "UPDATE jobs SET ended_us = ?, revision = ? WHERE id = ?"
+    values = (unix_now_us(), revision, job)
     try:
         sql.execute(words, values)
     except sqlite3.OperationalError:
@@ -332,14 +353,16 @@ def demand_sound_jobs(sql: sqlite3.Connection, jobs: Sequence[JobId]) -> None:
     """Refuse jobs of which a row is damaged.
 
     Raises:
-        sqlite3.DatabaseError: so it is.
+        sqlite3.DatabaseError: a row is.
     """
     numbers = ", ".join(map(str, jobs))
     of_jobs = {
-        "jobs": f"id IN ({numbers})", "tasks": f"job IN ({numbers})", "usages": f"job IN ({numbers})",
+        "jobs": f"id IN ({numbers})",
+        "tasks": f"job IN ({numbers})",
+        "usages": f"job IN ({numbers})",
         "assignments": f"job IN ({numbers})",
         "descriptions": f"id IN (SELECT description FROM jobs WHERE id IN ({numbers}))",  # noqa: S608 - our numbers
-    }  # fmt: skip
-    for table, where in of_jobs.items():
-        for problem in damage_of_table(sql, table, where):
+    }
+    for table, condition in of_jobs.items():
+        for problem in damage_of_table(sql, table, condition):
             raise sqlite3.DatabaseError(problem)

@@ -37,7 +37,7 @@ from volery.live.service.rows import (
     sound_task,
     state_after,
 )
-from volery.live.service.schema import Database, described
+from volery.live.service.schema import Database, stored_description
 from volery.live.service.soundness import set_aside
 from volery.live.service.task_rows import TaskRows, WrittenRow, written_anyhow
 from volery.live.status import JobStatus, TaskState
@@ -46,7 +46,7 @@ _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
     "failed = ?14, killed = ?15, started_us = ?18, ended_us = ?19, revision = ?20, checksum = ?21 WHERE id = ?1"
 )
-"""By the numbers of columns in `CHECKED`."""
+"""The parameters have the numbers of the columns in `CHECKED`."""
 _WRITE_JOB: Final = (
     f"INSERT INTO jobs ({', '.join(CHECKED['jobs'])}, checksum) VALUES (?{', ?' * len(CHECKED['jobs'])})"  # noqa: S608 - ours
 )
@@ -55,20 +55,20 @@ _WRITE_TASK: Final = (
     f"VALUES (?{', ?' * len(CHECKED['tasks'])})"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
-"""No report of another attempt changes it: at most one attempt succeeds."""
+"""States that no report of another attempt changes: at most one attempt succeeds."""
 _REFUSED: Final = "refused for now: "
 INSERTED_MAX: Final = 1_000
-"""New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
+"""New jobs whose rows are kept until they begin; more rows would fill the memory."""
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 _REVISION: Final = CHECKED["tasks"].index("revision")
 _LOSE_TASK: Final = "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?"
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
-"""Of a `JobRow`: each change gets a revision of its own."""
+"""The columns of a `JobRow`, without the revision: each change gets one of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
 _READ_TASK: Final = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
-_UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
+_UNREPORTED: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +79,10 @@ class JobStore:
     Tasks without a report have no row; they are pending, or cancelled with their job.
 
     Args:
-        path: of the database; made where it is missing.
+        path: path of the database, which is made where it is missing.
 
     Attributes:
-        damage: open jobs of which something but their own row is damaged, as the start has found, and its place.
+        damage: open jobs whose rows of tasks or descriptions were damaged at the start -> the place of the damage.
 
     Raises:
         InputError: it cannot be opened, is in use, or was written by another version.
@@ -94,44 +94,53 @@ class JobStore:
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
         self.demand_files, self.close = self._database.demand_files, self._database.close
-        listed = JobListings(self._read)
-        self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
-        self.places, self.allocations_us = listed.places, listed.allocations_us
+
+        listings = JobListings(self._read)
+        self.job, self.jobs, self.search = listings.job, listings.jobs, listings.search
+        self.places, self.allocations_us = listings.places, listings.allocations_us
         self.descriptions = DescriptionReader(path, self._read)
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
-        self._under_way: dict[JobId, JobRow] = {}
-        self._changed: dict[JobId, JobRow] = {}
-        self._inserted: dict[JobId, JobRow] = {}
+
+        self._open_jobs: dict[JobId, JobRow] = {}
+        self._changed_jobs: dict[JobId, JobRow] = {}
+        self._new_jobs: dict[JobId, JobRow] = {}
         self._changed_users: dict[JobId, str] = {}
-        self._written: list[WrittenRow] = []
-        self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
+        self._written_rows: list[WrittenRow] = []
+        self._task_rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
+
         self._usages = UsageTable(self._sql, self._read)
-        tasks = TaskRows(self._read, listed.job, self._usages)
+        tasks = TaskRows(self._read, listings.job, self._usages)
         self.tasks, self.result, self.tasks_at = tasks.tasks, tasks.result, tasks.tasks_at
         self.changes, self.revisions = tasks.changes, tasks.revisions
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
         self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
         self.first_task, self.cancelling, self.is_answered = tasks.first_task, tasks.cancelling, tasks.is_answered
         self.pending_after, self.drained = tasks.pending_after, tasks.drained
+
         self.retired = ArchiveLedger(self._sql, self._read)
         self._revision: int = self.retired.free().revision
+
+        # A job with a damaged row is ended before anything can write the row back with a sound checksum.
         for number in self._database.damage.rows:
             set_aside(self._sql, number, self._next_revision())
+
         self.damage = self._database.damage.parts
+
         self._given_up: dict[JobId, str] = {}
         self.revision: int = self._revision
-        """Of the last change that is committed."""
+        """The revision of the last change that is committed."""
+
         self._tally = UserCounters(self._read)
         self._is_miscounted = False
         self.loads = self._tally.loads
-        self._refused = self._refused_jobs()
+        self._refused_ids = self._refused_jobs()
 
     def _refused_jobs(self) -> set[JobId]:
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
         return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
-    def _one(self, query: str, *arguments: Any) -> Any:
+    def _first_value(self, query: str, *arguments: Any) -> Any:
         row = self._sql.execute(query, arguments).fetchone()
         return row[0] if row else None
 
@@ -170,6 +179,7 @@ class JobStore:
             self.shares.continue_from(mark.reweighs, mark.weights, now_us)
             for node in mark.drained:
                 self.drain(node, True)
+
         self._revision = max(self._revision, self.retired.used().revision)
         self.commit()
 
@@ -183,15 +193,19 @@ class JobStore:
         """
         self.demand_files()
         assert not self._sql.in_transaction, "the batch before has not been committed"
+
+        # Only promises to users wait for the disk (see the module's text).
         if durable is not self._durable:
             self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
+
         self._sql.execute("BEGIN")
 
     def commit(self) -> None:
         """End the batch; everyone sees it now."""
         revision = self._revision
         if self._sql.in_transaction:
+            # It may run in another thread, and `self.revision` is read meanwhile: it is raised last.
             self._sql.execute("COMMIT")
         self._tally.commit()
         if self._is_miscounted:
@@ -200,26 +214,27 @@ class JobStore:
         self.revision = revision
 
     def roll_back(self) -> None:
-        """Forget the batch: nothing of it has happened."""
+        """Forget the batch: it leaves no change."""
         if self._sql.in_transaction:
             self._sql.execute("ROLLBACK")
-        self._under_way.clear()
-        self._inserted.clear()
-        self._changed.clear()
-        self._rows.clear()
+
+        self._open_jobs.clear()
+        self._new_jobs.clear()
+        self._changed_jobs.clear()
+        self._task_rows.clear()
         self._changed_users.clear()
-        self._written.clear()
+        self._written_rows.clear()
         self._usages.forget()
         self._given_up.clear()
         self._tally.roll_back()
-        self._refused = self._refused_jobs()
+        self._refused_ids = self._refused_jobs()
         self._revision = self.revision
 
     def take_written(self) -> tuple[dict[JobId, str], list[WrittenRow]]:
         """The jobs of which something was written since the last call, with their users, and the rows."""
         users, self._changed_users = self._changed_users, {}
-        written, self._written = self._written, []
-        return users, written
+        rows, self._written_rows = self._written_rows, []
+        return users, rows
 
     def take_given_up(self) -> dict[JobId, str]:
         """The jobs that were ended before all their tasks had since the last call, and whose they are."""
@@ -237,45 +252,62 @@ class JobStore:
 
     def describes(self, number: JobId, digest: bytes) -> bool:
         """True if a job was submitted with exactly the description of this digest."""
-        return bool(self._one(f"SELECT digest = ? {DESCRIBED}", digest, number))
+        return bool(self._first_value(f"SELECT digest = ? {DESCRIBED}", digest, number))
 
     def keep(self, descriptions: Iterable[EncodedDescription]) -> None:
         """Write descriptions into the batch that is under way; in a thread, where they are long."""
         for content, digest in descriptions:
-            described(self._sql, content, digest)
+            stored_description(self._sql, content, digest)
 
     def drop_unused(self, descriptions: Iterable[EncodedDescription]) -> None:
-        """Take those out again of which no job has come."""
-        unused = (
+        """Delete the descriptions that no job has come to use."""
+        delete_unused = (
             "DELETE FROM descriptions WHERE digest = ? "
             "AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = descriptions.id)"
         )
-        self._sql.executemany(unused, ((one.digest,) for one in descriptions))
+        self._sql.executemany(delete_unused, ((description.digest,) for description in descriptions))
 
     def insert(
-        self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
-        obstacles: Sequence[tuple[int, str]], now_us: int, kept: EncodedDescription | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        number: JobId,
+        first_task: TaskId,
+        description: JobDescription,
+        task_count: int,
+        obstacles: Sequence[tuple[int, str]],
+        now_us: int,
+        encoded: EncodedDescription | None = None,
+    ) -> None:
         """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run.
 
         Args:
-            kept: the description, if it is encoded already.
+            encoded: the description, if it is encoded already.
         """
         if obstacles:
             self._write_tasks(
                 (number, place, "unsatisfiable", reason, 0, "", None, None, None, "", self._next_revision(), b"", -1)
                 for place, reason in obstacles
             )
-        content = described(self._sql, *(kept or encoded_at_once(description)))
+
+        content = stored_description(self._sql, *(encoded or encoded_at_once(description)))
         job = JobRow(
-            number, key_of(description.user, description.key), content, first_task, description.name, description.user,
-            task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
-        )  # fmt: skip
+            number,
+            key_of(description.user, description.key),
+            content,
+            first_task,
+            description.name,
+            description.user,
+            task_count,
+            len(obstacles),
+            now_us,
+            reason=obstacles[0][1] if obstacles else "",
+        )
+
         self._write_jobs(_WRITE_JOB, (job,))
-        if len(self._inserted) < INSERTED_MAX:
-            self._inserted[number] = job
-        pending = task_count - len(obstacles)
-        self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
+        if len(self._new_jobs) < INSERTED_MAX:
+            self._new_jobs[number] = job
+
+        pending_count = task_count - len(obstacles)
+        self._tally.change(description.user, NOTHING, counts_of("pending", pending_count, 0))
 
     def cancel(self, number: JobId) -> bool:
         """Note that the job is to be cancelled; true if it had not ended yet."""
@@ -308,17 +340,23 @@ class JobStore:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         jobs: dict[JobId, JobRow | None] = {}
+
         for item in news:
             identity = item.job
-            if type(item) is JobAccepted and number_of(identity) not in self._refused:
-                continue  # nothing new: most jobs are taken at once
+            if type(item) is JobAccepted and number_of(identity) not in self._refused_ids:
+                continue  # most jobs are accepted at once, and their rows do not change
+
             if identity not in jobs:
                 jobs[identity] = self._job_under_way(number_of(identity), identity)
+
             job = jobs[identity]
+
             if job is None or job.ended_us is not None:
                 continue
+
             match item:
                 case TaskReport():
+                    # One damaged row must end its own job, not the batch.
                     try:
                         self._report(job, item, monotonic_us)
                     except RowDamageError as error:
@@ -327,42 +365,49 @@ class JobStore:
                     job.answered = True
                 case JobRejected():
                     job.reason = _REFUSED + item.reason
-                    self._refused.add(job.id)
+                    self._refused_ids.add(job.id)
                 case JobAccepted():
                     job.reason = ""
-                    self._refused.discard(job.id)
-        answered = [job for job in self._changed.values() if job.answered and job.ended_us is None]
-        late = [job.id for job in answered if not self._settle(job, now_us, monotonic_us)]
+                    self._refused_ids.discard(job.id)
+
+        answered_jobs = [job for job in self._changed_jobs.values() if job.answered and job.ended_us is None]
+        late_jobs = [job.id for job in answered_jobs if not self._settle(job, now_us, monotonic_us)]
         self._write_changes()
-        return late
+        return late_jobs
 
     def give_up_waiting(self, number: JobId, now_us: int, monotonic_us: Time | None = None) -> None:
         """End an answered job although some reports of its tasks have not come; those tasks' ends are unknown."""
         job = self._job_under_way(number)
         if job is None or not job.answered:
             return
+
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
         for (place,) in self._sql.execute(query, (number,)).fetchall():
+            # One by one: each task's change gets a revision of its own.
             revision = self._next_revision()
             self._sql.execute(_LOSE_TASK, (revision, number, place))
-            self._written.append(written_anyhow(self._sql, revision, number, place))
+            self._written_rows.append(written_anyhow(self._sql, revision, number, place))
+
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
     def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
-        job = self._under_way.get(number)
+        job = self._open_jobs.get(number)
         if job is None:
-            job = self._inserted.pop(number, None) or self._stored_job(number)
+            job = self._new_jobs.pop(number, None) or self._stored_job(number)
             if job is None:
                 return None
-            self._under_way[number] = job
+            self._open_jobs[number] = job
             job.counted = job.load()
+            # No report has come yet, so no task has a row: none needs to be read before its first one.
             if job.state == "pending" and not job.unsatisfiable:
-                job.heard = bytearray(job.tasks)
+                job.reported = bytearray(job.tasks)
+
         if identity not in (None, job.identity):
             return None  # it had this number in a folder that is no longer there
-        self._changed[number] = job
+
+        self._changed_jobs[number] = job
         return job
 
     def _stored_job(self, number: JobId) -> JobRow | None:
@@ -375,123 +420,160 @@ class JobStore:
             log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
             revision = self._next_revision()
             set_aside(self._sql, number, revision)
-            self._written.append(written_anyhow(self._sql, revision, number))
+            self._written_rows.append(written_anyhow(self._sql, revision, number))
             self._changed_users[number] = ""
             self._is_miscounted = True
             return None
+
         return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
 
     def _written_job(self, row: Sequence[Any]) -> JobStatus:
         return sound_job((*row, self.assigned.note_of(row[0])))
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        checked = [(*row, row_checksum(row)) for row in rows]
-        self._written += [(row[_REVISION], sound_task, row) for row in checked]
-        self._sql.executemany(_WRITE_TASK, checked)
+        checked_rows = [(*row, row_checksum(row)) for row in rows]
+        self._written_rows += [(row[_REVISION], sound_task, row) for row in checked_rows]
+        self._sql.executemany(_WRITE_TASK, checked_rows)
 
     def _write_jobs(self, statement: str, jobs: Collection[JobRow]) -> None:
-        checked = []
+        checked_rows = []
         for job in jobs:
             revision = self._next_revision()
-            checked.append(job.row(revision))
-            self._written.append((revision, self._written_job, checked[-1]))
+            checked_rows.append(job.row(revision))
+            self._written_rows.append((revision, self._written_job, checked_rows[-1]))
             self._changed_users[job.id] = job.user
-        self._sql.executemany(statement, checked)
+        self._sql.executemany(statement, checked_rows)
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
-        self._write_tasks(self._rows.values())
+        self._write_tasks(self._task_rows.values())
         self._usages.write()
-        changed = self._changed.values()
-        self._write_jobs(_UPDATE_JOB, changed)
-        for job in changed:
+
+        changed_jobs = self._changed_jobs.values()
+        self._write_jobs(_UPDATE_JOB, changed_jobs)
+
+        for job in changed_jobs:
             counts = job.load()
             if counts != job.counted:
                 self._tally.change(job.user, job.counted, counts)
                 job.counted = counts
             if job.ended_us is not None:
-                del self._under_way[job.id]
-                self._refused.discard(job.id)
-        self._rows.clear()
-        self._changed.clear()
+                del self._open_jobs[job.id]
+                self._refused_ids.discard(job.id)
+
+        self._task_rows.clear()
+        self._changed_jobs.clear()
 
     def _report(self, job: JobRow, report: TaskReport, monotonic_us: Time | None) -> None:
         place = report.task - job.first_task
+
         if not 0 <= place < job.tasks:
             return
-        state, number, launched, started_us = self._known(job, place)
-        told_number = report.number
-        same = number == told_number and launched == report.attempt
+
+        state, number, launched, started_us = self._last_report(job, place)
+        reported_number = report.number
+        is_same_attempt = number == reported_number and launched == report.attempt
+
         # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
-        late = told_number <= number and report.attempt <= launched
-        if state in _FINAL or (state != "running" if same else late):
+        is_earlier = reported_number <= number and report.attempt <= launched
+        if state in _FINAL or (state != "running" if is_same_attempt else is_earlier):
             return
-        if not same:
+
+        if not is_same_attempt:
             started_us = None
-        if job.heard is not None:
-            job.heard[place] = True
-        began, told = report.state == "running", state_after(report.state, job)
+
+        if job.reported is not None:
+            job.reported[place] = True
+
+        is_running = report.state == "running"
+        task_state = state_after(report.state, job)
         ended_us: Time | None = None
-        if began:
+        if is_running:
             started_us = report.at_unix_us
         else:
-            # Of a program that was started again the clock may be another than the one that gave the start.
+            # After a restart of the API the clock may be another than the one that gave the start.
             ended_us = max(report.at_unix_us, started_us or report.at_unix_us)
             job.last_end_us = max(job.last_end_us, ended_us)
-        self._rows[job.id, place] = (
-            job.id, place, told, report.reason, told_number, report.node, report.exit_code, started_us,
-            ended_us, report.folder, self._next_revision(), report.result, report.attempt,
-        )  # fmt: skip
+
+        self._task_rows[job.id, place] = (
+            job.id,
+            place,
+            task_state,
+            report.reason,
+            reported_number,
+            report.node,
+            report.exit_code,
+            started_us,
+            ended_us,
+            report.folder,
+            self._next_revision(),
+            report.result,
+            report.attempt,
+        )
+
         if report.usage is not None:
-            self._usages.note(job.id, place, told_number, report.usage)
+            self._usages.note(job.id, place, reported_number, report.usage)
+
         job.count(state, -1)
-        job.count(told, +1)
+        job.count(task_state, +1)
         if report.state != "unstarted":
             job.state = "running"
+
         if job.started_us is None and started_us is not None:
             job.started_us = max(started_us, job.submitted_us)
             job.began_us = monotonic_us
 
-    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
+    def _last_report(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
         """State, both numbers of the attempt, and start of a task as last reported, in this batch or before."""
-        row = self._rows.get((job.id, place))
+        row = self._task_rows.get((job.id, place))
         if row is not None:
             return row[2], row[4], row[12], row[7]
-        if job.heard is not None and not job.heard[place]:
-            return _UNHEARD
+        if job.reported is not None and not job.reported[place]:
+            return _UNREPORTED
+
         rows = fetched(self._sql, _READ_TASK, (job.id, place))
         if not rows:
-            return _UNHEARD
+            return _UNREPORTED
+
         _, _, state, _, number, _, _, started_us, _, _, _, result, launched, _ = rows[0]
+
+        # A long result is not selected (None), and without it the checksum cannot be compared.
         if result is not None:
             check_row("tasks", rows[0])
+
         return state, number, launched, started_us
 
     def _settle(self, job: JobRow, now_us: int, monotonic_us: Time | None, wait: bool = True) -> bool:
-        """End a job that is answered, unless some task of it has not ended; whether it has ended."""
-        heard = job.finished + job.failed + job.killed + job.unsatisfiable
-        if wait and (job.running or (heard < job.tasks and not job.cancelling)):
+        """End a job that is answered, unless some task of it has not ended; true if it has ended."""
+        ended_count = job.finished + job.failed + job.killed + job.unsatisfiable
+
+        # Tasks of a cancelled job that never started are not reported at all.
+        if wait and (job.running or (ended_count < job.tasks and not job.cancelling)):
             return False
-        well = job.finished == job.tasks
-        job.state = "cancelled" if job.cancelling else "done" if well else "failed"
+
+        is_done = job.finished == job.tasks
+        job.state = "cancelled" if job.cancelling else "done" if is_done else "failed"
         job.running, job.ended_us = 0, job.end_us(now_us, monotonic_us)
+
         if job.cancelling:
             return True
-        if heard < job.tasks:
-            job.reason = f"the ends of {job.tasks - heard} tasks were not reported"
+
+        if ended_count < job.tasks:
+            job.reason = f"the ends of {job.tasks - ended_count} tasks were not reported"
         elif job.failed:
             job.reason = f"{job.failed} of {job.tasks} tasks failed"
             first = self._first_failure(job.id)
             job.reason += f"; the first: {first}" if first else ""
         elif job.killed:
             job.reason = f"{job.killed} of {job.tasks} tasks were killed"
+
         return True
 
     def _first_failure(self, number: JobId) -> str:
         """Why the first task that failed has failed."""
         query = "SELECT place, reason FROM tasks WHERE job = ? AND state = 'failed' ORDER BY place LIMIT 1"
-        places = [(key[1], row[3]) for key, row in self._rows.items() if key[0] == number and row[2] == "failed"]
+        places = [(key[1], row[3]) for key, row in self._task_rows.items() if key[0] == number and row[2] == "failed"]
         places += self._sql.execute(query, (number,)).fetchall()
         return str(min(places)[1]) if places else ""
 

@@ -36,13 +36,11 @@ class TaskRows:
     """Tasks, and jobs by the revision of their last change, in the rows that a connection sees.
 
     Args:
-        job: gives a job.
-        usages: of the tasks.
+        job: finds a job.
+        usages: usages of the tasks.
     """
 
-    def __init__(
-        self, sql: sqlite3.Connection, job: Callable[[JobId], JobStatus | None], usages: UsageTable
-    ) -> None:  # fmt: skip
+    def __init__(self, sql: sqlite3.Connection, job: Callable[[JobId], JobStatus | None], usages: UsageTable) -> None:
         self._sql = sql
         self._job = job
         self._usages = usages
@@ -52,15 +50,22 @@ class TaskRows:
         job = self._job(number)
         if job is None:
             return []
+
         end = min(first + limit, job.tasks)
         query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?"
-        used = self._usages.of(number, first, end)
-        known = dict[int, TaskStatus]()
+
+        usages = self._usages.of(number, first, end)
+        statuses = dict[int, TaskStatus]()
+
         for row in fetched(self._sql, query, (number, first, end)):
-            attempt, usage = used.get(row[1], (None, None))
-            known[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
-        unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
-        return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
+            # A damaged usage has no attempt, and is shown with whatever attempt there is.
+            attempt, usage = usages.get(row[1], (None, None))
+            statuses[row[1]] = task_status(row, usage if attempt in (None, row[4]) else None)
+
+        default_state: TaskState = (
+            "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
+        )
+        return [statuses.get(at) or TaskStatus(job=number, index=at, state=default_state) for at in range(first, end)]
 
     def result(self, number: JobId, place: int) -> bytes:
         """The pickled result or exception of a callable; empty where there is none."""
@@ -87,32 +92,35 @@ class TaskRows:
             "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL AND user = ? AND id > ? "
             "AND state = 'pending' ORDER BY id LIMIT ?"
         )
-        return [found for (found,) in self._sql.execute(query, (user, number, limit))]
+        return [job for (job,) in self._sql.execute(query, (user, number, limit))]
 
     def open_user(self, number: JobId) -> str | None:
         """The user of a job that has not ended; None where it has."""
         row = self._sql.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
         return row[0] if row else None
 
-    def changes(self, after: int, limit: int, until: int = REVISION_MAX) -> list[JobStatus | TaskStatus]:
+    def changes(self, start: int, limit: int, end: int = REVISION_MAX) -> list[JobStatus | TaskStatus]:
         """Changes between two revisions, in their order; the tasks of a job come before the job."""
         newest = "WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?"
-        tasks = fetched(self._sql, f"{SELECT_TASK} FROM tasks {newest}", (after, until, limit))
-        jobs = fetched(self._sql, f"{SELECT_JOB} FROM jobs {newest}", (after, until, limit))
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(listed_job, jobs)]
+        tasks = fetched(self._sql, f"{SELECT_TASK} FROM tasks {newest}", (start, end, limit))
+        jobs = fetched(self._sql, f"{SELECT_JOB} FROM jobs {newest}", (start, end, limit))
+
+        changes: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(listed_job, jobs)]
+
         # A damaged row may have another revision than the index by which it was found: whoever reads on from the last
         # one would miss changes, or never come to an end.
-        found = [one if after < one.revision <= until else replace(one, revision=after + 1) for one in found]
-        found.sort(key=lambda status: status.revision)
-        return found[:limit]
+        changes = [item if start < item.revision <= end else replace(item, revision=start + 1) for item in changes]
+        changes.sort(key=lambda status: status.revision)
 
-    def revisions(self, job: JobId, first: int, end: int, after: int, until: int) -> list[tuple[int, int]]:
+        return changes[:limit]
+
+    def revisions(self, job: JobId, first: int, end: int, start: int, last: int) -> list[tuple[int, int]]:
         """Revision and place of each task between two places of a job that has changed between two revisions."""
         query = (
             "SELECT revision, place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
             "AND revision > ? AND revision <= ?"
         )
-        return self._sql.execute(query, (job, first, end, after, until)).fetchall()
+        return self._sql.execute(query, (job, first, end, start, last)).fetchall()
 
     def tasks_at(self, job: JobId, places: Sequence[int]) -> list[TaskStatus]:
         """The tasks of a job at some places, without those that have no row, and without their usage."""

@@ -34,9 +34,9 @@ from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, NodeState
 
 REFRESH_S: Final = 5.0
-"""Between two looks at the figures; exporters read what was found last, in their own thread."""
+"""Time between two reads of the figures; exporters take the last ones, in their own thread."""
 TIMEOUT_S: Final = 5.0
-"""For a collector that does not answer, which also holds up the end of the API."""
+"""Longest wait for a collector that does not answer, which also delays the end of the API."""
 _NS: Final = 1000
 
 
@@ -50,9 +50,9 @@ class _JobSpan:
     """A job whose span is open.
 
     Attributes:
-        within: the context of its attempts.
+        within: context of its attempts.
         first_task: number of its first task.
-        queued_us: task -> when its next attempt was queued; else it was when the job was submitted.
+        queued_us: task -> time at which its next attempt was queued; a task without one was queued with its job.
     """
 
     __slots__ = ("first_task", "queued_us", "span", "submitted_us", "within")
@@ -77,14 +77,20 @@ class Telemetry:
         self._jobs: dict[JobId, _JobSpan] = {}
         self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
         self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
+
         meter = self._meters.get_meter("volery", volery.__version__)
         self._took = meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
+
         for figure, meaning in (
-            ("volery.jobs", "jobs that have not ended"), ("volery.tasks", "tasks that have not ended"),
-            ("volery.slots", "tasks that nodes run at once"), ("volery.slots_taken", "tasks that run"),
-            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"), ("volery.nodes", "nodes"),
-        ):  # fmt: skip
+            ("volery.jobs", "jobs that have not ended"),
+            ("volery.tasks", "tasks that have not ended"),
+            ("volery.slots", "tasks that nodes run at once"),
+            ("volery.slots_taken", "tasks that run"),
+            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"),
+            ("volery.nodes", "nodes"),
+        ):
             meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
+
         figure = "volery.attempts"
         meter.create_observable_counter(figure, [self._reader_of(figure)], description="reports of nodes, by state")
 
@@ -96,34 +102,38 @@ class Telemetry:
 
     def look(self, queries: JobQueries) -> None:
         loads, nodes = queries.loads(), queries.nodes()
-        count = {
-            state: [sum(getattr(load, f"{what}_{state}") for load in loads) for what in ("jobs", "tasks")]
+        counts = {
+            state: [sum(getattr(load, f"{kind}_{state}") for load in loads) for kind in ("jobs", "tasks")]
             for state in ("pending", "running")
         }
+
         self._figures = {
-            "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in count.items()],
-            "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in count.items()],
+            "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in counts.items()],
+            "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in counts.items()],
             "volery.slots": [(sum(node.slots for node in nodes), {})],
             "volery.slots_usable": [(sum(node.slots for node in nodes if node.state == "in use"), {})],
             "volery.nodes": [
                 (sum(node.state == state for node in nodes), {"state": state}) for state in get_args(NodeState)
             ],
             "volery.slots_taken": [(sum(node.running for node in nodes), {})],
-            "volery.attempts": [(told, {"state": state}) for state, told in queries.told.items()],
+            "volery.attempts": [(count, {"state": state}) for state, count in queries.told.items()],
         }
 
     def attempt(self, store: JobStore, report: TaskReport) -> None:
         """Add the report of an attempt to the span of its job."""
         number = number_of(report.job)
         job = self._jobs.get(number) or self._begun(store, number)
-        key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
+        key = (report.task, report.attempt)
+        at_ns = report.at_unix_us * _NS
         if job is None or identity_of(number, job.first_task) != report.job:
             return
+
         if report.state == "running":
             if key not in self._attempts:  # it may be reported again
                 self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
         elif key in self._attempts:
             span, started_us = self._attempts.pop(key)
+
             # A host that was started again may have another clock than the one that gave the start.
             took_us = max(0, report.at_unix_us - started_us)
             _end(span, report, (started_us + took_us) * _NS)
@@ -134,20 +144,30 @@ class Telemetry:
     def _launched(self, job: _JobSpan, report: TaskReport, at_ns: int) -> Span:
         queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
         attributes: dict[str, str | int] = {
-            "volery.task": report.task - job.first_task, "volery.attempt": report.number, "volery.node": report.node,
-        }  # fmt: skip
+            "volery.task": report.task - job.first_task,
+            "volery.attempt": report.number,
+            "volery.node": report.node,
+        }
+
         span = self._tracer.start_span("attempt", job.within, attributes=attributes, start_time=queued_ns)
         span.add_event("queued", timestamp=queued_ns)
         span.add_event("launched", timestamp=at_ns)
+
         return span
 
     def _begun(self, store: JobStore, number: JobId) -> _JobSpan | None:
-        status, first_task = store.job(number), store.first_task(number)
+        status = store.job(number)
+        first_task = store.first_task(number)
         if status is None or first_task is None:
             return None
+
         attributes: dict[str, str | int] = {
-            "volery.job": number, "volery.name": status.name, "volery.user": status.user, "volery.tasks": status.tasks,
-        }  # fmt: skip
+            "volery.job": number,
+            "volery.name": status.name,
+            "volery.user": status.user,
+            "volery.tasks": status.tasks,
+        }
+
         span = self._tracer.start_span("job", attributes=attributes, start_time=status.submitted_us * _NS)
         job = self._jobs[number] = _JobSpan(span, set_span_in_context(span), first_task, status.submitted_us)
         return job
@@ -157,11 +177,13 @@ class Telemetry:
         job = self._jobs.get(status.id) or self._begun(store, status.id)
         if job is None:
             return
+
         del self._jobs[status.id]
         counts = {f"volery.{name}": getattr(status, name) for name in ("finished", "failed", "killed", "unsatisfiable")}
         job.span.set_attributes({"volery.state": status.state, "volery.reason": status.reason, **counts})
         if status.state != "done":
             job.span.set_status(Status(StatusCode.ERROR, status.reason))
+
         assert status.ended_us is not None
         job.span.end(status.ended_us * _NS)
 
@@ -171,6 +193,7 @@ class Telemetry:
         for span in (*attempts, *(job.span for job in self._jobs.values())):
             span.set_attribute("volery.reason", "the API was closed")
             span.end()
+
         self._tracers.shutdown()
         self._meters.shutdown()
 
@@ -202,8 +225,8 @@ class JobTracer:
             in_background(self._refresh(queries), "the export of metrics"),
         ]
 
-    async def _follow(self, queries: JobQueries, after: int) -> None:
-        async for batch in queries.feed.follow(after).batches(REFRESH_S):
+    async def _follow(self, queries: JobQueries, last_revision: int) -> None:
+        async for batch in queries.feed.follow(last_revision).batches(REFRESH_S):
             for change in batch.changes:
                 if isinstance(change.status, JobStatus) and change.status.ended:
                     self._telemetry.ended(self._store, change.status)

@@ -11,6 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -30,7 +31,7 @@ WHY: Final[Mapping[str, str]] = {
     "priority": "who gained is more urgent",
     "cost": "the whole is better so",
 }
-"""By what rule attempts are preempted, in words."""
+"""The rules by which attempts are preempted, in words."""
 
 log = logging.getLogger(__name__)
 
@@ -45,34 +46,43 @@ class UserShares:
     """
 
     def __init__(
-        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None,
-        weight_subscribers: Collection[Address], book: ShareHistory, written: Written,
+        self,
+        due: Mapping[str, Fraction],
+        shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None,
+        weight_subscribers: Collection[Address],
+        book: ShareHistory,
+        written: Written,
         send: Callable[[Address, Message], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._due = due
         self._shares_by = shares
         self._weight_subscribers = weight_subscribers
         self._book = book
         self._written = written
         self._send = send
-        self._changing = asyncio.Lock()
-        self._noting: set[asyncio.Task[None]] = set()
+        self._change_lock = asyncio.Lock()
+        self._note_tasks: set[asyncio.Task[None]] = set()
         self._number, self._weights = book.weights()
-        self._shares = self._known()
+        self._shares = self._present()
 
     @property
     def can_change(self) -> bool:
         return self._shares_by is not None
 
-    def _known(self) -> tuple[Share, ...]:
+    def _present(self) -> tuple[Share, ...]:
         """The present shares, without weights of users who are no longer in the tree."""
         shares = self._shares_by
         if shares is None:
             return ()
-        there = {share.name for share in shares({})}
-        for name in [name for name in self._weights if name not in there]:
-            log.warning("%r has no place in the tree of shares any more; its weight of %d is left out", name[:80],
-                        self._weights.pop(name))  # fmt: skip
+
+        names = {share.name for share in shares({})}
+        for name in [name for name in self._weights if name not in names]:
+            log.warning(
+                "%r has no place in the tree of shares any more; its weight of %d is left out",
+                name[:80],
+                self._weights.pop(name),
+            )
+
         return shares(self._weights)
 
     def due(self) -> Mapping[str, Fraction]:
@@ -88,48 +98,57 @@ class UserShares:
         shares = self._shares
         if user is not None:
             own = [share for share in shares if share.name == user and not share.members]
-            above = {name for share in own for name in share.within}
-            shares = tuple(share for share in shares if share in own or (share.members and share.name in above))
+            organisations = {name for share in own for name in share.within}
+            shares = tuple(share for share in shares if share in own or (share.members and share.name in organisations))
+
         return [
             ShareStatus(
-                name=share.name, within=share.within, organisation=share.members > 0, weight=share.weight,
+                name=share.name,
+                within=share.within,
+                organisation=share.members > 0,
+                weight=share.weight,
                 share=float(share.due),
             )
             for share in shares
-        ]  # fmt: skip
+        ]
 
-    def found(self, name: str, user: str | None = None) -> ShareStatus | None:
-        """Of `listed` the share of a user or, where no user has the name, of an organisation."""
-        found = [share for share in self.listed(user) if share.name == name]
-        return min(found, key=lambda share: share.organisation, default=None)
+    def named(self, name: str, user: str | None = None) -> ShareStatus | None:
+        """The share in `listed` of a user or, where no user has the name, of an organisation."""
+        shares = [share for share in self.listed(user) if share.name == name]
+        return min(shares, key=lambda share: share.organisation, default=None)
 
     async def reweigh(self, name: str, weight: int, by: str) -> ShareStatus:
         """Give a user, or an organisation, another weight from now on.
 
         Args:
-            weight: against its siblings in the tree.
-            by: who orders it; it is written down.
+            weight: weight against its siblings in the tree.
+            by: author of the order, which is stored with it.
 
         Raises:
             InputError: the scheduler has no shares, nobody has that name, or it is no weight.
         """
         shares = self._shares_by
+
         if shares is None:
             problem = "this scheduler knows no shares that can change; of those in the registry, Megha with `shares`"
             raise InputError(f"shares/{name[:80]}", problem)
-        async with self._changing:  # a change is sent under its own number
+
+        async with self._change_lock:  # a change is sent under its own number
             weights = {**self._weights, name: weight}
             due = shares(weights)
-            before = self.found(name)
-            assert before is not None, "whose weight can change has one"
-            was = before.weight
+
+            share = self.named(name)
+            assert share is not None, "whose weight can change has one"
+            was = share.weight
             self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, unix_now_us()))
             self._weights, self._shares = weights, due
+
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
         self.send_weights()
-        after = self.found(name)
-        assert after is not None
-        return after
+        new_share = self.named(name)
+        assert new_share is not None
+
+        return new_share
 
     def send_weights(self, only: Collection[Address] | None = None) -> None:
         """Send changed weights to the components that place tasks, or to some of them."""
@@ -142,16 +161,16 @@ class UserShares:
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         return self._book.changes(name, limit)
 
-    def note(self, told: PreemptionReport) -> None:
+    def note(self, report: PreemptionReport) -> None:
         """Store a preemption, however often that has to be tried."""
-        noting = in_background(self._noted(told), "the record of a preemption")
-        self._noting.add(noting)
-        noting.add_done_callback(self._noting.discard)
+        note_task = in_background(self._keep_noting(report), "the record of a preemption")
+        self._note_tasks.add(note_task)
+        note_task.add_done_callback(self._note_tasks.discard)
 
-    async def _noted(self, told: PreemptionReport) -> None:
+    async def _keep_noting(self, report: PreemptionReport) -> None:
         while True:
             try:
-                await self._written(lambda: self._book.note(told))
+                await self._written(partial(self._book.note, report))
                 return
             except UnwrittenError:
                 continue
@@ -169,7 +188,7 @@ class UserShares:
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Preemptions, the last one first; see `ShareHistory.preemptions`.
 
         Args:
@@ -179,12 +198,12 @@ class UserShares:
             return self._book.preemptions(user, job, before, limit)
         if user not in (None, sees):
             return []
-        return [_seen_by(sees, one) for one in self._book.preemptions(sees, job, before, limit)]
+        return [_seen_by(sees, status) for status in self._book.preemptions(sees, job, before, limit)]
 
 
-def _seen_by(user: str, one: PreemptionStatus) -> PreemptionStatus:
-    if one.user != user:
-        one = msgspec.structs.replace(one, job=NOBODY, index=NOBODY, attempt=0, user="", loss=None)
-    if one.for_user != user:
-        one = msgspec.structs.replace(one, for_job=NOBODY, for_index=NOBODY, for_user="", gain=None)
-    return one
+def _seen_by(user: str, status: PreemptionStatus) -> PreemptionStatus:
+    if status.user != user:
+        status = msgspec.structs.replace(status, job=NOBODY, index=NOBODY, attempt=0, user="", loss=None)
+    if status.for_user != user:
+        status = msgspec.structs.replace(status, for_job=NOBODY, for_index=NOBODY, for_user="", gain=None)
+    return status

@@ -28,23 +28,23 @@ FIRST: Final = 1
 LAST: Final = 2
 WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
-"""A host that waits for others sends a hello this often: one that came too late answers then."""
+"""Time between two hellos of a host that waits for others: one that came too late answers then."""
 OPEN_S: Final = 6.0
 FLUSH_AGAIN_S: Final = 0.1
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
-"""How long a host that starts waits for another process with its name to answer."""
+"""Time for which a host that starts waits for another process with its name to answer."""
 CLAIM_FIRST_S: Final = 2.0
-"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one.
+"""Longest wait of a host for all peers in its first incarnation: one of them may have met a later one.
 
 The host of the API always does: one of them may keep the mark of a newer store of jobs."""
 CLAIM_AGAIN_S: Final = 5.0
-"""Where a peer has met a later incarnation, the other process may run and be slow to answer."""
+"""The wait where a peer has met a later incarnation: that process may run and be slow to answer."""
 INCARNATION_MAX: Final = 1 << 22
-"""A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
+"""Latest incarnation that a peer may name: messages are numbered from it, 2^40 in each, in 64 bits."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
-"""What a sender begins and never ends must not fill the memory."""
+"""Largest frame: one that a sender begins and never ends must not fill the memory."""
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +53,14 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     """The message of a host that connects.
 
     Args:
-        configuration: only hosts that agree on it belong together.
-        wants_answer: others are to send a hello, too.
+        configuration: digest that hosts of one federation share.
+        wants_answer: true if others are to send a hello, too.
         nonce: distinguishes two processes that use one name.
-        incarnation: of the sender, once it has begun; 0 before.
-        holds: the sender has claimed its name.
-        known: by host, the latest incarnation that the sender has met.
-        mark: of the sender, see `Transport.announce`; empty: it has none.
-        marks: by host, the mark that the sender keeps of it.
+        incarnation: incarnation of the sender, once it has begun; 0 before.
+        holds: true if the sender has claimed its name.
+        incarnations: by host, the latest incarnation that the sender has met.
+        mark: mark of the sender, see `Transport.announce`; empty: it has none.
+        marks: marks by host: the one that the sender keeps of it.
         layout: digest of the hosts and their components; empty: an earlier version, which sends none.
     """
 
@@ -69,7 +69,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     incarnation: int = 0
     holds: bool = False
-    known: dict[HostName, int] = {}
+    incarnations: dict[HostName, int] = {}
     mark: bytes = b""
     marks: dict[HostName, bytes] = {}
     layout: str = ""
@@ -94,7 +94,9 @@ class FrameAssembly:
         """The frame that this piece completes, if it does."""
         if not payload:
             return None
-        mark, part = payload[0], payload[1:]
+
+        mark = payload[0]
+        part = payload[1:]
         if mark & FIRST:
             if mark & LAST:
                 return part
@@ -104,9 +106,12 @@ class FrameAssembly:
             self._bytes += len(part)
             if self._bytes > FRAME_BYTES_MAX:
                 self._parts = []
+
         if mark & LAST and self._parts:
-            whole, self._parts = b"".join(self._parts), []
-            return whole
+            frame = b"".join(self._parts)
+            self._parts = []
+            return frame
+
         return None
 
 
@@ -114,9 +119,9 @@ class BrokerTransport:
     """The connection of one host to the broker.
 
     Args:
-        broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
-        federation: frames of other federations on the same broker are ignored.
-        configuration: hosts that were started with another one are refused.
+        broker: URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
+        federation: name; frames of other federations on the same broker are ignored.
+        configuration: digest; hosts that were started with another one are refused.
         on_trouble: is called, with words, when the connection is lost or another host does not fit.
         layout: digest of the hosts and their components; hosts that were started with another one are refused, too.
 
@@ -128,9 +133,13 @@ class BrokerTransport:
     """
 
     def __init__(
-        self, broker: str | BrokerAccess, federation: str, configuration: str,
-        on_trouble: Callable[[str], None] | None = None, layout: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        broker: str | BrokerAccess,
+        federation: str,
+        configuration: str,
+        on_trouble: Callable[[str], None] | None = None,
+        layout: str = "",
+    ) -> None:
         _demand_name("federation", federation)
         self._layout = layout
         self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
@@ -142,9 +151,9 @@ class BrokerTransport:
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
-        self._incarnation = self._remembered = 0
+        self._incarnation = self._met_incarnation = 0
         self._holds = False
-        self._known_incarnation: KnownIncarnation = lambda _: 0
+        self._known_incarnation: KnownIncarnation = _no_incarnation
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
@@ -152,13 +161,13 @@ class BrokerTransport:
         self._marks: dict[HostName, bytes] = {}
         self.kept_marks: dict[HostName, bytes] = {}
         self._misfit = ""
-        self._changed = asyncio.Event()
+        self._change = asyncio.Event()
         self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
     async def claim(
         self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Connect under a name that no other process uses; see `Transport`.
 
         Raises:
@@ -167,23 +176,26 @@ class BrokerTransport:
         """
         if self._client is None:
             await self.connect(name)
+
         loop = asyncio.get_running_loop()
-        began, greeted = loop.time(), -HELLO_S
+        began, greeted_at_s = loop.time(), -HELLO_S
         while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers, patient)):
-            if now >= greeted + HELLO_S:
-                greeted = now
+            if now >= greeted_at_s + HELLO_S:
+                greeted_at_s = now
                 self._greet(wants_answer=True)
-            self._changed.clear()
-            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+            self._change.clear()
+            await is_set_within(self._change, min(until, greeted_at_s + HELLO_S) - now)
+
         if self._misfit:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
+
         self._holds = True
-        return incarnation if self._remembered < incarnation else self._remembered + 1
+        return incarnation if self._met_incarnation < incarnation else self._met_incarnation + 1
 
     def _claim_s(self, incarnation: int, peers: Collection[HostName], patient: bool) -> float:
         """The time to wait for answers to a claim, in seconds."""
-        if 0 < incarnation <= self._remembered:
+        if 0 < incarnation <= self._met_incarnation:
             return CLAIM_AGAIN_S
         return CLAIM_FIRST_S if (incarnation == 1 or patient) and not self._met.issuperset(peers) else CLAIM_S
 
@@ -209,6 +221,7 @@ class BrokerTransport:
             await ended_within(client.open(), OPEN_S)
         except (OSError, NatsError) as error:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
+
         self._client = client
 
     async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
@@ -220,7 +233,8 @@ class BrokerTransport:
         if not self._holds:
             await self.claim(name)
         assert self._client is not None
-        self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
+        self._on_frame = on_frame
+        self._known_incarnation = known_incarnation or self._known_incarnation
         self._client.subscribe(self._subject("to", name, "*"), self._receive)
         try:
             await ended_within(self._subscribed(self._client), OPEN_S)
@@ -244,30 +258,37 @@ class BrokerTransport:
             InputError: one of them was started with another configuration, or uses this host's name.
         """
         loop = asyncio.get_running_loop()
-        until, greeted = loop.time() + limit_s, -HELLO_S
-        while absent := frozenset(peers) - self._met:
+        until = loop.time() + limit_s
+        greeted_at_s = -HELLO_S
+        while absent_hosts := frozenset(peers) - self._met:
             if self._misfit:
                 break
+
             now = loop.time()
             if now >= until:
-                return absent
-            if now >= greeted + HELLO_S:
-                greeted = now
+                return absent_hosts
+
+            if now >= greeted_at_s + HELLO_S:
+                greeted_at_s = now
                 self._greet(wants_answer=True)
-            self._changed.clear()
-            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+
+            self._change.clear()
+            await is_set_within(self._change, min(until, greeted_at_s + HELLO_S) - now)
 
         if self._misfit:
             raise InputError(f"host {self._name}", self._misfit)
-        return absent
+
+        return absent_hosts
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Publish a frame; it is lost where the broker is away."""
         client = self._client
+
         assert client is not None
         subject = self._subjects.get(to)
         if subject is None:
             subject = self._subjects[to] = self._subject("to", to, self._name).encode()
+
         if len(frame) < client.payload_max:
             client.publish(subject, WHOLE, frame)
         else:
@@ -301,12 +322,21 @@ class BrokerTransport:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool, asker: HostName = "") -> None:
-        known = {asker: self._known_incarnation(asker)} if asker else {}
+        incarnations = {asker: self._known_incarnation(asker)} if asker else {}
         marks = {asker: self._marks[asker]} if asker in self._marks else {}
+
         hello = _Hello(
-            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, known, self._mark, marks,
+            self._configuration,
+            wants_answer,
+            self._nonce,
+            self._incarnation,
+            self._holds,
+            incarnations,
+            self._mark,
+            marks,
             self._layout,
-        )  # fmt: skip
+        )
+
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -326,6 +356,7 @@ class BrokerTransport:
         except msgspec.MsgspecError as error:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
+
         if sender == self._name:
             self._receive_own(hello)
         elif difference := self._difference(hello):
@@ -338,14 +369,15 @@ class BrokerTransport:
             if (mark := hello.marks.get(self._name)) and not self._mark:  # else it is of this incarnation
                 self.kept_marks[sender] = mark
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
-                self._remember(sender, hello.known.get(self._name, 0))
-        self._changed.set()
+                self._remember(sender, hello.incarnations.get(self._name, 0))
+
+        self._change.set()
         if hello.wants_answer:
             self._greet(wants_answer=False, asker=sender)
 
     def _remember(self, sender: HostName, incarnation: int) -> None:
         if incarnation < INCARNATION_MAX:
-            self._remembered = max(self._remembered, incarnation)
+            self._met_incarnation = max(self._met_incarnation, incarnation)
         else:
             log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, incarnation)
 
@@ -354,6 +386,7 @@ class BrokerTransport:
         if self._incarnation and hello.incarnation > self._incarnation:
             assert self._on_later is not None
             self._on_later(hello.incarnation)
+        # Of two that claim a name at once the one with the smaller nonce keeps it.
         elif not self._holds and (hello.holds or hello.incarnation or hello.nonce < self._nonce):
             self._refuse(f"another process uses the name {self._name}; every host runs once")
         elif self._incarnation and hello.incarnation == self._incarnation:
@@ -375,16 +408,20 @@ class BrokerTransport:
         self._on_trouble(f"host {self._name}: broker {self._url}: {problem}")
 
 
+def _no_incarnation(_: HostName) -> int:
+    return 0
+
+
 def _why_not(error: Exception) -> str:
     """Why there is no connection, and what to do."""
     if isinstance(error, ssl.SSLError):
         return f"the broker and this host do not trust each other ({error}); see broker_tls"
-    said = str(error) or type(error).__name__
-    if "authorization" in said.lower():
-        return f"the broker refuses this host ({said}); see broker_login and broker_tls"
-    return f"no NATS server answers ({said}); start one, for example: nats-server"
+    problem = str(error) or type(error).__name__
+    if "authorization" in problem.lower():
+        return f"the broker refuses this host ({problem}); see broker_login and broker_tls"
+    return f"no NATS server answers ({problem}); start one, for example: nats-server"
 
 
-def _demand_name(what: str, name: str) -> None:
+def _demand_name(kind: str, name: str) -> None:
     if not NAME.fullmatch(name):
-        raise InputError(f"{what} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")
+        raise InputError(f"{kind} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")

@@ -28,7 +28,7 @@ class Transport(Protocol):
 
     async def claim(
         self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
@@ -63,7 +63,7 @@ class Transport(Protocol):
         """Announce under this host's own name that its incarnation runs.
 
         Args:
-            incarnation: of this host, from 1.
+            incarnation: incarnation of this host, from 1.
             on_later: is called when a later incarnation of the host announces itself, in another process.
         """
 
@@ -82,7 +82,7 @@ class Transport(Protocol):
 
 
 FIRST_SLICE_S: Final = 0.2
-"""Those that run have answered by then, as a rule."""
+"""Time of the first wait: hosts that run have answered by then, as a rule."""
 MEETING_SLICE_S: Final = 1.0
 
 
@@ -90,12 +90,14 @@ async def absent_peers(
     transport: Transport, peers: Collection[HostName], limit_s: float
 ) -> AsyncIterator[frozenset[HostName]]:
     """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
-    loop, absent = asyncio.get_running_loop(), frozenset(peers)
-    until, slice_s = loop.time() + limit_s, FIRST_SLICE_S
-    while absent and (left_s := until - loop.time()) > 0:
-        absent = await transport.meet(absent, min(left_s, slice_s))
+    loop = asyncio.get_running_loop()
+    absent_hosts = frozenset(peers)
+    until = loop.time() + limit_s
+    slice_s = FIRST_SLICE_S
+    while absent_hosts and (left_s := until - loop.time()) > 0:
+        absent_hosts = await transport.meet(absent_hosts, min(left_s, slice_s))
         slice_s = MEETING_SLICE_S
-        yield absent
+        yield absent_hosts
 
 
 class Memory:
@@ -118,14 +120,21 @@ class MemoryTransport:
         self._name = ""
 
     async def claim(
-        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False  # noqa: ARG002 - nobody else is asked
-    ) -> int:  # fmt: skip
+        self,
+        name: HostName,  # noqa: ARG002 - no other host shares the transport
+        incarnation: int = 0,
+        peers: Collection[HostName] = (),  # noqa: ARG002 - nobody else is asked
+        patient: bool = False,  # noqa: ARG002 - nobody else is asked
+    ) -> int:
         """Return the incarnation as given: a name is taken once here."""
         return incarnation
 
     async def open(
-        self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None  # noqa: ARG002 - nobody asks
-    ) -> None:  # fmt: skip
+        self,
+        name: HostName,
+        on_frame: OnFrame,
+        known_incarnation: KnownIncarnation | None = None,  # noqa: ARG002 - nobody asks
+    ) -> None:
         assert name not in self._medium.receivers, f"there are two hosts named {name}"
         self._name = name
         self._medium.receivers[name] = on_frame
@@ -134,10 +143,12 @@ class MemoryTransport:
     async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
-        while (absent := frozenset(peers) - self._medium.receivers.keys()) and (left_s := until - loop.time()) > 0:
+        while (absent_hosts := frozenset(peers) - self._medium.receivers.keys()) and (
+            left_s := until - loop.time()
+        ) > 0:
             self._medium.changed.clear()
             await is_set_within(self._medium.changed, left_s)
-        return absent
+        return absent_hosts
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Hand the frame over soon; it is lost where the host has left."""

@@ -26,10 +26,10 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
         first.report(TaskReport(number, 0, 0, "node/1", state, 5))
     assert told == [(number, "agent/node-a") for number in range(3)]
     second = incarnation()
-    second.again()
+    second.repeat()
     assert [number for number, _ in told[3:]] == [1, 2]
     second.on_received(ReportsStored(((1, 0), (9, 0))), "submitter", 0)
-    second.again()
+    second.repeat()
     assert [number for number, _ in told[5:]] == [2]
     assert forgotten == [(1, 0)]
 
@@ -46,9 +46,9 @@ def test_what_has_begun_is_repeated_with_its_time_for_a_submitter_that_restarts(
     reporter.report(TaskReport(1, 0, 0, "node/2", "running", 6))
     reporter.report(TaskReport(1, 0, 0, "node/2", "finished", 7))
     told.clear()
-    reporter.again()
+    reporter.repeat()
     assert told == [(1, "running", 6), (1, "finished", 7), (0, "running", 5)]
     reporter.on_received(ReportsStored(((1, 0),)), "submitter", 0)
     told.clear()
-    reporter.again()
+    reporter.repeat()
     assert told == [(0, "running", 5)]

@@ -78,9 +78,9 @@ def test_old_jobs_leave_for_files_that_have_all_of_them_and_the_store_answers_th
     numbers, revision = store.next_numbers(), store.revision
     assert asyncio.run(mover(store, tmp_path, 12, days=7.5).pass_once()) == 5
     assert ids(store) == [5, 6, 7, 8, 9]
-    assert store._one("SELECT count(*) FROM tasks WHERE job < 5") == 0
-    assert store._one("SELECT count(*) FROM usages WHERE job < 5") == 0
-    assert store._one("SELECT count(*) FROM descriptions") == 5
+    assert store._first_value("SELECT count(*) FROM tasks WHERE job < 5") == 0
+    assert store._first_value("SELECT count(*) FROM usages WHERE job < 5") == 0
+    assert store._first_value("SELECT count(*) FROM descriptions") == 5
     for (job, tasks), (job_read, tasks_read) in zip(before, archived(tmp_path / "archive", []), strict=True):
         assert job is not None
         assert [getattr(job_read, name) for name in job.__struct_fields__ if name != "revision"] == [
@@ -121,10 +121,10 @@ def test_by_default_everything_is_kept(tmp_path: Path) -> None:
 
 def test_the_file_of_the_database_shrinks(tmp_path: Path) -> None:
     store = filled(tmp_path, 60, stdin="x" * 100_000)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     before = (tmp_path / "jobs.sqlite").stat().st_size
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 59
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < before / 10
 
 
@@ -153,9 +153,9 @@ def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(
     monkeypatch.setattr(Archive, "_clear", lambda *_: asyncio.sleep(0))  # and ends before the rows of tasks leave
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 5
     monkeypatch.undo()
-    assert store._one("SELECT count(*) FROM tasks WHERE job < 5") > 0
+    assert store._first_value("SELECT count(*) FROM tasks WHERE job < 5") > 0
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 0
-    assert store._one("SELECT count(*) FROM tasks WHERE job < 5") == 0
+    assert store._first_value("SELECT count(*) FROM tasks WHERE job < 5") == 0
     assert [job.id for job, _ in archived(tmp_path / "archive", [])] == [0, 1, 2, 3, 4]
     files = ["000001.sha256", *(path.name for path in paths_of(tmp_path / "archive", 1))]
     assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == files

@@ -70,7 +70,7 @@ def test_a_long_description_of_which_no_job_comes_is_taken_out_again(store: JobS
     store.keep([unused, used])
     store.drop_unused([unused, used])
     store.commit()
-    assert store._one("SELECT count(*) FROM descriptions") == 1
+    assert store._first_value("SELECT count(*) FROM descriptions") == 1
     assert asyncio.run(store.descriptions.whole(3)) == job
     store.close()
 

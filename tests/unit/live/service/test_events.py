@@ -83,7 +83,7 @@ async def received(
 
 
 async def until_joined(it: Bench, count: int) -> None:
-    while len(it.feed._named) < count:
+    while len(it.feed._by_name) < count:
         await asyncio.sleep(0)
     for _ in range(3):  # and have read what there was
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_no_status_is_made_of_rows_that_nobody_follows(tmp_path: Path, monkeypat
             one.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
         assert not it.feed._of_job, "whoever is gone leaves nothing behind"
-        assert not it.feed._named
+        assert not it.feed._by_name
 
     play(tmp_path, scenario)
 

@@ -73,8 +73,8 @@ def test_an_entry_that_answers_again_while_a_move_is_written_is_sent_nothing_bef
         await bench.until(lambda: bench.writes)
         bench.failover.on_peer(PeerBack("gm/0"))
         bench.failover.greet(["gm/1"])
-        bench.failover.send(lambda: bench.order("gm/1", Cancel(0)))
-        bench.failover.send(lambda: bench.order("gm/0", Cancel(3)))
+        bench.failover.call_when_settled(lambda: bench.order("gm/1", Cancel(0)))
+        bench.failover.call_when_settled(lambda: bench.order("gm/0", Cancel(3)))
         waiting = asyncio.create_task(bench.failover.settled())
         for _ in range(100):
             await asyncio.sleep(0)

@@ -104,7 +104,7 @@ def test_an_older_copy_is_refused_and_with_the_flag_gives_no_number_again(tmp_pa
 def test_a_copy_of_the_store_alone_is_refused_by_the_mark_beside_it(tmp_path: Path) -> None:
     api = Api(tmp_path)
     api.submit()
-    api.store.checkpoint(whole=True)
+    api.store.checkpoint(empties_file=True)
     shutil.copy(tmp_path / STORE, tmp_path / "copy")
     api.submit()
     api.end()

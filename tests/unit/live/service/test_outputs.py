@@ -50,7 +50,7 @@ def test_an_output_of_another_host_comes_in_pieces(tmp_path: Path, monkeypatch: 
     async def scenario() -> bytes:
         found = await Outputs(tmp_path, host.requests).open(TASK, "stdout")
         assert found is not None
-        assert found.there == Extent(50, 10)
+        assert found.extent == Extent(50, 10)
         return b"".join([piece async for piece in found.content(10, 50)])
 
     assert asyncio.run(scenario()) == CONTENT[10:]
@@ -92,7 +92,7 @@ class Kept:
     """An output that is there."""
 
     def __init__(self) -> None:
-        self.there = Extent(50, 10)
+        self.extent = Extent(50, 10)
         self.closed = False
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:

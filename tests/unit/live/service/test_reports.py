@@ -184,14 +184,14 @@ def told(task: int, at: int = 0, chosen: Chosen = "placed", age_us: int = 0) -> 
 
 def test_the_first_and_the_last_decisions_of_a_task_are_kept() -> None:
     book = DecisionBook()
-    assert not book.heard
+    assert not book.has_decisions
     for at in range(KEPT_PER_TASK + 5):
         book.note(told(7, at))
     steps = book.steps(7, {3: "node/3"})
     assert [step.at_us for step in steps] == [0, *range(6, KEPT_PER_TASK + 5)]
     assert [step.omitted for step in steps] == [0, 5, *[0] * (KEPT_PER_TASK - 2)]
     assert {(step.by, step.node, step.asked) for step in steps} == {("gm/0", "node/3", "lm/0")}
-    assert book.heard
+    assert book.has_decisions
     assert book.steps(8, {}) == ()
 
 

@@ -23,10 +23,10 @@ from volery.live.service.requests import (
     choice,
     describe,
     number,
-    owned,
     refusal,
     seen_job,
     status_of,
+    with_user,
 )
 from volery.live.service.submissions import ConflictError
 from volery.live.status import JobStatus
@@ -71,12 +71,12 @@ def test_a_body_is_read_up_to_its_limit() -> None:
 
 def test_a_job_belongs_to_who_submits_it_and_administrators_submit_for_others() -> None:
     job, of_bob = JobDescription(command="true"), JobDescription(command="true", user="bob")
-    assert owned(job, ADA).user == "ada"
-    assert owned(of_bob, ANYBODY).user == "bob"
-    assert owned(of_bob, Principal("root", "admin")).user == "bob"
+    assert with_user(job, ADA).user == "ada"
+    assert with_user(of_bob, ANYBODY).user == "bob"
+    assert with_user(of_bob, Principal("root", "admin")).user == "bob"
     for who in (ADA, OLGA):
         with pytest.raises(NotAllowedError, match="does not submit for others"):
-            owned(of_bob, who)
+            with_user(of_bob, who)
 
 
 class Jobs:

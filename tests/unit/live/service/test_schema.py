@@ -71,7 +71,7 @@ def test_a_store_of_the_version_before_is_brought_to_this_one_and_loses_nothing(
     )
     before = path.stat().st_size
     store = Committing(path)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     assert path.stat().st_size < before / 2
     kept = JobDescription(command="true", name="n", user="ada", key="key0", tasks=(TaskDescription(),))
     assert store.describes(0, encoded_at_once(kept).digest)
@@ -94,7 +94,7 @@ def test_a_store_that_cannot_be_brought_to_this_version_is_left_as_it_was(
     def full(*_: object) -> int:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(migrating, "described", full)
+    monkeypatch.setattr(migrating, "stored_description", full)
     with pytest.raises(InputError, match="disk is full"):
         JobStore(path)
     monkeypatch.undo()

@@ -175,8 +175,8 @@ def test_every_row_of_every_table_has_its_checksum(tmp_path: Path) -> None:
     }
     assert tables == CHECKED.keys()
     for table, columns in CHECKED.items():
-        assert store._one(f"SELECT count(*) FROM {table}") > 0, table
-        assert store._one(f"SELECT count(*) FROM {table} WHERE checksum IS NULL") == 0, table
+        assert store._first_value(f"SELECT count(*) FROM {table}") > 0, table
+        assert store._first_value(f"SELECT count(*) FROM {table} WHERE checksum IS NULL") == 0, table
         present = [row[1] for row in store._sql.execute(f"PRAGMA table_info({table})")]
         left_out = {"content"} if table == "descriptions" else set()  # it has a digest of its own
         assert set(present) - {"checksum"} - left_out == set(columns), table

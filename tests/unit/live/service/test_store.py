@@ -454,12 +454,12 @@ def test_after_a_whole_checkpoint_the_log_is_empty(tmp_path: Path) -> None:
     for number in range(50):
         insert(store, number=number)
     assert log.stat().st_size > 100_000
-    assert store.checkpoint(whole=False) > 50
-    assert store.checkpoint(whole=True) == 0
+    assert store.checkpoint(empties_file=False) > 50
+    assert store.checkpoint(empties_file=True) == 0
     assert log.stat().st_size == 0
     for number in range(50, 75):
         insert(store, number=number)
-    assert store.checkpoint(whole=False) < 50 * 10
+    assert store.checkpoint(empties_file=False) < 50 * 10
     store.close()
     assert len(JobStore(tmp_path / "jobs.sqlite").jobs(JobQuery(), 99)) == 75
 
@@ -471,16 +471,16 @@ def test_a_log_that_somebody_reads_is_left_and_emptied_later(tmp_path: Path) -> 
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM jobs").fetchall()
     insert(store, number=1)
-    assert store.checkpoint(whole=True) > 0
+    assert store.checkpoint(empties_file=True) > 0
     reader.close()
-    assert store.checkpoint(whole=True) == 0
+    assert store.checkpoint(empties_file=True) == 0
 
 
 def test_reports_never_rewrite_what_a_job_carries(tmp_path: Path) -> None:
     store = Committing(tmp_path / "jobs.sqlite")
     described = JobDescription(tasks=tuple([TaskDescription(command="cat", stdin=f"{n}" * 10_000) for n in range(50)]))
     store.insert(0, FIRST, described, 50, [], 1_000)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     for place in range(50):
         store.take_in([report(place, "running"), report(place, "finished")], 0)
     assert (tmp_path / "jobs.sqlite-wal").stat().st_size < 50 * 40_000, "ten pages a batch at most, of 4 kB each"
@@ -492,9 +492,9 @@ def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     many = merged(JobDescription(command="true", tasks=(TaskDescription(),) * 100_000))
     store.insert(0, FIRST, many, 100_000, [], 1_000)
     store.insert(1, FIRST + 100_000, many, 100_000, [], 1_000)
-    store.checkpoint(whole=True)
+    store.checkpoint(empties_file=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < 200_000
     assert store.describes(1, encoded_at_once(many).digest)
-    assert store._one("SELECT count(*) FROM descriptions") == 1
+    assert store._first_value("SELECT count(*) FROM descriptions") == 1
     assert description(store, 1) == many
     assert many.tasks == (TaskDescription(count=100_000),)

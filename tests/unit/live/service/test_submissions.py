@@ -33,7 +33,7 @@ from volery.live.service.submissions import (
     Outgoing,
     Submission,
     SubmitThrottle,
-    admit,
+    insert_all,
     planned_jobs,
 )
 from volery.live.status import Receipt
@@ -79,11 +79,11 @@ class Turns:
 def test_much_is_spread_over_turns_and_little_is_sent_at_once() -> None:
     async def scenario() -> None:
         it = Turns()
-        it.feed.submit(0, "gm/0", job(0, TASKS_PER_TURN // 4))
+        it.feed.enqueue(0, "gm/0", job(0, TASKS_PER_TURN // 4))
         assert numbers(it.sent) == [0]
         for number in range(1, 10):
-            it.feed.submit(number, "gm/0", job(number, TASKS_PER_TURN // 4))
-        it.feed.submit(10, "gm/0", job(10, 3 * TASKS_PER_TURN))
+            it.feed.enqueue(number, "gm/0", job(number, TASKS_PER_TURN // 4))
+        it.feed.enqueue(10, "gm/0", job(10, 3 * TASKS_PER_TURN))
         await it.until(13)
         assert numbers(it.sent) == [*range(11), 10, 10]
         assert [one.first for one in it.sent if isinstance(one, MoreTasks)] == [TASKS_PER_TURN, 2 * TASKS_PER_TURN]
@@ -95,8 +95,8 @@ def test_much_is_spread_over_turns_and_little_is_sent_at_once() -> None:
 def test_a_small_job_is_sent_while_a_large_one_is_on_its_way() -> None:
     async def scenario() -> None:
         it = Turns()
-        it.feed.submit(0, "gm/0", job(0, 100 * TASKS_PER_TURN))
-        it.feed.submit(1, "gm/0", job(1, 1))
+        it.feed.enqueue(0, "gm/0", job(0, 100 * TASKS_PER_TURN))
+        it.feed.enqueue(1, "gm/0", job(1, 1))
         await it.until(4)
         assert 1 in numbers(it.sent)[:4]
 
@@ -106,10 +106,10 @@ def test_a_small_job_is_sent_while_a_large_one_is_on_its_way() -> None:
 def test_nothing_more_is_sent_of_a_job_that_was_dropped() -> None:
     async def scenario() -> None:
         it = Turns()
-        it.feed.submit(0, "gm/0", job(0, 100 * TASKS_PER_TURN))
+        it.feed.enqueue(0, "gm/0", job(0, 100 * TASKS_PER_TURN))
         await it.until(2)
         it.feed.drop(0)
-        it.feed.submit(1, "gm/0", job(1, 3 * TASKS_PER_TURN))
+        it.feed.enqueue(1, "gm/0", job(1, 3 * TASKS_PER_TURN))
         await it.until(5)
         assert numbers(it.sent) == [0, 0, 1, 1, 1]
 
@@ -119,9 +119,9 @@ def test_nothing_more_is_sent_of_a_job_that_was_dropped() -> None:
 def test_whoever_submits_many_waits_for_room_and_not_for_a_large_job() -> None:
     async def scenario() -> None:
         it = Turns()
-        it.feed.submit(0, "gm/0", job(0, 1000 * TASKS_PER_TURN))
+        it.feed.enqueue(0, "gm/0", job(0, 1000 * TASKS_PER_TURN))
         for number in range(1, 3 * WAITING_MAX):
-            it.feed.submit(number, "gm/0", job(number, TASKS_PER_TURN))
+            it.feed.enqueue(number, "gm/0", job(number, TASKS_PER_TURN))
         assert len(it.sent) == 1
         async with asyncio.timeout(LIMIT_S):
             await it.feed.room()
@@ -135,7 +135,7 @@ def test_whoever_waits_for_room_goes_on_when_all_that_waits_is_cancelled() -> No
     async def scenario() -> None:
         it = Turns()
         for number in range(2 * WAITING_MAX):
-            it.feed.submit(number, "gm/0", job(number, 2 * TASKS_PER_TURN))
+            it.feed.enqueue(number, "gm/0", job(number, 2 * TASKS_PER_TURN))
         waiting = asyncio.ensure_future(it.feed.room())
         await asyncio.sleep(0)
         for number in range(2 * WAITING_MAX):
@@ -195,7 +195,9 @@ def described(tasks: int, drawn: random.Random) -> Submission:
 def again(sent: Submission, ended: set[int], begun: Sequence[int]) -> Submission:
     """What the desk submits after a restart."""
     carried = dict.fromkeys(begun, (1, 0))
-    return sent._replace(left=sent.left - len(ended), ended=frozenset(ended), begun=carried, again=True)
+    return sent._replace(
+        tasks_left=sent.tasks_left - len(ended), ended=frozenset(ended), attempts=carried, is_repeated=True
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -258,7 +260,7 @@ def admitted(store: JobStore, jobs: Sequence[NewJob]) -> tuple[list[Receipt], li
     assigned: list[tuple[int, str]] = []
     store.begin(durable=False)
     try:
-        return admit(store, jobs, 7, lambda number, user: assigned.append((number, user))), assigned
+        return insert_all(store, jobs, 7, lambda number, user: assigned.append((number, user))), assigned
     finally:
         store.commit()
 

@@ -86,7 +86,7 @@ def test_a_scheduler_without_changeable_shares_refuses_weights_and_has_those_of_
 def test_a_user_sees_the_own_share_alone(store: JobStore) -> None:
     it = Shares(store)
     assert [share.name for share in it.shares.listed("ann")] == ["ann"]
-    assert it.shares.found("bob", "ann") is None
-    found = it.shares.found("bob")
+    assert it.shares.named("bob", "ann") is None
+    found = it.shares.named("bob")
     assert found is not None
     assert found.share == 0.5
