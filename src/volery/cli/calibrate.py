@@ -116,9 +116,14 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
             federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, Path(name), 0)
             roles = dict.fromkeys(map(role_of, federation.plan.build().components))
             file = msgspec.structs.replace(
-                federation.file, broker=broker, api="127.0.0.1:0", executor="sleep", reports=True, folder="federation",
+                federation.file,
+                broker=broker,
+                api="127.0.0.1:0",
+                executor="sleep",
+                reports=True,
+                folder="federation",
                 hosts={role: [f"{role}/*"] for role in roles},
-            )  # fmt: skip
+            )
             shown += [load_apart(file, Path(name), choose, work, FramingHost).noted for work in works]
     costs, frames = model_of(shown, 0.0)
     return CostModel(delay_us=sorted(frames.delays_us)[len(frames.delays_us) // 2], hosts=costs, frames=frames)

@@ -41,11 +41,17 @@ DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
 USUAL_CLUSTERS = 3
 USUAL_GMS = 2
 IN_FILE = {
-    "architecture": "architecture", "clusters": "[parameters]", "nodes": "count of [[machines]]",
-    "slots": "slots of [[machines]]", "amounts": "capacity of [[machines]]", "gms": "[parameters]",
-    "api": "api", "folder": "folder", "run_as": "run_as",
+    "architecture": "architecture",
+    "clusters": "[parameters]",
+    "nodes": "count of [[machines]]",
+    "slots": "slots of [[machines]]",
+    "amounts": "capacity of [[machines]]",
+    "gms": "[parameters]",
+    "api": "api",
+    "folder": "folder",
+    "run_as": "run_as",
     "calls": "calls",
-}  # fmt: skip
+}
 """Options of `up` -> where the federation's file says the same."""
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
@@ -103,9 +109,14 @@ def up(
         parameters = sizes_of(architecture, clusters, gms, nodes)
         machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
-            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
-            run_as=run_as, calls=calls,
-        )  # fmt: skip
+            machines=machines,
+            architecture=architecture,
+            parameters=parameters,
+            folder=str(folder),
+            api=api,
+            run_as=run_as,
+            calls=calls,
+        )
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json, give_up_jobs)
 

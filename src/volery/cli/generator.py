@@ -95,9 +95,13 @@ def federation_of(
         InputError: the architecture does not exist, or cannot be built so.
     """
     file = FederationFile(
-        machines=[{"count": nodes, "slots": slots}], architecture=architecture, seed=seed, reports=False,
-        parameters=sizes_of(architecture, clusters, gms, nodes), folder=str(folder.absolute()),
-    )  # fmt: skip
+        machines=[{"count": nodes, "slots": slots}],
+        architecture=architecture,
+        seed=seed,
+        reports=False,
+        parameters=sizes_of(architecture, clusters, gms, nodes),
+        folder=str(folder.absolute()),
+    )
     return resolve(file, Path(), choose)
 
 
@@ -143,12 +147,20 @@ def report_of(loaded: Loaded, federation: Federation | None, trace: Trace, work:
         architecture=federation.plan.architecture.name if federation is not None else "",
         nodes=len(cluster.slots) if cluster is not None else 0,
         slots=cluster.slot_count if cluster is not None else 0,
-        trace=trace.name, speedup=speedup, executor=work, jobs=trace.job_count, tasks=trace.task_count,
-        finished=finished, failed=loaded.failed, unsatisfiable=sum(records.unsatisfiable), span_s=span_s,
+        trace=trace.name,
+        speedup=speedup,
+        executor=work,
+        jobs=trace.job_count,
+        tasks=trace.task_count,
+        finished=finished,
+        failed=loaded.failed,
+        unsatisfiable=sum(records.unsatisfiable),
+        span_s=span_s,
         tasks_per_s=finished / span_s if span_s > 0 else 0.0,
         utilisation_mean=metrics.mean_utilisation(records, cluster) if cluster is not None else 0.0,
         late_s=metrics.distribution(np.array(loaded.late_us), unit=SECOND),
         allocation_s={name: metrics.distribution(part, unit=SECOND) for name, part in allocation_parts(records)},
         jrt_s=metrics.distribution(table.jrt_us[table.measured], unit=SECOND),
-        cpu_s=loaded.cpu_s, journal=loaded.journal,
-    )  # fmt: skip
+        cpu_s=loaded.cpu_s,
+        journal=loaded.journal,
+    )

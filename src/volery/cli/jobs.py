@@ -158,10 +158,18 @@ def jobs(
         return
     heads = ("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
     rows = (
-        (str(job.id), job.name, job.user, _coloured(job.state), f"{job.finished}/{job.tasks}",
-         moment(job.submitted_us), _span(job), job.reason)
+        (
+            str(job.id),
+            job.name,
+            job.user,
+            _coloured(job.state),
+            f"{job.finished}/{job.tasks}",
+            moment(job.submitted_us),
+            _span(job),
+            job.reason,
+        )
         for job in found
-    )  # fmt: skip
+    )
     print_table(heads, rows)
 
 
@@ -214,11 +222,19 @@ def _print_tasks(tasks: list[TaskStatus]) -> None:
     again = ("attempt",) if any(task.attempt for task in tasks) else ()
     first = ("task", "state", *again, "node", "exit code", "started", "ran for")
     rows = (
-        (str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), task.node,
-         "" if task.exit_code is None else str(task.exit_code), moment(task.started_us), _span(task),
-         *(_used(task) if used else ()), task.reason)
+        (
+            str(task.index),
+            _coloured(task.state),
+            *((str(task.attempt),) if again else ()),
+            task.node,
+            "" if task.exit_code is None else str(task.exit_code),
+            moment(task.started_us),
+            _span(task),
+            *(_used(task) if used else ()),
+            task.reason,
+        )
         for task in tasks
-    )  # fmt: skip
+    )
     print_table((*first, *(USED if used else ()), "reason"), rows)
 
 
@@ -361,9 +377,14 @@ def export(
 
 @contextmanager
 def _source(
-    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None,
+    archive: Path | None,
+    api: str | None,
+    as_json: bool,
+    state: str | None,
+    user: str | None,
+    since_us: int | None,
     damages: list[str],
-) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:  # fmt: skip
+) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:
     """Jobs with their tasks, of the API or of an archive, whose damages are added to a list."""
     if archive is None:
         with connected(api, as_json) as client:

@@ -38,10 +38,9 @@ def nodes(
     amounts = any(node.offers for node in found)
     more = ("offers",) if amounts else ()
     print_rows(
-        ("node", "state", "running", "host", "machine", "system", "cores", "memory", "GPUs", "disk",
-         *more, "labels"),
+        ("node", "state", "running", "host", "machine", "system", "cores", "memory", "GPUs", "disk", *more, "labels"),
         [_node_row(node, amounts=amounts) for node in found],
-    )  # fmt: skip
+    )
     for words in dict.fromkeys(words for node in found for words in (node.held, node.shortage) if words):
         where = [node.address for node in found if words in (node.held, node.shortage)]
         some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
@@ -64,11 +63,19 @@ def _node_state(word: str | None) -> str | None:
 def _node_row(node: NodeStatus, *, amounts: bool) -> list[str]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
     return [
-        node.address, node.state, str(node.running) if amounts else f"{node.running}/{node.slots}", node.host,
-        node.hostname, f"{node.arch} {node.os} {node.kernel}", str(node.cores), f"{node.memory_mb:,} MB",
-        f"{node.gpus} {node.gpu}" if node.gpus else "", node.disk,
-        *((offers_in_words(node.offers),) if amounts else ()), labels,
-    ]  # fmt: skip
+        node.address,
+        node.state,
+        str(node.running) if amounts else f"{node.running}/{node.slots}",
+        node.host,
+        node.hostname,
+        f"{node.arch} {node.os} {node.kernel}",
+        str(node.cores),
+        f"{node.memory_mb:,} MB",
+        f"{node.gpus} {node.gpu}" if node.gpus else "",
+        node.disk,
+        *((offers_in_words(node.offers),) if amounts else ()),
+        labels,
+    ]
 
 
 def hosts(api: Api = None, as_json: AsJson = False) -> None:
@@ -86,11 +93,17 @@ def _host_row(host: HostStatus) -> list[str]:
     from volery.live.status import held_by
 
     return [
-        host.name, ", ".join(filter(None, (host.state, host.wait))), moment(host.heard_us),
+        host.name,
+        ", ".join(filter(None, (host.state, host.wait))),
+        moment(host.heard_us),
         f"{host.jobs:,}" if host.jobs else "",
-        held_by(host.components, host.nodes), "" if host.pid is None else str(host.pid), moment(host.started_us),
-        host.version, str(host.incarnation or ""), host.hostname,
-    ]  # fmt: skip
+        held_by(host.components, host.nodes),
+        "" if host.pid is None else str(host.pid),
+        moment(host.started_us),
+        host.version,
+        str(host.incarnation or ""),
+        host.hostname,
+    ]
 
 
 def offers_in_words(offers: Mapping[str, int]) -> str:
@@ -133,10 +146,17 @@ def users(context: typer.Context, api: Api = None, as_json: AsJson = False) -> N
         return
     heads = ("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
     rows = (
-        (user.user, "" if user.weight is None else str(user.weight), _percent(user.share), f"{user.jobs_pending:,}",
-         f"{user.jobs_running:,}", f"{user.tasks_pending:,}", f"{user.tasks_running:,}")
+        (
+            user.user,
+            "" if user.weight is None else str(user.weight),
+            _percent(user.share),
+            f"{user.jobs_pending:,}",
+            f"{user.jobs_running:,}",
+            f"{user.tasks_pending:,}",
+            f"{user.tasks_running:,}",
+        )
         for user in found
-    )  # fmt: skip
+    )
     print_table(heads, rows)
 
 
@@ -185,10 +205,19 @@ def preemptions(
         return
     heads = ("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
     rows = (
-        (str(one.number), moment(one.at_us), one.user, _task_name(one.job, one.index), one.for_user,
-         _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain))
+        (
+            str(one.number),
+            moment(one.at_us),
+            one.user,
+            _task_name(one.job, one.index),
+            one.for_user,
+            _task_name(one.for_job, one.for_index),
+            one.reason,
+            _share_change(one.loss),
+            _share_change(one.gain),
+        )
         for one in found
-    )  # fmt: skip
+    )
     print_table(heads, rows)
 
 

@@ -35,9 +35,13 @@ def declared(name: str, *, meaning: str = "", callback: Callable[[str], str] | N
     """
     one = DECLARED[name]
     return typer.Option(
-        option_of(name), metavar=one["form"], help=meaning or one["meaning"], rich_help_panel=one["group"] or None,
-        callback=callback, show_default=shown,
-    )  # fmt: skip
+        option_of(name),
+        metavar=one["form"],
+        help=meaning or one["meaning"],
+        rich_help_panel=one["group"] or None,
+        callback=callback,
+        show_default=shown,
+    )
 
 
 def trace_name(name: str) -> str:
@@ -110,10 +114,12 @@ Strict = Annotated[
 CostFile = Annotated[
     Path | None,
     option(
-        "Cost file from `volery calibrate`; other options override it.", "--costs", form="FILE.toml",
+        "Cost file from `volery calibrate`; other options override it.",
+        "--costs",
+        form="FILE.toml",
         rich_help_panel=NETWORK,
     ),
-]  # fmt: skip
+]
 Architectures = Annotated[list[str], argument(DECLARED["architectures"]["meaning"], DECLARED["architectures"]["form"])]
 Workload = Annotated[str, declared("trace", callback=trace_name)]
 Seeds = Annotated[str, declared("seeds", shown=True)]

@@ -30,8 +30,15 @@ LEFT_OUT = 3
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
 STAGE_HEADS = (
-    "calls", "cycles", "CPU us/\ncycle", "wall us/\ncycle", "median\nus/call", "p99\nus/call", "CPU s", "share",
-)  # fmt: skip
+    "calls",
+    "cycles",
+    "CPU us/\ncycle",
+    "wall us/\ncycle",
+    "median\nus/call",
+    "p99\nus/call",
+    "CPU s",
+    "share",
+)
 
 
 def print_json(content: Any) -> None:

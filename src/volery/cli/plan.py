@@ -116,10 +116,14 @@ def _print_record(record: ForecastRecord, as_json: bool) -> None:
         print_json(record)
         return
     rows = (
-        (MOMENTS[one.moment], str(one.settled),
-         f"{percent(one.covered / one.settled)} ({one.covered})" if one.settled else "-", _s(one.off_us))
+        (
+            MOMENTS[one.moment],
+            str(one.settled),
+            f"{percent(one.covered / one.settled)} ({one.covered})" if one.settled else "-",
+            _s(one.off_us),
+        )
         for one in record.moments
-    )  # fmt: skip
+    )
     print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
     meant = f"intervals are meant to hold {percent(record.expected)} of what comes"
     damaged = f"; {record.damaged} are damaged, see `volery check`" if record.damaged else ""

@@ -37,10 +37,17 @@ class _Remaining(ProgressColumn):
 
 def _display(silent: bool, *, auto_refresh: bool = True) -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), _Remaining(),
-        TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=REDRAWS_PER_S,
-        disable=silent or not sys.stderr.isatty(), auto_refresh=auto_refresh,
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}"),
+        _Remaining(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        refresh_per_second=REDRAWS_PER_S,
+        disable=silent or not sys.stderr.isatty(),
+        auto_refresh=auto_refresh,
+    )
 
 
 class _Drawn:

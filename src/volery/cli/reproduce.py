@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = Path("results/reproduce")
 STYLES = {
-    "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
-    "by construction": "dim", "not decidable": "yellow", "not tried": "dim",
-}  # fmt: skip
+    "reproduced": "green",
+    "differs": "bold red",
+    "holds on a stand-in": "cyan",
+    "fails on a stand-in": "magenta",
+    "by construction": "dim",
+    "not decidable": "yellow",
+    "not tried": "dim",
+}
 
 Finished = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
 ]
 Experiments = Annotated[Path | None, option("Where the experiments are.", form="DIR", envvar="VOLERY_EXPERIMENTS")]
 Traces = Annotated[
-    Path | None,
-    option("Where the traces are (default: ../shared/traces).", form="DIR", envvar="VOLERY_TRACES")
-]  # fmt: skip
+    Path | None, option("Where the traces are (default: ../shared/traces).", form="DIR", envvar="VOLERY_TRACES")
+]
 
 Judge = Annotated[bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")]
 SeedsAuto = Annotated[str | None, option("Add seeds to those of the file until claims are decided.", form="auto")]
@@ -94,11 +98,19 @@ def reproduce(
         else:
             found = [
                 _run(
-                    experiment, folder, where, output, processes, dask, as_json,
-                    quick=quick, only_finished=finished, limits=limits,
+                    experiment,
+                    folder,
+                    where,
+                    output,
+                    processes,
+                    dask,
+                    as_json,
+                    quick=quick,
+                    only_finished=finished,
+                    limits=limits,
                 )
                 for experiment in read
-            ]  # fmt: skip
+            ]
     page = None
     if papers or (every and not quick):
         page = _write_page(folder)
@@ -216,8 +228,12 @@ def _run(
     earlier = None if quick else read_record(record_path(folder, experiment.name))
     with LiveProgress(silent=as_json) as watcher:
         common: dict[str, Any] = {
-            "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
-        }  # fmt: skip
+            "folder": output,
+            "traces": traces,
+            "processes": processes,
+            "dask": dask,
+            "watcher": watcher,
+        }
         if limits is not None:
             found = reproduce_until_decided(experiment, limits, kept=reusable(experiment, earlier), **common)
         else:
@@ -254,17 +270,22 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     from volery.reproduction.papers import judged
 
     table = Table(
-        title=Text(f"{experiment.figure}: {experiment.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
-        padding=(0, 1, 1, 0), show_edge=False,
-    )  # fmt: skip
+        title=Text(f"{experiment.figure}: {experiment.title}", style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 1, 0),
+        show_edge=False,
+    )
     for heading, ratio in (("claim", 5), ("published", 2), ("ours", 5), ("verdict", 3)):
         table.add_column(heading, ratio=ratio, overflow="fold")
     for claim, judgement in judged(experiment, record):
         says = f"{claim.says} [{judgement.reading}]" if judgement.reading else claim.says
         table.add_row(
-            Text(says), Text(claim.published), Text("\n".join(ours(claim, judgement))),
+            Text(says),
+            Text(claim.published),
+            Text("\n".join(ours(claim, judgement))),
             Text(verdict(judgement), style=STYLES[judgement.verdict]),
-        )  # fmt: skip
+        )
     console = terminal()
     console.print(table, highlight=False)
     if not record.complete:

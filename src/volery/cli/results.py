@@ -57,8 +57,7 @@ def export(
     png: Annotated[bool, typer.Option("--png", help="Figures as PNG.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Figures as SVG.")] = False,
     into: Annotated[
-        Path | None,
-        option("Where to write; else the folder export of the results.", form="FOLDER")
+        Path | None, option("Where to write; else the folder export of the results.", form="FOLDER")
     ] = None,
     width: Annotated[
         Literal["single", "double"],
@@ -66,7 +65,7 @@ def export(
     ] = "single",
     baseline: Baseline = "",
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write tables and figures of a results folder for a paper, and print their paths."""
     from volery.report.export import write_export
     from volery.study import load_results

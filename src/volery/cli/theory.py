@@ -55,15 +55,14 @@ def show_theory(
     slots: Annotated[int, typer.Option(metavar="L", help="Slots of a machine (delay).", min=1)] = 1,
     replicas: Annotated[int, typer.Option(metavar="R", help="Of a task's input (delay).", min=1)] = 3,
     simulate: Annotated[
-        int | None,
-        option("Simulate so many tasks per row (default: 0; 400,000 for a picture).", form="TASKS", min=0)
+        int | None, option("Simulate so many tasks per row (default: 0; 400,000 for a picture).", form="TASKS", min=0)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulation.")] = 0,
     picture: Annotated[
         Path | None, typer.Option(help="Draw analysis and simulation over the load, as .svg, .png or .pdf.")
     ] = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print what theory expects, waits and the probability that nothing waits, with simulation beside it."""
     loads = _numbers(load, "--load", float, lambda value: 0 <= value < 1, "a number from 0 to below 1")
     sizes = _numbers(workers, "--workers", int, lambda value: value >= 1, "a whole number from 1")

@@ -32,10 +32,11 @@ trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="IN", help="A trace of any known format; a folder of parquet parts; -: standard input.",
+        metavar="IN",
+        help="A trace of any known format; a folder of parquet parts; -: standard input.",
         callback=trace_name,
     ),
-]  # fmt: skip
+]
 FormatName = Annotated[str | None, typer.Option("--format", help="Name of the format; told by the content without it.")]
 RepairChoice = Annotated[
     list[str] | None,
@@ -85,17 +86,28 @@ def describe_trace(
 
     counted = workload.counted_resources(resources, capacity, machines) if requests == "none" else None
     trace, reading = workload.load_workload(
-        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only),
+        source,
+        seed=seed,
+        durations=durations,
+        arrivals=arrivals,
+        job_count=jobs,
+        only=checked_only(only),
         resources=counted,
-    )  # fmt: skip
+    )
     if requests != "none":  # tasks ask for what the model draws
         trace, reading = workload.ask(trace, requests, seed), _without_requests(reading)
     stated = stated_processors(Path(source)) if trace.resources and not (capacity or machines) else None
     count = workers if workers is not None else 1 if stated else WORKERS
     cluster = workload.load_cluster(
-        count, slots=slots, constraints=constraints, machines=machines, seed=seed, capacity=capacity,
-        resources=trace.resources if capacity or machines else (), reference_mhz=reference_mhz,
-    )  # fmt: skip
+        count,
+        slots=slots,
+        constraints=constraints,
+        machines=machines,
+        seed=seed,
+        capacity=capacity,
+        resources=trace.resources if capacity or machines else (),
+        reference_mhz=reference_mhz,
+    )
     over = cluster if cluster.resources or not trace.resources else workload.processors_alone(trace, count, stated)
     described = workload.describe(trace, count, cutoff, reading, over)
     use = describe_constraints(workload.constrain(trace, constraints, seed), cluster)
@@ -174,10 +186,16 @@ def convert_trace(
     from volery.workload.doctor import choices
 
     made = convert(
-        Path(source), output, form=form, chosen=choices(repair or []), parents=not without_parents,
-        submissions=not without_submissions, only=checked_only(only),
-        far_permille=None if far is None else _far_permille(far), force=force,
-    )  # fmt: skip
+        Path(source),
+        output,
+        form=form,
+        chosen=choices(repair or []),
+        parents=not without_parents,
+        submissions=not without_submissions,
+        only=checked_only(only),
+        far_permille=None if far is None else _far_permille(far),
+        force=force,
+    )
     if as_json:
         print_json({"file": str(output), **msgspec.to_builtins(made)})
         return

@@ -156,9 +156,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
         def design() -> PageView:
             text = explanation(self.architecture)
-            return design_view(
-                self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))
-            )  # fmt: skip
+            return design_view(self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment)))
 
         return PlaybackApp(Recording(self.filmed, stage), design, self.lasts_s).app()
 
@@ -202,9 +200,7 @@ def of_results(folder: Path, run: str | None, seed: int | None, part: FilmSpan, 
 
 
 def _reel(title: str, subtitle: str, made: TracedRun, told: dict[str, object], lasts_s: int) -> Reel:
-    return Reel(
-        title, subtitle, made.log, made.cluster, made.deployment, made.architecture, told, lasts_s=lasts_s
-    )  # fmt: skip
+    return Reel(title, subtitle, made.log, made.cluster, made.deployment, made.architecture, told, lasts_s=lasts_s)
 
 
 def filmed_run(folder: Path, one: KeptTimeline, part: FilmSpan, *, silent: bool) -> TracedRun:
@@ -241,9 +237,7 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
     span = together.span()
     begin, end = part.of(span.first_us, span.end_us)
     architecture = lookup(span.architecture)
-    tracer = Tracer(
-        begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None
-    )  # fmt: skip
+    tracer = Tracer(begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None)
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
         if header.incarnation > 1:
@@ -263,8 +257,9 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
     if span.cut:
         subtitle += f"; the first files of {', '.join(span.cut)} are no longer kept"
     told: dict[str, object] = {
-        "federation": span.federation, "hosts": list(span.hosts), "events": events, "cut": list(span.cut)
-    }  # fmt: skip
-    return Reel(
-        title, subtitle, tracer.log(), span.cluster, span.deployment, architecture, told, span.origin_us
-    )  # fmt: skip
+        "federation": span.federation,
+        "hosts": list(span.hosts),
+        "events": events,
+        "cut": list(span.cut),
+    }
+    return Reel(title, subtitle, tracer.log(), span.cluster, span.deployment, architecture, told, span.origin_us)

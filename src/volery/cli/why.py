@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from volery.study.why import JobAnswer, TaskAnswer
 
 CHOSEN = {
-    "placed": "placed", "queued": "no place found", "refused": "refused", "unsatisfiable": "fits no machine",
-    "preempted": "preempted", "lost": "lost",
-}  # fmt: skip
+    "placed": "placed",
+    "queued": "no place found",
+    "refused": "refused",
+    "unsatisfiable": "fits no machine",
+    "preempted": "preempted",
+    "lost": "lost",
+}
 
 
 def why(

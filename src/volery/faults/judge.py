@@ -83,9 +83,12 @@ def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
     options = Options(
-        check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs,
+        check=True,
+        tie_shuffle=scenario.tie_shuffle,
+        plan=scenario.plan,
+        graphs=architecture.graphs,
         reweighs=scenario.reweighs,
-    )  # fmt: skip
+    )
     network = Network(delay_us=scenario.delay_us, jitter_us=scenario.jitter_us)
     kernel = Kernel(deployment, trace, cluster, network, scenario.seed, options)
     records = kernel.run(None)
@@ -355,9 +358,11 @@ class Guarantees:
     """
 
     def __init__(
-        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
+        self,
+        due: Mapping[str, Fraction],
+        shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
         reweighs: Sequence[Reweighed] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._from: list[Time] = [0]
         self._due: list[Mapping[str, Fraction]] = [due]
         weights: dict[str, int] = {}

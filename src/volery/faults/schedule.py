@@ -243,9 +243,13 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
 
 
 def _with_loss(
-    architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
-    lasts_us: Time, faults: Iterator[HostFault],
-) -> Iterator[HostFault]:  # fmt: skip
+    architecture: Architecture,
+    deployment: Deployment,
+    hosts: Mapping[str, Sequence[Address]],
+    seed: int,
+    lasts_us: Time,
+    faults: Iterator[HostFault],
+) -> Iterator[HostFault]:
     """The faults with the loss of a host whose entries others can replace, and a restart of all others after it.
 
     A stream of its own leaves all else.
@@ -294,9 +298,7 @@ def borne(
         for host, addresses in hosts.items()
         if survives and all(f"crash:{role_of(address)}" in tolerates for address in addresses)
     ]
-    keepers = [
-        host + KEEPER for host in mortal if any(address in deployment.machines for address in hosts[host])
-    ]  # fmt: skip
+    keepers = [host + KEEPER for host in mortal if any(address in deployment.machines for address in hosts[host])]
     ending = [*mortal, API] if survives else []
     everyone = [*hosts, API]
     found: dict[Kind, list[str]] = {

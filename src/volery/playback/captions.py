@@ -89,15 +89,24 @@ class Captions:
         self._known.discard(what)
 
     def _write(
-        self, now: Time, template: str, sender: Address, receiver: Address, tasks: Sequence[TaskId],
+        self,
+        now: Time,
+        template: str,
+        sender: Address,
+        receiver: Address,
+        tasks: Sequence[TaskId],
         message: Message | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         job = message.job if isinstance(message, Submit) else None
         words = template.format(
-            sender=sender, receiver=receiver, tasks=self._in_words(tasks), count=len(tasks),
-            job=job.id if job is not None else getattr(message, "job", ""), user=_user(job),
+            sender=sender,
+            receiver=receiver,
+            tasks=self._in_words(tasks),
+            count=len(tasks),
+            job=job.id if job is not None else getattr(message, "job", ""),
+            user=_user(job),
             tasks_of_job=f"{job.task_count:,} task{'s' if job.task_count != 1 else ''}" if job is not None else "",
-        )  # fmt: skip
+        )
         self.moments.append((now, words.replace(" (no task)", "")))
 
     def _in_words(self, tasks: Sequence[TaskId]) -> str:
@@ -110,9 +119,12 @@ _OF_ALL: Final[Mapping[type[Message], str]] = {
 }
 _SCOPES: Final = {"internal": "own", "external": "of others"}
 _REASONS: Final = {
-    "constraint": "that do not suit it", "resource": "too small", "busy": "taken", "share": "due to others",
+    "constraint": "that do not suit it",
+    "resource": "too small",
+    "busy": "taken",
+    "share": "due to others",
     "inconsistency": "taken after all",
-}  # fmt: skip
+}
 NAME_MAX: Final = 60
 TASKS_MAX: Final = 1_000
 

@@ -91,9 +91,7 @@ class Journals:
             cut_hosts(self._readers),
         )
 
-    def play(
-        self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None
-    ) -> int:  # fmt: skip
+    def play(self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None) -> int:
         """Feed all events to fresh components, in the order of their times, and count them.
 
         Args:

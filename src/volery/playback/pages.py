@@ -71,9 +71,16 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
     speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
     step = max(1, (end - begin) // 1000)
     scrubber = tag(
-        "input", type="range", id="scrub", name=AT, min=seconds(begin), max=seconds(end), step=seconds(step),
-        value=seconds(now), aria_label="time, in seconds",
-    )  # fmt: skip
+        "input",
+        type="range",
+        id="scrub",
+        name=AT,
+        min=seconds(begin),
+        max=seconds(end),
+        step=seconds(step),
+        value=seconds(now),
+        aria_label="time, in seconds",
+    )
     moved = tag(
         "div",
         tag("button", "play", type="button", id="play", title="space"),
@@ -98,19 +105,34 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
     )
     stage = recording.source
     told = tag(
-        "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft"),
-        " ", link(DESIGN, "What this design is"),
-    )  # fmt: skip
+        "p",
+        tag("strong", "Recorded: "),
+        name_of(stage.title, 200),
+        ". ",
+        tag("span", stage.subtitle, class_="soft"),
+        " ",
+        link(DESIGN, "What this design is"),
+    )
     caption = tag("p", joined(_said(moments, now)), id="caption", class_="caption", aria_live="polite")
     listed = tag("ol", *(_moment(path, at_us, what, stage.origin_us) for at_us, what in moments), class_="moments")
     every = tag("details", tag("summary", f"{len(moments)} moments"), listed) if moments else None
     return tag(
-        "section", told, scrubber, moved, asked, caption, every, class_="film", id="film",
+        "section",
+        told,
+        scrubber,
+        moved,
+        asked,
+        caption,
+        every,
+        class_="film",
+        id="film",
         aria_label="the film's clock",
-        data_begin=seconds(begin), data_end=seconds(end), data_at=seconds(now),
+        data_begin=seconds(begin),
+        data_end=seconds(end),
+        data_at=seconds(now),
         data_origin=seconds(stage.origin_us),
         data_moments=msgspec.json.encode([(at_us / SECOND, what) for at_us, what in moments]).decode(),
-    )  # fmt: skip
+    )
 
 
 def clock(snapshot: Snapshot) -> Markup:
@@ -139,8 +161,11 @@ def _moment(path: str, at_us: Time, what: str, origin_us: Time) -> Markup:
 
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _HOPS: Final = (
-    Column("from", text=True), Column("message", text=True), Column("to", text=True), Column("meaning", text=True),
-)  # fmt: skip
+    Column("from", text=True),
+    Column("message", text=True),
+    Column("to", text=True),
+    Column("meaning", text=True),
+)
 
 
 def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> PageView:
@@ -155,14 +180,18 @@ def design_view(entry: Architecture, deployment: Deployment, explanation: str, p
     title = f"Message flow of {entry.name}, as in the table"
     drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=title)
     known = facts(
-        ("summary", entry.summary), ("source", entry.source),
+        ("summary", entry.summary),
+        ("source", entry.source),
         ("its page in the documentation", tag("code", f"docs/architectures/{entry.name}.md")),
-    )  # fmt: skip
+    )
     hops = [_hop(hop) for hop in flow_of(deployment).hops]
     parts = (
-        known, *_prose(explanation), section("Message flow", drawn), section("Messages", table(_HOPS, hops)),
+        known,
+        *_prose(explanation),
+        section("Message flow", drawn),
+        section("Messages", table(_HOPS, hops)),
         section("Documentation of the module", tag("pre", text)),
-    )  # fmt: skip
+    )
     return PageView(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
 
 
@@ -189,16 +218,25 @@ def _hop(hop: Hop) -> tuple[Piece, ...]:
 AHEAD: Final = 8
 """Intervals whose messages a page gets at once: it plays them until it has asked for the next ones."""
 _QUEUES: Final = (
-    Column("role", text=True), Column("components"), Column("tasks that wait there"), Column("at one of them"),
+    Column("role", text=True),
+    Column("components"),
+    Column("tasks that wait there"),
+    Column("at one of them"),
     Column("messages received"),
-)  # fmt: skip
+)
 _MESSAGES: Final = (
-    Column("message", text=True), Column("in this moment"), Column("so far"), Column("meaning", text=True),
-)  # fmt: skip
+    Column("message", text=True),
+    Column("in this moment"),
+    Column("so far"),
+    Column("meaning", text=True),
+)
 _VIEWS: Final = (
-    Column("view of", text=True), Column("wrongly free"), Column("wrongly taken"),
-    Column("oldest part", text=True), Column("mean age"),
-)  # fmt: skip
+    Column("view of", text=True),
+    Column("wrongly free"),
+    Column("wrongly taken"),
+    Column("oldest part", text=True),
+    Column("mean age"),
+)
 
 
 class PanelDrawing(msgspec.Struct, frozen=True):
@@ -256,17 +294,21 @@ class MessagePanel:
         now = snapshot.time_us - log.begin_us
         low, high = np.searchsorted(
             self._sent_us, (now - self._longest_us - step_us, now + AHEAD * step_us), side="right"
-        )  # fmt: skip
+        )
         flights = []
         for place in self._order[low:high].tolist():
             one = log.flights[place]
             sender, receiver = log.addresses[one.sender], log.addresses[one.receiver]
             flights.append(
                 (
-                    (log.begin_us + one.sent_us) / 1e6, (log.begin_us + one.received_us) / 1e6,
-                    *self._place(sender), *self._place(receiver), one.kind, f"{sender} > {receiver}",
+                    (log.begin_us + one.sent_us) / 1e6,
+                    (log.begin_us + one.received_us) / 1e6,
+                    *self._place(sender),
+                    *self._place(receiver),
+                    one.kind,
+                    f"{sender} > {receiver}",
                 )
-            )  # fmt: skip
+            )
         roles = [(role.name, role.count) for role in log.roles]
         return PanelDrawing(roles, log.kinds, snapshot.time_us / 1e6, step_us / 1e6, flights)
 
@@ -285,10 +327,14 @@ class MessagePanel:
         log = self._log
         assert self._sums is not None
         return [
-            (tag("span", tag("i", "", class_=f"kind kind{place % 10}"), kind), whole(log.sent[place][at]),
-             whole(int(self._sums[place][at])), name_of(log.meanings[place]))
+            (
+                tag("span", tag("i", "", class_=f"kind kind{place % 10}"), kind),
+                whole(log.sent[place][at]),
+                whole(int(self._sums[place][at])),
+                name_of(log.meanings[place]),
+            )
             for place, kind in enumerate(log.kinds)
-        ]  # fmt: skip
+        ]
 
 
 def _queue(log: RunLog, row: int, at: int) -> Sequence[Piece]:

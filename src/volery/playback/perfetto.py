@@ -57,9 +57,14 @@ def _attempts(log: RunLog, machines: int) -> Iterator[Event]:
     rows = zip(*(ran[name].tolist() for name in ATTEMPT_COLUMNS), lane.tolist(), strict=True)
     for task, job, machine, start_us, finish_us, attempt, outcome, number in rows:
         yield {
-            "ph": "X", "name": f"job {job}", "pid": MACHINES, "tid": machine * _LANES + number + 1, "ts": start_us,
-            "dur": finish_us - start_us, "args": {"task": task, "attempt": attempt, "outcome": _OUTCOMES[outcome]},
-        }  # fmt: skip
+            "ph": "X",
+            "name": f"job {job}",
+            "pid": MACHINES,
+            "tid": machine * _LANES + number + 1,
+            "ts": start_us,
+            "dur": finish_us - start_us,
+            "args": {"task": task, "attempt": attempt, "outcome": _OUTCOMES[outcome]},
+        }
 
 
 def _jobs(log: RunLog) -> Iterator[Event]:

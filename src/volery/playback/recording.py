@@ -52,7 +52,7 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
 
 def source_of(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
-) -> RecordingSource:  # fmt: skip
+) -> RecordingSource:
     """The source of a recording of a deployment."""
     draining, shares = deployment.capability(Draining), deployment.capability(DueShares) or DueShares()
     owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
@@ -320,7 +320,7 @@ class RecordedShares:
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Preemptions so far, the last first."""
         found: list[PreemptionStatus] = []
         known = self._recording.log.preemptions
@@ -337,20 +337,29 @@ class RecordedShares:
         row, place = self._recording.where(fact.task)
         for_row, for_place = self._recording.where(fact.beneficiary)
         return PreemptionStatus(
-            number=number, at_us=self._recording.source.origin_us + at_us, by=by, reason=fact.reason,
-            job=jobs.of[row].id if row >= 0 else -1, index=place, attempt=fact.attempt,
-            user=jobs.of[row].user if row >= 0 else "", for_job=jobs.of[for_row].id if for_row >= 0 else -1,
-            for_index=for_place, for_user=jobs.of[for_row].user if for_row >= 0 else "",
-            loss=_part(fact.loser), gain=_part(fact.winner),
-        )  # fmt: skip
+            number=number,
+            at_us=self._recording.source.origin_us + at_us,
+            by=by,
+            reason=fact.reason,
+            job=jobs.of[row].id if row >= 0 else -1,
+            index=place,
+            attempt=fact.attempt,
+            user=jobs.of[row].user if row >= 0 else "",
+            for_job=jobs.of[for_row].id if for_row >= 0 else -1,
+            for_index=for_place,
+            for_user=jobs.of[for_row].user if for_row >= 0 else "",
+            loss=_part(fact.loser),
+            gain=_part(fact.winner),
+        )
 
     def why_again(self, row: int, place: int, attempt: int) -> str:
         """The reason for which an attempt was preempted; empty where it was not."""
         task = self._recording.jobs.of[row].first + place
         lost = [
-            fact for at_us, _, fact in self._recording.log.preemptions
+            fact
+            for at_us, _, fact in self._recording.log.preemptions
             if at_us <= self._time_us and (fact.task, fact.attempt) == (task, attempt)
-        ]  # fmt: skip
+        ]
         if not lost:
             return ""
         return f"attempt {attempt} was preempted: {WHY[lost[-1].reason]}; the task runs again when there is room"

@@ -146,8 +146,15 @@ class PlaybackServer:
             problem = f"cannot listen there ({error.strerror or error}); give another --port"
             raise InputError(f"{LOOPBACK}:{port}", problem) from None
         self.url = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}/"
-        config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, lifespan="off",
-                                timeout_graceful_shutdown=1, server_header=False)  # fmt: skip
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+        )
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:

@@ -130,13 +130,21 @@ class Snapshot:
         capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
         return [
             NodeStatus(
-                address=address, slots=cluster.slots[machine], running=running[machine],
-                drained=address in self._drained, lost=address in lost, arch="", os="", kernel="", cores=0, memory_mb=0,
+                address=address,
+                slots=cluster.slots[machine],
+                running=running[machine],
+                drained=address in self._drained,
+                lost=address in lost,
+                arch="",
+                os="",
+                kernel="",
+                cores=0,
+                memory_mb=0,
                 labels=_constraints(cluster.constraints[machine]),
                 offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
             )
             for address, machine in sorted(self._source.nodes.items(), key=lambda found: (found[1], found[0]))
-        ]  # fmt: skip
+        ]
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
         """The owners of each node, where the scheduler declares them."""
@@ -147,9 +155,7 @@ class Snapshot:
         attempts = self.recording.attempts
         rows = self._count.runs[attempts.machine[self._count.runs] == self._source.nodes[node]][:limit]
         jobs = self.recording.jobs
-        return [
-            self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()
-        ]  # fmt: skip
+        return [self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()]
 
     def elapsed_us(self, task: TaskStatus) -> Time:
         """The time for which a task that runs has run."""
@@ -171,12 +177,22 @@ class Snapshot:
             killed = len({*self._killed_places(row)})
         started, done = int(jobs.started_us[row]), int(jobs.done_us[row])
         return JobStatus(
-            id=job.id, name="", user=job.user, state=STATES[state], reason=self._reason(row, state), tasks=job.tasks,
-            running=int(self._count.running[row]), finished=int(self._count.finished[row]), failed=failed,
-            killed=killed, unsatisfiable=unsatisfiable, submitted_us=self._unix(job.submitted_us),
+            id=job.id,
+            name="",
+            user=job.user,
+            state=STATES[state],
+            reason=self._reason(row, state),
+            tasks=job.tasks,
+            running=int(self._count.running[row]),
+            finished=int(self._count.finished[row]),
+            failed=failed,
+            killed=killed,
+            unsatisfiable=unsatisfiable,
+            submitted_us=self._unix(job.submitted_us),
             started_us=self._unix(started) if started <= now else None,
-            ended_us=self._unix(done) if done <= now else None, revision=0,
-        )  # fmt: skip
+            ended_us=self._unix(done) if done <= now else None,
+            revision=0,
+        )
 
     def _killed_places(self, row: int) -> list[int]:
         attempts = self.recording.attempts
@@ -231,9 +247,13 @@ class Snapshot:
             words = {text: place for place, text in enumerate(sorted(set(found)))}
             return np.array([words[text] for text in found], dtype=np.int64)
         columns = {
-            "id": jobs.id, "name": np.zeros_like(jobs.id), "user": jobs.user, "tasks": jobs.tasks,
-            "submitted_us": jobs.submitted_us, "ended_us": np.where(jobs.done_us <= self.time_us, jobs.done_us, -1),
-        }  # fmt: skip
+            "id": jobs.id,
+            "name": np.zeros_like(jobs.id),
+            "user": jobs.user,
+            "tasks": jobs.tasks,
+            "submitted_us": jobs.submitted_us,
+            "ended_us": np.where(jobs.done_us <= self.time_us, jobs.done_us, -1),
+        }
         found_keys: Longs = columns[by][rows]
         return found_keys
 
@@ -247,9 +267,7 @@ class Snapshot:
             if attempts.start_us[at_row] <= self.time_us:
                 last[int(attempts.place[at_row])] = at_row
         count = self.recording.jobs.of[row].tasks
-        misses = [
-            (begin, begin + many, miss) for begin, many, miss in self.recording.groups(row) if miss
-        ]  # fmt: skip
+        misses = [(begin, begin + many, miss) for begin, many, miss in self.recording.groups(row) if miss]
         return [
             self._task(row, place, last.get(place), next((m for a, b, m in misses if a <= place < b), ""))
             for place in range(first, min(first + limit, count))
@@ -272,10 +290,15 @@ class Snapshot:
         if state == "pending":
             reason = self.sharing.why_again(row, place, int(attempts.attempt[at_row])) or LOST
         return TaskStatus(
-            job=number, index=place, state=state, reason=reason, attempt=int(attempts.attempt[at_row]),
+            job=number,
+            index=place,
+            state=state,
+            reason=reason,
+            attempt=int(attempts.attempt[at_row]),
             node=self.recording.node_on.get(int(attempts.machine[at_row]), ""),
-            started_us=self._unix(int(attempts.start_us[at_row])), ended_us=self._unix(finish) if over else None,
-        )  # fmt: skip
+            started_us=self._unix(int(attempts.start_us[at_row])),
+            ended_us=self._unix(finish) if over else None,
+        )
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Times from submission to the first start of a task, of the tasks of the last jobs."""
@@ -309,11 +332,15 @@ class Snapshot:
         words = "were given to tasks of the job" if whole else "were given to it"
         decided = self.recording.log.decided
         return Why(
-            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            job=number,
+            index=place,
+            state=task.state,
+            reason=task.reason or job.reason,
             waiting=0 if job.ended else max(0, job.tasks - heard - job.unsatisfiable),
             funnel=(*steps, FunnelStep(words, started)),
-            decisions=self._decisions(self.recording.jobs.of[row].first + place), explained=bool(decided.of_task),
-        )  # fmt: skip
+            decisions=self._decisions(self.recording.jobs.of[row].first + place),
+            explained=bool(decided.of_task),
+        )
 
     def _first_waiting(self, job: JobStatus) -> int:
         for first in (max(0, job.running + job.finished + job.failed - 1), 0):
@@ -327,13 +354,18 @@ class Snapshot:
         dropped = decided.dropped.get(task, 0)
         return tuple(
             DecisionStep(
-                at_us=self._unix(time_us), by=by, chosen=one.chosen, node=self.recording.node_on.get(one.machine, ""),
-                asked=one.asked, view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
+                at_us=self._unix(time_us),
+                by=by,
+                chosen=one.chosen,
+                node=self.recording.node_on.get(one.machine, ""),
+                asked=one.asked,
+                view_age_us=one.view_age_us,
+                omitted=dropped if place == 1 else 0,
                 passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
             )
             for place, (time_us, by, one) in enumerate(decided.of_task.get(task, ()))
             if time_us <= self.time_us
-        )  # fmt: skip
+        )
 
     def views(self) -> list[PairStatus]:
         """Counts of decisions so far that used views of other schedulers' machines."""
@@ -342,14 +374,18 @@ class Snapshot:
         recent, recent_refused, recent_ages_us = self._decided(self.time_us - RECENT_US)
         return [
             PairStatus(
-                by=by, asked=asked, decisions=decisions[place], refused=refused[place],
-                view_age_us=ages_us[place] // max(1, decisions[place]), recent=recent[place],
+                by=by,
+                asked=asked,
+                decisions=decisions[place],
+                refused=refused[place],
+                view_age_us=ages_us[place] // max(1, decisions[place]),
+                recent=recent[place],
                 recent_refused=recent_refused[place],
                 recent_view_age_us=recent_ages_us[place] // recent[place] if recent[place] else None,
             )
             for (by, asked), place in sorted((pair, place) for place, pair in enumerate(names))
             if decisions[place] or refused[place]
-        ]  # fmt: skip
+        ]
 
     def _decided(self, since_us: Time) -> tuple[list[int], list[int], list[int]]:
         """Per pair since then: placements that held, those that were refused, and the sum of ages in microseconds."""

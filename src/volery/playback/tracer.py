@@ -113,9 +113,15 @@ class Tracer:
     """
 
     def __init__(
-        self, begin_us: Time, end_us: Time, slots: Sequence[int], machines: Mapping[Address, int],
-        captions: Mapping[str, str] = {}, crashes: Sequence[tuple[Time, Address]] = (), part: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        begin_us: Time,
+        end_us: Time,
+        slots: Sequence[int],
+        machines: Mapping[Address, int],
+        captions: Mapping[str, str] = {},
+        crashes: Sequence[tuple[Time, Address]] = (),
+        part: bool = False,
+    ) -> None:
         self._begin_us, self._end_us = begin_us, end_us
         self._step_us = max(1, -(-(end_us - begin_us) // BINS))
         self._bins = max(1, -(-(end_us - begin_us) // self._step_us))

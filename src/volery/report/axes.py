@@ -224,10 +224,15 @@ def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
             bounds = np.array([_bounds(point) for point in line.points])
             axes.fill_between(x, bounds[:, 0], bounds[:, 1], color=colour(place), alpha=0.13, linewidth=0)
         axes.plot(
-            x, [point.mean for point in line.points], color=colour(place), linestyle=dash(place),
-            marker=MARKERS[place % len(MARKERS)], markersize=5 * size.scale, linewidth=1.6 * size.scale,
+            x,
+            [point.mean for point in line.points],
+            color=colour(place),
+            linestyle=dash(place),
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=5 * size.scale,
+            linewidth=1.6 * size.scale,
             label=in_legend(line.label),
-        )  # fmt: skip
+        )
     _scales(axes, panel)
     add_legend(axes, columns)
     return figure

@@ -29,9 +29,19 @@ ON_DAYS_LIKE_THIS: Final = "on_days_like_this"
 FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
 WIDTHS: Final = {"single": Size(3.33, 2.0, 8.0), "double": Size(7.0, 2.6, 8.0)}
 _LATEX: Final = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
 _UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("$\\mu$s", 1e-6))
 
 
@@ -126,9 +136,15 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
                 continue
             delay = members.delay_s
             yield [
-                bare_label(run), *(run.axes.get(name) for name in axes), run.seed, jobs, delay.count,
-                *(getattr(delay, name) for _, name in STATISTICS), run.utilisation_mean, run.messages_per_task,
-            ]  # fmt: skip
+                bare_label(run),
+                *(run.axes.get(name) for name in axes),
+                run.seed,
+                jobs,
+                delay.count,
+                *(getattr(delay, name) for _, name in STATISTICS),
+                run.utilisation_mean,
+                run.messages_per_task,
+            ]
 
 
 def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
@@ -142,10 +158,15 @@ def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
             delay = group.delay_s(jobs)
             values = [None if delay is None else getattr(delay, name) for _, name in STATISTICS]
             yield [
-                bare_label(first), *(first.axes.get(name) for name in axes), jobs, len(group.runs), *values,
-                group.half_width_s(jobs), group.mean(lambda run: run.utilisation_mean),
+                bare_label(first),
+                *(first.axes.get(name) for name in axes),
+                jobs,
+                len(group.runs),
+                *values,
+                group.half_width_s(jobs),
+                group.mean(lambda run: run.utilisation_mean),
                 group.mean(lambda run: run.messages_per_task),
-            ]  # fmt: skip
+            ]
 
 
 def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
@@ -158,10 +179,25 @@ def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSumm
     for one in differences:
         found, of = one.difference, first[one.a]
         yield [
-            bare_label(of), bare_label(first[one.b]), *(of.axes.get(name) for name in axes), one.jobs, one.quantity,
-            one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high, found.ratio, found.ratio_low,
-            found.ratio_high, found.method, found.seeds, one.comparisons, found.verdict,
-        ]  # fmt: skip
+            bare_label(of),
+            bare_label(first[one.b]),
+            *(of.axes.get(name) for name in axes),
+            one.jobs,
+            one.quantity,
+            one.unit,
+            one.a_mean,
+            one.b_mean,
+            found.mean,
+            found.low,
+            found.high,
+            found.ratio,
+            found.ratio_low,
+            found.ratio_high,
+            found.method,
+            found.seeds,
+            one.comparisons,
+            found.verdict,
+        ]
 
 
 def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
@@ -172,9 +208,17 @@ def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
             for point in line.points:
                 bounds = (point.interval.low, point.interval.high) if point.interval else (None, None)
                 yield [
-                    panel.measure.title, panel.measure.unit, panel.measure.jobs, panel.axis, point.x, panel.setting,
-                    line.label, point.mean, *bounds, point.seeds,
-                ]  # fmt: skip
+                    panel.measure.title,
+                    panel.measure.unit,
+                    panel.measure.jobs,
+                    panel.axis,
+                    point.x,
+                    panel.setting,
+                    line.label,
+                    point.mean,
+                    *bounds,
+                    point.seeds,
+                ]
 
 
 def axis_latex(panel: Panel) -> str:

@@ -25,9 +25,12 @@ LOOP = 26
 """How far an arrow from a role to itself reaches."""
 AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 HEARD: Final[Mapping[str, str]] = {
-    "TimerFired": "timers", "Computed": "computed answers", "PeerLost": "lost peers", "PeerBack": "lost peers",
+    "TimerFired": "timers",
+    "Computed": "computed answers",
+    "PeerLost": "lost peers",
+    "PeerBack": "lost peers",
     "Adopted": "adopted tasks",
-}  # fmt: skip
+}
 LINKED_NOTE: Final = "All of this travels in numbered frames that are acknowledged and repeated."
 CAPTION: Final = (
     "Boxes are roles, arrows are messages: blue away from the submitter, orange back, green from a role to itself; "

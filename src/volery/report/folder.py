@@ -146,9 +146,19 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
     jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
     curves, waiting, refused = _curves(folder)
     return StoredResults(
-        folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting, refused,
+        folder,
+        manifest,
+        summary,
+        curves,
+        loads,
+        timelines,
+        profiles,
+        flows,
+        jobs,
+        waiting,
+        refused,
         read_conflicts(folder),
-    )  # fmt: skip
+    )
 
 
 def tables(folder: Path) -> list[Path]:

@@ -420,11 +420,15 @@ def _flow_figures(results: StoredResults) -> Iterator[Markup]:
 def _verify(results: StoredResults) -> Markup:
     manifest = results.manifest
     lines = [TableRow([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
-    return joined((
-        paragraph("In this folder, the command below runs everything again and compares every number of every file, "
-                  "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
-                  "answer to every job):"),
-        code("volery verify ."),
-        facts(("Trace SHA-256", manifest.trace.sha256)) if manifest.trace else None,
-        folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3)),
-    ))  # fmt: skip
+    return joined(
+        (
+            paragraph(
+                "In this folder, the command below runs everything again and compares every number of every file, "
+                "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
+                "answer to every job):"
+            ),
+            code("volery verify ."),
+            facts(("Trace SHA-256", manifest.trace.sha256)) if manifest.trace else None,
+            folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3)),
+        )
+    )

@@ -238,11 +238,15 @@ def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> Markup:
 
 def _line(row: MappingRow) -> Markup:
     cells = [
-        tag("td", SHOWN[row.marks[stage]], class_=f"cell {row.marks[stage]}{'' if place else ' opens'}",
-            title=_said(row, stage))
+        tag(
+            "td",
+            SHOWN[row.marks[stage]],
+            class_=f"cell {row.marks[stage]}{'' if place else ' opens'}",
+            title=_said(row, stage),
+        )
         for stages in BY_GROUP.values()
         for place, stage in enumerate(stages)
-    ]  # fmt: skip
+    ]
     cells += [tag("td", whole(row.percent[group]), class_="percent") for group in BY_GROUP]
     return tag("tr", tag("th", row.name), *cells)
 

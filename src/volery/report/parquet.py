@@ -17,9 +17,13 @@ from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
 from volery.report.sums import demand_digest
 
 TYPES: Final[dict[str, Any]] = {
-    "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
+    "job": np.int64,
+    "submit_s": np.float64,
+    "tasks": np.int64,
+    "jrt_s": np.float64,
+    "delay_s": np.float64,
     "is_short": np.bool_,
-}  # fmt: skip
+}
 """Of the columns of a run's jobs; a table of an old version may lack some."""
 COUNTED: Final = "counted"
 """The column of jobs that were submitted within the measurement window; others are not measured."""
@@ -293,13 +297,15 @@ def _of_setting(path: Path) -> list[str]:
 def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Workload and cluster, with a mask of their rows."""
     rows = len(next(iter(columns.values())))
-    titles = np.array([
-        " on ".join(
-            ([str(columns["trace"][i])] if "trace" in columns else [])
-            + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
-        )
-        + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
-        for i in range(rows)
-    ])  # fmt: skip
+    titles = np.array(
+        [
+            " on ".join(
+                ([str(columns["trace"][i])] if "trace" in columns else [])
+                + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
+            )
+            + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
+            for i in range(rows)
+        ]
+    )
     for title in dict.fromkeys(titles.tolist()):
         yield title, titles == title

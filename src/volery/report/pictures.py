@@ -58,9 +58,13 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     try:
         into.mkdir(parents=True, exist_ok=True)
         for picture in itertools.chain(
-            axis_pictures(results), delay_pictures(results, groups), utilisation_pictures(results, groups),
-            allocation_pictures(groups), load_pictures(results), conflict_pictures(results),
-        ):  # fmt: skip
+            axis_pictures(results),
+            delay_pictures(results, groups),
+            utilisation_pictures(results, groups),
+            allocation_pictures(groups),
+            load_pictures(results),
+            conflict_pictures(results),
+        ):
             path = into / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
             written.append(path)
@@ -191,9 +195,13 @@ def stage_times(profiles: Sequence[StageProfile], *, title: str = "") -> str:
     with style():
         figure = blank_figure(height, title)
         panels = figure.subplots(
-            len(shown), 2, squeeze=False, sharex="col", width_ratios=(3, 1.15),
+            len(shown),
+            2,
+            squeeze=False,
+            sharex="col",
+            width_ratios=(3, 1.15),
             height_ratios=[count + HEAD_INCHES / ROW_INCHES for count in rows],
-        )  # fmt: skip
+        )
         for (calls, shares), profile in zip(panels, shown, strict=True):
             _draw_calls(calls, profile)
             _draw_shares(shares, profile)

@@ -26,8 +26,17 @@ if TYPE_CHECKING:
     from volery.report.parquet import ConflictTable
 
 PALETTE: Final = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
-)  # fmt: skip
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#7f7f7f",
+    "#4b2e83",
+    "#8c510a",
+    "#01665e",
+)
 DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 FEW = 4
@@ -44,9 +53,10 @@ STRIP_INCHES = 0.85
 STRIPS_POINTS = 10_000
 """Of all strips of a picture together: as many as ten runs keep."""
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
-    ".svg": {"Date": None}, ".png": {"Software": None},
+    ".svg": {"Date": None},
+    ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}  # fmt: skip
+}
 """Endings of pictures, with what keeps a date and a version out of the file."""
 PRINT_DPI: Final = 300
 PAGE_FONT: Final = 11.5
@@ -107,9 +117,15 @@ def delay_figure(series: Sequence[Series], title: str = "", size: Size = SCREEN)
                 )
         x, y = _cdf(delays)
         axes.step(
-            x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9 * size.scale,
-            label=in_legend(one.label), **(_marks(place, size) if len(series) > FEW else {}),
-        )  # fmt: skip
+            x,
+            y,
+            where="post",
+            color=colour(place),
+            linestyle=dash(place),
+            linewidth=1.9 * size.scale,
+            label=in_legend(one.label),
+            **(_marks(place, size) if len(series) > FEW else {}),
+        )
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
     axes.set_ylabel("share of jobs")

@@ -21,21 +21,42 @@ MARGIN, SQUARE, LINE, LETTER = 20, 16, 20, 8
 COLUMNS: Final = (
     (Stage.J1, Stage.J2, Stage.J3, Stage.J4, Stage.J5, Stage.T1, Stage.T2, Stage.T3),
     (Stage.M1, Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6, Stage.B),
-    (Stage.R1, Stage.R2, Stage.R3, Stage.R4, Stage.R5, Stage.T4, Stage.T5, Stage.T6, Stage.T7, Stage.T8, Stage.J6,
-     Stage.J7),
+    (
+        Stage.R1,
+        Stage.R2,
+        Stage.R3,
+        Stage.R4,
+        Stage.R5,
+        Stage.T4,
+        Stage.T5,
+        Stage.T6,
+        Stage.T7,
+        Stage.T8,
+        Stage.J6,
+        Stage.J7,
+    ),
     (Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12),
-)  # fmt: skip
+)
 TITLES: Final = ("jobs and tasks", "hierarchy", "machines and the life of a task", "changes while tasks run")
 LINKS: Final = (
-    (Stage.T3, Stage.M1), (Stage.M1, Stage.B), (Stage.M6, Stage.R1), (Stage.R5, Stage.R6), (Stage.T6, Stage.T10),
-    (Stage.T6, Stage.T11), (Stage.T6, Stage.T12), (Stage.T9, Stage.R5),
-)  # fmt: skip
+    (Stage.T3, Stage.M1),
+    (Stage.M1, Stage.B),
+    (Stage.M6, Stage.R1),
+    (Stage.R5, Stage.R6),
+    (Stage.T6, Stage.T10),
+    (Stage.T6, Stage.T11),
+    (Stage.T6, Stage.T12),
+    (Stage.T9, Stage.R5),
+)
 """Arrows beside those from each box to the next of its column."""
 APART: Final = frozenset({Stage.B, Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12})
 """Boxes to which no arrow leads from the box above."""
 COLOURS: Final[dict[Mark, str]] = {
-    "full": PALETTE[2], "partial": PALETTE[1], "none": PAGE, "undetermined": GRID,
-}  # fmt: skip
+    "full": PALETTE[2],
+    "partial": PALETTE[1],
+    "none": PAGE,
+    "undetermined": GRID,
+}
 
 
 def stages_svg(rows: Sequence[MappingRow]) -> str:
@@ -46,9 +67,7 @@ def stages_svg(rows: Sequence[MappingRow]) -> str:
     """
     places = {stage: (column, row) for column, own in enumerate(COLUMNS) for row, stage in enumerate(own)}
     head = MARGIN + LINE * (len(rows) + 1)
-    at = {
-        stage: (MARGIN + ACROSS * column, head + LINE + DOWN * row) for stage, (column, row) in places.items()
-    }  # fmt: skip
+    at = {stage: (MARGIN + ACROSS * column, head + LINE + DOWN * row) for stage, (column, row) in places.items()}
     width = 2 * MARGIN + ACROSS * (len(COLUMNS) - 1) + WIDTH
     bottom = head + LINE + DOWN * max(map(len, COLUMNS))
     parts = [*_legend(rows)]

@@ -9,9 +9,14 @@ from volery.look.html import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 DARK: Final[Mapping[str, str]] = {
-    INK: "#e6edf3", GRID: "#3d444d", PAGE: "#0d1117", PALETTE[0]: "#58b0e6", PALETTE[1]: "#ff8a3d",
-    PALETTE[2]: "#2bc79b", PALETTE[6]: "#a0a0a0",
-}  # fmt: skip
+    INK: "#e6edf3",
+    GRID: "#3d444d",
+    PAGE: "#0d1117",
+    PALETTE[0]: "#58b0e6",
+    PALETTE[1]: "#ff8a3d",
+    PALETTE[2]: "#2bc79b",
+    PALETTE[6]: "#a0a0a0",
+}
 """What stands for a colour where the reader wants a dark page."""
 
 

@@ -129,11 +129,12 @@ def comparison_columns(differences: Sequence[ComparedMeans]) -> dict[str, tuple[
         "b": ("b", lambda one: amount(one.b_mean, one.unit)),
         "effect": (f"b / a, b {MINUS} a", effect),
         "interval": (
-            f"{confidence(confidence_of(differences))} interval", lambda one: interval(one.difference, one.unit)
+            f"{confidence(confidence_of(differences))} interval",
+            lambda one: interval(one.difference, one.unit),
         ),
         "verdict": ("verdict", reading),
         "method": ("method", lambda one: one.difference.method),
-    }  # fmt: skip
+    }
 
 
 def by_quantity(

@@ -192,9 +192,19 @@ def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[Compa
         for b, difference in _corrected(single, functools.partial(_is_shown_at, family)).items():
             one = family[b]
             yield ComparedJobs(
-                a, b, name, quantity, "s", one.a, one.b, difference, len(_told(single)) or 1,
-                seed=base.seed, job_count=one.jobs, block=one.block,
-            )  # fmt: skip
+                a,
+                b,
+                name,
+                quantity,
+                "s",
+                one.a,
+                one.b,
+                difference,
+                len(_told(single)) or 1,
+                seed=base.seed,
+                job_count=one.jobs,
+                block=one.block,
+            )
 
 
 def _is_shown_at(family: Mapping[str, JobsDifference], label: str, confidence: float) -> bool:

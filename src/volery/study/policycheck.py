@@ -59,9 +59,20 @@ TIMES: Final = {Stage.J5: "stage_us", Stage.T5: "stage_us", Stage.J7: "clean_us"
 """Stages whose policies give a time, and their method."""
 TIMED_CALLS: Final = 200
 IMPURE_MODULES: Final = {
-    "asyncio", "datetime", "multiprocessing", "os", "random", "requests", "secrets", "socket", "subprocess",
-    "threading", "time", "urllib", "uuid",
-}  # fmt: skip
+    "asyncio",
+    "datetime",
+    "multiprocessing",
+    "os",
+    "random",
+    "requests",
+    "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "time",
+    "urllib",
+    "uuid",
+}
 IMPURE_CALLS: Final = {"__import__", "eval", "exec", "globals", "hash", "id", "input", "open", "print"}
 PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
 
@@ -114,9 +125,15 @@ class Example:
         draw = self.draw
         deadline = draw.choice((-1, 4000 * SECOND, draw.randrange(4000, 9000) * SECOND))
         record = JobRecord(
-            number, draw.choice(USERS), draw.randrange(12), deadline, draw.randrange(3600 * SECOND),
-            draw.randrange(1, 7200) * SECOND, draw.randrange(1, 50), eligible=True,
-        )  # fmt: skip
+            number,
+            draw.choice(USERS),
+            draw.randrange(12),
+            deadline,
+            draw.randrange(3600 * SECOND),
+            draw.randrange(1, 7200) * SECOND,
+            draw.randrange(1, 50),
+            eligible=True,
+        )
         self.state.jobs[number] = record
         self.state.eligible[record.user] = self.state.eligible.get(record.user, 0) + 1
         return record

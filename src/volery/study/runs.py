@@ -88,9 +88,14 @@ def read_inputs(run: RunSpec) -> Inputs:
     _kept.clear()
     began = time.perf_counter()
     trace, reading = workload.load_workload(
-        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs, only=run.only,
+        run.trace,
+        seed=run.seed,
+        durations=run.durations,
+        arrivals=run.arrivals,
+        job_count=run.jobs,
+        only=run.only,
         resources=_resources_of_file(run),
-    )  # fmt: skip
+    )
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     trace = workload.with_estimates(trace, run.estimates, run.seed)
@@ -123,9 +128,16 @@ def read_inputs(run: RunSpec) -> Inputs:
         trace = workload.at_load(trace, cluster, run.load)
     digest = trace.digest()
     facts = TraceFacts(
-        trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
-        left_out, in_one_slot, workload.cutoff_of(trace), reading.unheeded if reading and has_requests else (),
-    )  # fmt: skip
+        trace.name,
+        digest,
+        trace.job_count,
+        trace.task_count,
+        time.perf_counter() - began,
+        left_out,
+        in_one_slot,
+        workload.cutoff_of(trace),
+        reading.unheeded if reading and has_requests else (),
+    )
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
 

@@ -89,8 +89,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The architectures with each combination of the parameters that are axes, in the order of tables."""
         found: list[ArchitectureChoice] = []
         for choice in self.architectures:
-            own = {axis.partition(".")[2]: values for axis, values in self.parameters.items()
-                   if axis.partition(".")[0] == choice.name}  # fmt: skip
+            own = {
+                axis.partition(".")[2]: values
+                for axis, values in self.parameters.items()
+                if axis.partition(".")[0] == choice.name
+            }
             points = (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
             found += [ArchitectureChoice(choice.name, choice.parameters | point) for point in points]
         return found
@@ -139,8 +142,9 @@ SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
 HOSTS: Final = dict[str, HostCosts]
 FRAMES: Final = Frames | None
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)} | {
-    "hosts": HOSTS, "frames": FRAMES
-}  # fmt: skip
+    "hosts": HOSTS,
+    "frames": FRAMES,
+}
 _NO_DEFAULT: Final = object()
 DEFAULTS: Final = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default

@@ -167,9 +167,14 @@ def _moved(manifest: StudyManifest, places: Sequence[Path]) -> dict[str, str]:
                 continue
         if not Path(name).exists():
             raise InputError(
-                name, "the input is not there" + (", and none of the files given with --trace has its digest" if files
-                else "; give the file, or a folder that holds it, with --trace")
-            )  # fmt: skip
+                name,
+                "the input is not there"
+                + (
+                    ", and none of the files given with --trace has its digest"
+                    if files
+                    else "; give the file, or a folder that holds it, with --trace"
+                ),
+            )
     used = set(moved.values())
     useless = next((path for path in places if path.is_file() and str(path.absolute()) not in used), None)
     if useless is not None:
@@ -451,9 +456,13 @@ def of_pages(recorded: Path, found: Path, same: Same) -> Iterator[str]:
 
 
 COMPARED: Final[dict[str, Callable[[Path, Path, Same], Iterator[str]]]] = {
-    ".json": of_json, ".npz": of_archives, ".parquet": of_tables, ".html": of_pages,
-    ".load": of_json, ".conflicts": of_json,
-}  # fmt: skip
+    ".json": of_json,
+    ".npz": of_archives,
+    ".parquet": of_tables,
+    ".html": of_pages,
+    ".load": of_json,
+    ".conflicts": of_json,
+}
 """Comparisons of files, by the ending of their name."""
 
 

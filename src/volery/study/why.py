@@ -312,4 +312,4 @@ def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> TaskEx
     ]
     return TaskExplanation(
         found.job, found.place, found.submitted_s, found.started_s, found.finished_s, found.machine, steps
-    )  # fmt: skip
+    )

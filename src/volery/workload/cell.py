@@ -22,9 +22,18 @@ from volery.workload.distributions import exponential
 from volery.workload.spec import TASKS_MAX, Spec
 
 KEYS: Final = (
-    "span", "workers", "cpus", "fill", "rate", "batch_gap", "batch_tasks", "batch_s", "service_gap", "service_tasks",
+    "span",
+    "workers",
+    "cpus",
+    "fill",
+    "rate",
+    "batch_gap",
+    "batch_tasks",
+    "batch_s",
+    "service_gap",
+    "service_tasks",
     "service_s",
-)  # fmt: skip
+)
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 REQUEST: Final[Amounts] = (1000, 2048)
 SPREADS: Final = 6

@@ -93,9 +93,14 @@ def convert(
             with tempfile.TemporaryDirectory(prefix=".volery-", dir=output.parent) as folder:
                 repairs, left = _repaired(examined, before, chosen, table, Path(folder))
         manifest = msgspec.structs.replace(
-            base, noticed=dict(+noticed), rows_read=before.rows, rows=table.rows, found=before.found(),
-            repairs=repairs, left=left,
-        )  # fmt: skip
+            base,
+            noticed=dict(+noticed),
+            rows_read=before.rows,
+            rows=table.rows,
+            found=before.found(),
+            repairs=repairs,
+            left=left,
+        )
         table.finish(manifest)
     return manifest
 

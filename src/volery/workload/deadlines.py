@@ -163,9 +163,21 @@ def _error(spec: Spec) -> float:
 
 
 RECURRING_KEYS: Final = (
-    "tasks", "mean", "load", "workers", "population", "deadline", "tokens", "noise", "surprise", "times", "fail",
-    "other", "other_tasks", "other_s",
-)  # fmt: skip
+    "tasks",
+    "mean",
+    "load",
+    "workers",
+    "population",
+    "deadline",
+    "tokens",
+    "noise",
+    "surprise",
+    "times",
+    "fail",
+    "other",
+    "other_tasks",
+    "other_s",
+)
 RECURRING_SPEC: Final = "JOBSxRUNS, for example recurring:8x5,workers=100"
 OTHER: Final = "other"
 STAGES: Final = (3, 8)

@@ -255,9 +255,13 @@ def _job_class(trace: Trace, work_us: Reals, member: np.ndarray[tuple[int, ...],
     jobs, tasks = int(member.sum()), int(np.diff(first)[member].sum())
     whole, work = float(work_us.sum()), float(work_us[member].sum())
     return JobClass(
-        jobs, tasks, float(durations_s[member].sum()), jobs / trace.job_count, tasks / trace.task_count,
+        jobs,
+        tasks,
+        float(durations_s[member].sum()),
+        jobs / trace.job_count,
+        tasks / trace.task_count,
         work / whole if whole else 0.0,
-    )  # fmt: skip
+    )
 
 
 def _oddities(trace: Trace, reading: Reading | None) -> Oddities:

@@ -230,9 +230,16 @@ class Examiner:
     def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
         unknown = {name: rows for name, rows in self.unknown.items() if rows and name not in OMISSIONS}
         return Diagnosis(
-            str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
-            self.origin_us, self._left_out(),
-        )  # fmt: skip
+            str(path),
+            form.name,
+            self.rows,
+            self.findings(str(path), chosen),
+            unknown,
+            dict(+noticed),
+            form.remarks,
+            self.origin_us,
+            self._left_out(),
+        )
 
 
 def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None, only: Only = "ran") -> Diagnosis:

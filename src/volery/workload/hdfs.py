@@ -25,9 +25,19 @@ BINS: Final = {
 }
 """Maps of a job, and how many of a hundred jobs have so many: the macro-benchmark of Zaharia et al., EuroSys 2010."""
 KEYS: Final = (
-    "jobs", "gap", "duration", "spread", "workers", "racks", "replicas", "rack", "any", "hot", "hot_blocks",
+    "jobs",
+    "gap",
+    "duration",
+    "spread",
+    "workers",
+    "racks",
+    "replicas",
+    "rack",
+    "any",
+    "hot",
+    "hot_blocks",
     "hot_replicas",
-)  # fmt: skip
+)
 
 
 def machine_racks(workers: int, racks: int) -> tuple[int, ...]:

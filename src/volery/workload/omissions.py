@@ -39,9 +39,19 @@ NO_INSTANCES: Final = "no number of instances, or 0"
 IMPOSSIBLE_REQUEST: Final = "a request below 0 or above what a machine can have"
 BEFORE_TRACE: Final = "ended before the trace begins"
 REASONS: Final = (
-    REPLAYED, BY_READER, NO_JOB, NEVER_STARTED, STILL_RUNNING, NO_SUBMISSION, NO_RUNTIME, NEGATIVE_RUNTIME,
-    NOT_FINISHED, NO_INSTANCES, IMPOSSIBLE_REQUEST, BEFORE_TRACE,
-)  # fmt: skip
+    REPLAYED,
+    BY_READER,
+    NO_JOB,
+    NEVER_STARTED,
+    STILL_RUNNING,
+    NO_SUBMISSION,
+    NO_RUNTIME,
+    NEGATIVE_RUNTIME,
+    NOT_FINISHED,
+    NO_INSTANCES,
+    IMPOSSIBLE_REQUEST,
+    BEFORE_TRACE,
+)
 """In this order the first that is true of a row is taken; REPLAYED where none is."""
 BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what was left of them"
 NO_USER: Final = "no user is known where others have one"
@@ -302,12 +312,18 @@ class OmissionTally:
         unstated |= set() if self._users else {NO_USER}
         reasons = [
             Omission(
-                reason, len(found.jobs), found.tasks, held_us[effect, reason] * scale,
-                held_us[effect, reason] / whole if whole else 0.0, found.unmeasured, found.waits, effect,
+                reason,
+                len(found.jobs),
+                found.tasks,
+                held_us[effect, reason] * scale,
+                held_us[effect, reason] / whole if whole else 0.0,
+                found.unmeasured,
+                found.waits,
+                effect,
             )
             for (effect, reason), found in self._counts.items()
             if reason not in unstated  # a resource or user that no row states is none of this trace
-        ]  # fmt: skip
+        ]
         reasons.sort(key=lambda one: (-one.machine_time, -one.tasks, one.reason))
         lost = set().union(*(one.jobs for (effect, _), one in self._counts.items() if effect == LEFT_OUT)) - kept
         jobs = len(kept) + len(lost)

@@ -46,9 +46,9 @@ NODE_MEMORY_MB: Final = 16_384
 COUNTED: Final = RESOURCES[:3]
 """Resources that count where a run names none."""
 REQUESTS_MAX: Final = 1 << 20
-TABLES_OF_REQUESTS: Final = frozenset({
-    "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
-})  # fmt: skip
+TABLES_OF_REQUESTS: Final = frozenset(
+    {"alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"}
+)
 """Read for what tasks ask for, without users: runs on them keep their digests."""
 SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
@@ -371,10 +371,18 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     )
     arrival_us, submit_us = submissions.columns()
     trace = Trace(
-        name, arrival_us, first, duration_us, estimate_us,
-        user=tuple(user or "" for user in users) if has_users else (), parent_first=parent_first, parents=flat,
-        priority=priority, deadline_us=deadline_us, submit_us=submit_us,
-    )  # fmt: skip
+        name,
+        arrival_us,
+        first,
+        duration_us,
+        estimate_us,
+        user=tuple(user or "" for user in users) if has_users else (),
+        parent_first=parent_first,
+        parents=flat,
+        priority=priority,
+        deadline_us=deadline_us,
+        submit_us=submit_us,
+    )
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))

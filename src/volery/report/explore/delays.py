@@ -285,10 +285,17 @@ def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) ->
         less.look(1 / factor, one)
     chosen = sorted(less.found + more.found, key=lambda one: -one[0])
     return Pair(
-        a, b, jobs, a_lower, b_lower, sparse(counts),
-        [one[1] for one in chosen], [one[2] for one in chosen],
-        [round(one[3], 6) for one in chosen], [round(one[4], 6) for one in chosen],
-    )  # fmt: skip
+        a,
+        b,
+        jobs,
+        a_lower,
+        b_lower,
+        sparse(counts),
+        [one[1] for one in chosen],
+        [one[2] for one in chosen],
+        [round(one[3], 6) for one in chosen],
+        [round(one[4], 6) for one in chosen],
+    )
 
 
 class Furthest:

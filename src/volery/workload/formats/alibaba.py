@@ -27,19 +27,39 @@ from volery.workload.formats.source import (
 from volery.workload.table import TaskRow
 
 V2017: Final = (
-    "task_create_time", "task_end_time", "job_id", "task_id", "number_of_instances", "status",
-    "number_of_cpus_requested_per_instance_in_the_task", "normalized_memory_requested_per_instance_in_the_task",
-)  # fmt: skip
+    "task_create_time",
+    "task_end_time",
+    "job_id",
+    "task_id",
+    "number_of_instances",
+    "status",
+    "number_of_cpus_requested_per_instance_in_the_task",
+    "normalized_memory_requested_per_instance_in_the_task",
+)
 MEANS: Final = frozenset({"submit_time", "duration", "cpu", "memory", "job_id", "task_id", "instances_num"})
 V2018: Final = (
-    "task_name", "instance_num", "job_name", "task_type", "status", "start_time", "end_time", "plan_cpu", "plan_mem"
-)  # fmt: skip
+    "task_name",
+    "instance_num",
+    "job_name",
+    "task_type",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+)
 PODS: Final = frozenset({"name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time"})
 STATUS: Final = {
-    "Terminated": "finished", "Failed": "failed", "Waiting": "waiting", "Running": "running", "Ready": "waiting",
-    "Interrupted": "killed", "Cancelled": "killed",
-    "Succeeded": "finished", "Pending": "waiting",
-}  # fmt: skip
+    "Terminated": "finished",
+    "Failed": "failed",
+    "Waiting": "waiting",
+    "Running": "running",
+    "Ready": "waiting",
+    "Interrupted": "killed",
+    "Cancelled": "killed",
+    "Succeeded": "finished",
+    "Pending": "waiting",
+}
 NO_PHASE: Final = ("", "Unknown")
 """Of a pod whose state could not be read."""
 IN_GRAPH: Final = re.compile(r"[^_]*[A-Za-z](\d+)((?:_.*?)?)(?:_Stg\d+)?")
@@ -147,8 +167,13 @@ def _headless(head: Head, names: tuple[str, ...]) -> bool:
 
 ALIBABA: Final = (
     table_format(
-        "alibaba-2017", "Alibaba v2017 batch_task", _row_2017, names=V2017, header=frozenset(V2017),
-        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017), like=row_like("nn..nwnn"),
+        "alibaba-2017",
+        "Alibaba v2017 batch_task",
+        _row_2017,
+        names=V2017,
+        header=frozenset(V2017),
+        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017),
+        like=row_like("nn..nwnn"),
         remarks=(
             "end minus creation is the time of the whole task, an upper bound of an instance's",
             "memory is a share of the largest machine; rows that wait ask for nothing; some begin before the trace",
@@ -156,7 +181,11 @@ ALIBABA: Final = (
     ),
     table_format("alibaba-2017-means", "Alibaba v2017 mean durations", _row_means, header=MEANS),
     table_format(
-        "alibaba-2018", "Alibaba v2018 batch_task", _row_2018, names=V2018, header=frozenset(V2018) - {"task_type"},
+        "alibaba-2018",
+        "Alibaba v2018 batch_task",
+        _row_2018,
+        names=V2018,
+        header=frozenset(V2018) - {"task_type"},
         fits=lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018),
         like=row_like("wnw.wnnnn"),
         remarks=(
@@ -165,7 +194,10 @@ ALIBABA: Final = (
         ),
     ),
     table_format(
-        "alibaba-gpu", "Alibaba GPU v2023 pods", _row_pods, header=PODS,
+        "alibaba-gpu",
+        "Alibaba GPU v2023 pods",
+        _row_pods,
+        header=PODS,
         remarks=("a pod is a job of one task; gpu_spec lists models, any of which will do",),
     ),
-)  # fmt: skip
+)

@@ -216,13 +216,18 @@ def _swf_processors(head: Head) -> int | None:
 
 
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf, processors=_swf_processors,
+    "swf",
+    "SWF",
+    fits_swf,
+    rows=read_swf,
+    like=like_swf,
+    processors=_swf_processors,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
         "a preceding job (field 17) is a job of its own here, and is not waited for",
     ),
-)  # fmt: skip
+)
 
 
 GWF_COLUMNS: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", "NProcs", "ReqNProcs", "Dependencies"})
@@ -261,9 +266,13 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 GWF: Final = Format(
-    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf, columns=GWF_COLUMNS,
+    "gwf",
+    "GWF",
+    lambda head: head.names() >= GWF_COLUMNS,
+    rows=read_gwf,
+    columns=GWF_COLUMNS,
     remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task, which is one where it has none",),
-)  # fmt: skip
+)
 
 
 WTA_COLUMNS: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "parents"})
@@ -415,9 +424,13 @@ def _wta_cores(batch: pa.RecordBatch, requested: Any, noticed: Noticed) -> Any:
 
 
 WTA: Final = Format(
-    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta, columns=WTA_COLUMNS,
+    "wta",
+    "WTA",
+    lambda head: head.columns >= WTA_COLUMNS,
+    batches=read_wta,
+    columns=WTA_COLUMNS,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",
     ),
-)  # fmt: skip
+)

@@ -41,19 +41,37 @@ from volery.workload.formats.source import (
 from volery.workload.table import TaskRow
 
 TASK_EVENTS: Final = (
-    "time", "missing", "job", "task", "machine", "event", "user", "class", "priority", "cpu", "memory", "disk",
+    "time",
+    "missing",
+    "job",
+    "task",
+    "machine",
+    "event",
+    "user",
+    "class",
+    "priority",
+    "cpu",
+    "memory",
+    "disk",
     "different_machine",
-)  # fmt: skip
+)
 JOB_EVENTS: Final = ("time", "missing", "job", "event", "user", "class", "name", "logical_name")
 REDUCED: Final = tuple(str(k) for k in range(10))
 USAGE: Final = frozenset({"collection_id", "resource_request", "start_time", "end_time"})
 KINDS_2011: Final = {
-    "0": "submit", "1": "schedule", "2": "evict", "3": "fail", "4": "finish", "5": "kill", "6": "lost",
-    "7": "update", "8": "update",
-}  # fmt: skip
-KINDS_2019: Final = dict(enumerate((
-    "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
-)))  # fmt: skip
+    "0": "submit",
+    "1": "schedule",
+    "2": "evict",
+    "3": "fail",
+    "4": "finish",
+    "5": "kill",
+    "6": "lost",
+    "7": "update",
+    "8": "update",
+}
+KINDS_2019: Final = dict(
+    enumerate(("submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"))
+)
 AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
 BEFORE_TRACE_US: Final = 0
@@ -332,9 +350,12 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
             )
             within = str(found.alloc_collection_id or "")
             event = Event(
-                microseconds(str(found.time), 1), looked_up(KINDS_2019, found.type, "type of event"), row,
-                None if within in NO_ALLOC_SET else within, str(found.collection_type) in ALLOC_SET,
-            )  # fmt: skip
+                microseconds(str(found.time), 1),
+                looked_up(KINDS_2019, found.type, "type of event"),
+                row,
+                None if within in NO_ALLOC_SET else within,
+                str(found.collection_type) in ALLOC_SET,
+            )
         yield event
 
 
@@ -371,28 +392,43 @@ def _fits_job_events(head: Head) -> bool:
 
 GOOGLE: Final = (
     Format(
-        "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
+        "google-2011",
+        "Google 2011 task_events",
+        lambda head: _has(head, TASK_EVENTS),
+        rows=_task_events,
         like=row_like("nnnnnnwnnnnnn"),
         remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
     ),
     Format(
-        "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
+        "google-2011-jobs",
+        "Google 2011 job_events",
+        _fits_job_events,
+        rows=_job_events,
         like=row_like("nnnnwnww"),
         remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
     ),
     Format(
-        "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
+        "google-2011-reduced",
+        "Google 2011 tasks",
+        lambda head: _has(head, REDUCED, ";"),
+        rows=_reduced,
         like=row_like("nnn.nnnnnn", ";"),
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
     Format(
-        "google-2019-usage", "Google 2019 instances", lambda head: head.names() >= USAGE, rows=_usage,
+        "google-2019-usage",
+        "Google 2019 instances",
+        lambda head: head.names() >= USAGE,
+        rows=_usage,
         columns=USAGE,
         remarks=("times are windows of measured usage, of five minutes at most, not runtimes", ALLOC_SETS),
     ),
     Format(
-        "google-2019", "Google 2019 instance_events", _fits_json, rows=_instance_events,
+        "google-2019",
+        "Google 2019 instance_events",
+        _fits_json,
+        rows=_instance_events,
         columns=frozenset({"time", "type", "collection_id"}),
         remarks=("requests are shares of the largest machine; each attempt of an instance is a row", ALLOC_SETS),
     ),
-)  # fmt: skip
+)

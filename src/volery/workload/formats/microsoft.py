@@ -61,14 +61,20 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                     end = None if ended is None else microseconds(float(ended), DAY)
                     shares = [None if share is None else float(share) for share in (core, memory, hdd, ssd)]
                     made = TaskRow(
-                        job=None if vm is None else str(vm), task="0",
+                        job=None if vm is None else str(vm),
+                        task="0",
                         user=None if tenant is None else str(tenant),
-                        submit_us=start, start_us=start, end_us=end, runtime_us=span(start, end),
-                        cpu_share=shares[0], memory_share=shares[1],
+                        submit_us=start,
+                        start_us=start,
+                        end_us=end,
+                        runtime_us=span(start, end),
+                        cpu_share=shares[0],
+                        memory_share=shares[1],
                         disk_share=max((share for share in shares[2:] if share is not None), default=None),
-                        status="running" if end is None else "finished", line=number,
+                        status="running" if end is None else "finished",
+                        line=number,
                         priority=None if level is None else -int(level),
-                    )  # fmt: skip
+                    )
                 noticed["machines that begin before the trace"] += start is not None and start < 0
                 noticed["machines that outlive the trace"] += end is None
                 yield made
@@ -104,7 +110,10 @@ def _fits_requests(head: Head) -> bool:
 
 AZURE: Final = (
     Format(
-        "azure-packing", "Azure packing", lambda head: head.start == SQLITE_MAGIC, rows=_rows_packing,
+        "azure-packing",
+        "Azure packing",
+        lambda head: head.start == SQLITE_MAGIC,
+        rows=_rows_packing,
         remarks=(
             "times are days from the trace's beginning, and negative before it; a machine that outlives it has no end",
             "a request is a share of the model of machine that is largest for it",
@@ -112,11 +121,15 @@ AZURE: Final = (
         ),
     ),
     table_format(
-        "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
+        "azure-requests",
+        "Azure requests",
+        _row_requests,
+        names=AZURE_COLUMNS,
+        fits=_fits_requests,
         like=row_like("nnnnnnww"),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
-)  # fmt: skip
+)
 
 
 PHILLY_COLUMNS: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
@@ -212,20 +225,30 @@ def _attempts(job: LoggedJob, name: str | None, line: int) -> list[TaskRow]:
         gpus = one.gpus or most
         rows.append(
             TaskRow(
-                job=name, task=str(number), user=job.user, submit_us=submitted, start_us=start, end_us=end,
-                runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
-                parents=[str(number - 1)] if number else [], status=status, line=line,
+                job=name,
+                task=str(number),
+                user=job.user,
+                submit_us=submitted,
+                start_us=start,
+                end_us=end,
+                runtime_us=span(start, end),
+                gpu_milli=gpus * 1000.0 if gpus else None,
+                parents=[str(number - 1)] if number else [],
+                status=status,
+                line=line,
                 left_out=NO_START if start is None and (end is not None or one.gpus) else None,
                 changed=OTHER_GPUS if gpus > one.gpus and start is not None else None,
             )
-        )  # fmt: skip
+        )
     return rows
 
 
 PHILLY: Final = (
     Format(
-        "philly", "Philly job log",
-        lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        "philly",
+        "Philly job log",
+        lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines),
+        rows=_rows_log,
         columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
             "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
@@ -235,10 +258,13 @@ PHILLY: Final = (
         ),
     ),
     table_format(
-        "philly-durations", "Philly durations", _row_durations, header=PHILLY_COLUMNS,
+        "philly-durations",
+        "Philly durations",
+        _row_durations,
+        header=PHILLY_COLUMNS,
         remarks=(
             "jobs have no id: they are numbered by line; the user is the virtual cluster",
             "rows are not sorted; times without a zone are Pacific time",
         ),
     ),
-)  # fmt: skip
+)

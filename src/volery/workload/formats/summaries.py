@@ -162,9 +162,14 @@ def _rows(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         submit_us, estimate_us = round(arrival_s * SECOND), round(float(jobs.mean_s[job]) * SECOND)
         for task, runtime_us in enumerate(jobs.durations_us(job).tolist()):
             yield TaskRow(
-                job=str(job + 1), task=str(task), submit_us=submit_us, runtime_us=runtime_us,
-                estimate_us=estimate_us, parents=[], line=job + 2,
-            )  # fmt: skip
+                job=str(job + 1),
+                task=str(task),
+                submit_us=submit_us,
+                runtime_us=runtime_us,
+                estimate_us=estimate_us,
+                parents=[],
+                line=job + 2,
+            )
 
 
 def rebuilt(path: Path, job_count: int | None = None) -> Trace:
@@ -186,6 +191,10 @@ def _fits(head: Head) -> bool:
 
 
 SUMMARY: Final = Format(
-    "job-summary", "a summary of jobs", _fits, rows=_rows, columns=frozenset(COLUMNS),
+    "job-summary",
+    "a summary of jobs",
+    _fits,
+    rows=_rows,
+    columns=frozenset(COLUMNS),
     remarks=("durations of tasks, and the figures that the summary lacks, are rebuilt by a rule",),
-)  # fmt: skip
+)

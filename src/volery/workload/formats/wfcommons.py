@@ -173,10 +173,16 @@ def _row(
     runtime = ran.runtime_in_seconds if ran.runtime_in_seconds is not None else ran.runtime
     cores = ran.core_count if ran.core_count is not None else ran.cores
     return TaskRow(
-        job=job, task=key, submit_us=0, runtime_us=None if runtime is None else microseconds(runtime),
-        cpu_milli=None if cores is None else cores * 1000, parents=parents, line=number,
-        left_out=left_out, changed=changed,
-    )  # fmt: skip
+        job=job,
+        task=key,
+        submit_us=0,
+        runtime_us=None if runtime is None else microseconds(runtime),
+        cpu_milli=None if cores is None else cores * 1000,
+        parents=parents,
+        line=number,
+        left_out=left_out,
+        changed=changed,
+    )
 
 
 def fits_wfcommons(head: Head) -> bool:
@@ -185,10 +191,14 @@ def fits_wfcommons(head: Head) -> bool:
 
 
 WFCOMMONS: Final = Format(
-    "wfcommons", "WfCommons", fits_wfcommons, rows=read_wfcommons, columns=frozenset({"workflow", "tasks", "name"}),
+    "wfcommons",
+    "WfCommons",
+    fits_wfcommons,
+    rows=read_wfcommons,
+    columns=frozenset({"workflow", "tasks", "name"}),
     remarks=(
         "a document is one workflow, submitted at 0: arrivals must be added to run several",
         "memory is what a task was measured to hold, not a request, and is not read",
         "the document is read whole",
     ),
-)  # fmt: skip
+)
