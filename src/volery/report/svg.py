@@ -17,7 +17,7 @@ DARK: Final[Mapping[str, str]] = {
     PALETTE[2]: "#2bc79b",
     PALETTE[6]: "#a0a0a0",
 }
-"""What stands for a colour where the reader wants a dark page."""
+"""The colours of a dark page, by those of a light page."""
 
 
 def text(x: float, y: float, words: str, anchor: str, size: int, *, bold: bool = False) -> str:
@@ -61,12 +61,12 @@ def short(value: float) -> str:
 
 
 def plain_text(
-    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, more: str = ""
+    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, attributes: str = ""
 ) -> str:
     """Text without a rim, with further attributes."""
     placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
     at = f'x="{short(x)}" y="{short(y)}" font-size="{short(size)}"'
-    return f'<text {at} fill="{fill}"{placed}{more}>{escaped(words)}</text>'
+    return f'<text {at} fill="{fill}"{placed}{attributes}>{escaped(words)}</text>'
 
 
 def drawing(width: float, height: float, parts: Iterable[str]) -> str:
