@@ -197,8 +197,8 @@ def family_of(run: RunSummary, axis: str = "") -> str:
     if not parameter or run.architecture != design:
         return label
     name, _, parameters = label.partition(":")
-    others = [part for part in parameters.split(",") if not part.startswith(f"{parameter}=")]
-    return f"{name}:{','.join(others)}" if others else name
+    other_parameters = [part for part in parameters.split(",") if not part.startswith(f"{parameter}=")]
+    return f"{name}:{','.join(other_parameters)}" if other_parameters else name
 
 
 def bare_label(run: RunSummary) -> str:
@@ -208,7 +208,7 @@ def bare_label(run: RunSummary) -> str:
 
 
 LOG_FROM: Final = 20.0
-"""From this ratio of the largest to the smallest mean on, the axis of durations is logarithmic."""
+"""The ratio of the largest to the smallest mean from which on the axis of durations is logarithmic."""
 FEW_DECADES: Final = 300.0
 """Up to this ratio 2 and 5 are marked beside the powers of ten."""
 
@@ -265,8 +265,8 @@ def _scales(axes: Axes, panel: Panel) -> None:
         from matplotlib.ticker import LogLocator
 
         axes.set_yscale("log")
-        few = max(means) < FEW_DECADES * min(means)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        is_few_decades = max(means) < FEW_DECADES * min(means)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_few_decades else (1,)))
         axes.set_ylabel(f"{panel.measure.title}{jobs} (log scale)")
     else:
         # From zero, so that heights can be compared; a logarithmic axis has no zero.

@@ -111,13 +111,13 @@ def _lowest(
         [excludes(quantities) for _, _, quantities in ranked[1:]], confidence, len(ranked) * (len(ranked) - 1) // 2
     )
     higher = [
-        (other, other_mean) for (other, other_mean, _), is_shown in zip(ranked[1:], shown, strict=True) if is_shown
+        (label_b, other_mean) for (label_b, other_mean, _), is_shown in zip(ranked[1:], shown, strict=True) if is_shown
     ]
-    names = {other for other, _ in higher}
+    names = {label_b for label_b, _ in higher}
 
-    level = [other for other, _, _ in ranked[1:] if other not in names]
+    level = [label_b for label_b, _, _ in ranked[1:] if label_b not in names]
     next_mean = higher[0][1] if higher else 0.0
-    following = [other for other, other_mean in higher if other_mean == next_mean]
+    following = [label_b for label_b, other_mean in higher if other_mean == next_mean]
     return Best(setting, jobs, quantity, unit, bare([label])[0], mean, bare(level), bare(following), next_mean)
 
 

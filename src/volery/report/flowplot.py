@@ -43,7 +43,7 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
     """The picture.
 
     Args:
-        alone: as a file of its own, with a background, and colours for light and dark; otherwise for
+        alone: true for a file of its own, with a background, and colours for light and dark; otherwise it is for
             `volery.report.page.figure`, which gives it the colours of its page.
     """
     boxes = {SUBMITTER: [SUBMITTER], **{role.name: _said(role) for role in flow.roles}, TASK: [TASK]}
@@ -75,16 +75,16 @@ def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int]
 
     for hop in flow.hops:
         label = LETTER * len(hop.message)
-        for left, right in need:
-            if {hop.source, hop.to} == {left, right}:
-                need[left, right] = max(need[left, right], label + 2 * PADDING + 2 * HEAD)
-            elif hop.source == hop.to == left:
-                need[left, right] = max(need[left, right], label + LOOP + 2 * PADDING)
+        for left_role, right_role in need:
+            if {hop.source, hop.to} == {left_role, right_role}:
+                need[left_role, right_role] = max(need[left_role, right_role], label + 2 * PADDING + 2 * HEAD)
+            elif hop.source == hop.to == left_role:
+                need[left_role, right_role] = max(need[left_role, right_role], label + LOOP + 2 * PADDING)
     at = MARGIN + half[SUBMITTER]
     centre = {SUBMITTER: round(at)}
-    for left, right in pairwise(order):
-        at += need[left, right]
-        centre[right] = round(at)
+    for left_role, right_role in pairwise(order):
+        at += need[left_role, right_role]
+        centre[right_role] = round(at)
 
     return centre, round(at + half[TASK] + MARGIN)
 

@@ -269,7 +269,7 @@ def _per_second(counts: SeedCurves) -> tuple[Floats, ...]:
 
 
 def _profiles(folder: Path, manifest: ShownManifest) -> list[StageProfile]:
-    """Those of the manifest's runs: others were measured before the study or the code changed."""
+    """The profiles of the manifest's runs: others were measured before the study or the code changed."""
     if not (folder / STAGE_TIMES).exists():
         return []
     run_keys = {line.key for line in manifest.runs}
@@ -292,18 +292,18 @@ def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
     return [KeptTimeline(run.label, run.seed, run.workers, small) for run, small in sizes if small is not None]
 
 
-def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
+def read_timeline(folder: Path, kept_timeline: KeptTimeline) -> Timeline:
     """The timeline of one of the runs for which a results folder has one.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
-    only, name = (kept.label, kept.seed), TASK_RUNS if kept.is_small else HEAT
+    only, name = (kept_timeline.label, kept_timeline.seed), TASK_RUNS if kept_timeline.is_small else HEAT
     curve = columns_of(folder / UTILISATION, ("time_s", "utilisation"), only)
     return Timeline(
         *only,
-        kept.machines,
-        kept.is_small,
+        kept_timeline.machines,
+        kept_timeline.is_small,
         columns_of(folder / name, TIMELINE_COLUMNS[name], only),
         columns_of(folder / JOBS, ("submit_s",), only)["submit_s"],
         (curve["time_s"], curve["utilisation"]),

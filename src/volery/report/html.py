@@ -75,7 +75,7 @@ def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
-        why: what runs that explain themselves say of the tasks that waited longest.
+        why: explanations, by runs that explain themselves, of the tasks that waited longest.
 
     Raises:
         InputError: when a file of the folder is missing or damaged, or the report cannot be written.

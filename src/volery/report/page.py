@@ -111,7 +111,7 @@ def figure(svg: str, name: str, caption: str) -> Markup:
     """A picture that follows the page's colours, with its caption.
 
     Args:
-        svg: from `volery.report.plots`.
+        svg: the text of a picture of `volery.report.plots`.
         name: unlike that of any other picture of the page: it keeps their inner references apart.
         caption: also read out in place of the picture.
     """

@@ -485,7 +485,7 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
     """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
 
     Args:
-        legend_columns: of the legend that is still to be made; 0 makes none.
+        legend_columns: number of columns of the legend that is still to be made; 0 makes none.
     """
     if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:
         add_legend(figure.axes[0], legend_columns)

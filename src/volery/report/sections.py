@@ -146,7 +146,7 @@ class SchedulerWork(msgspec.Struct, frozen=True):
 
     Args:
         messages_per_task, probes_per_task, stolen_probes_per_task: counts / tasks.
-        queue: what waits in `queue_mean` and `queue_max`: "tasks" or "reservations".
+        queue: the unit of `queue_mean` and `queue_max`: "tasks" or "reservations".
         queue_mean: mean of the lengths that were seen: as a job arrives, or as a worker starts the first task of one.
         queue_max: mean over the seeds of the largest.
         blocked_s_per_task: time that tasks waited behind long ones at their workers (head-of-line blocking) / tasks.

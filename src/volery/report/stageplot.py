@@ -75,8 +75,8 @@ def stages_svg(rows: Sequence[MappingRow]) -> str:
     parts = [*_legend(rows)]
     parts += [text(MARGIN + ACROSS * n, head + 8, title, "start", 12, bold=True) for n, title in enumerate(TITLES)]
     for own in COLUMNS:
-        parts += [_arrow(at[one], at[next_stage]) for one, next_stage in pairwise(own) if next_stage not in APART]
-    parts += [_arrow(at[one], at[next_stage]) for one, next_stage in LINKS]
+        parts += [_arrow(at[box], at[next_box]) for box, next_box in pairwise(own) if next_box not in APART]
+    parts += [_arrow(at[box], at[next_box]) for box, next_box in LINKS]
     parts += [part for stage, place in at.items() for part in _box(stage, place, rows)]
 
     return picture(width, bottom, parts, alone=True)
@@ -118,7 +118,7 @@ def _box(stage: Stage, place: tuple[int, int], rows: Sequence[MappingRow]) -> It
 
 
 def _arrow(start_box: tuple[int, int], end_box: tuple[int, int]) -> str:
-    """From a box to one below it, or to one in another column."""
+    """An arrow from a box to one below it, or to one in another column."""
     (x, y), (to_x, to_y) = start_box, end_box
     middle, to_middle = y + HEIGHT // 2, to_y + HEIGHT // 2
 

@@ -33,8 +33,8 @@ def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -
     """The whole of a picture.
 
     Args:
-        width, height: in pixels.
-        alone: as a file of its own, with a background, and colours for light and dark; otherwise for
+        width, height: size in pixels.
+        alone: true for a file of its own, with a background, and colours for light and dark; otherwise it is for
             `volery.report.page.figure`, which gives it the colours of its page.
     """
     background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""

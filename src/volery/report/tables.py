@@ -95,7 +95,7 @@ def comparison(
         runs: summaries, grouped by label; every number is a mean over the seeds of its group.
         differences: paired differences between groups, over seeds.
         on_days: comparisons of single runs, job by job; None where that is not known.
-        width: of the terminal in columns; a narrow one gets delays and costs in two tables.
+        width: width of the terminal in columns; a narrow one gets delays and costs in two tables.
         baseline: label of the architecture that ratios are taken to; empty: there is no such table.
     """
     groups = group_runs(runs)
@@ -158,8 +158,8 @@ def _difference_tables(differences: Sequence[ComparedMeans], chance: str, width:
     """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
 
     Args:
-        chance: in a few words, which chance they are about.
-        width: of the terminal in columns.
+        chance: the chance that they are about, in a few words.
+        width: width of the terminal in columns.
     """
     if not differences:
         return []

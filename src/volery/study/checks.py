@@ -60,6 +60,7 @@ def _check_runs(folder: Path) -> Iterator[CheckedFile]:
         listed = {line.key: f"{line.label}, seed {line.seed}" for line in results.manifest().runs}
     except InputError:  # listed as damaged
         listed = {}
+
     for key in sorted(listed.keys() | {path.stem for path in (folder / RUNS).glob("*.json")}):
         path = folder / RUNS / f"{key}.json"
         if not path.exists():
@@ -67,6 +68,7 @@ def _check_runs(folder: Path) -> Iterator[CheckedFile]:
             continue
         file = checked(path, partial(_check_json, StoredRun))
         yield file
+
         stored = results.summarised(key) if not file.damages else None
         if stored is not None:
             yield checked(path.with_suffix(".npz"), partial(_check_columns, results, stored))

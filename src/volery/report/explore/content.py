@@ -308,7 +308,7 @@ class ConflictCourse(msgspec.Struct, frozen=True):
 
 
 def conflicts_of(table: ConflictTable) -> ConflictCourse:
-    """As the page's script reads them; the last interval may end before the place that its width gives it."""
+    """The conflicts for the script of the page; the last interval may end before the place that its width gives it."""
     begin = float(table.begin_s[0])
     width = float(table.end_s[0]) - begin
     return ConflictCourse(

@@ -272,8 +272,7 @@ class ResultsSite:
 
         finish_event.set()
 
-        # A later error of input is shown by the page alone; the first one ends the command, and a defect is always told.
-        # A later error of input is shown by the page alone; the first one ends the command, and a defect is always told.
+        # A later error of input is shown by the page alone. The first one ends the command, and so does any defect.
         if problem is not None and (first or not isinstance(problem, InputError)):
             self._failed(problem)
         elif problem is None:
