@@ -32,21 +32,21 @@ class LoadReport(msgspec.Struct, kw_only=True):
     """The result of a load test: its jobs, tasks and times.
 
     Args:
-        architecture: of the federation; empty where only its API is known.
-        nodes, slots: of the federation; 0 where only its API is known.
+        architecture: architecture of the federation; empty where only its API is known.
+        nodes, slots: size of the federation; 0 where only its API is known.
         trace: name of the trace.
-        speedup: by which it was sped up.
-        executor: what the tasks did.
-        jobs, tasks: in the trace.
+        speedup: factor by which it was sped up.
+        executor: the work of the tasks, "sleep" or "spin".
+        jobs, tasks: counts of the trace.
         finished, failed, unsatisfiable: tasks by what became of them.
         span_s: first submission to last answer.
         tasks_per_s: finished tasks over the span.
         utilisation_mean: busy slot time over slot time; 0 where the slots are not known.
-        late_s: how much later than planned jobs were submitted.
+        late_s: delay of submissions behind their plan.
         allocation_s: part -> seconds per task that started, and the total.
         jrt_s: submission to answer.
         cpu_s: processor time of this process meanwhile.
-        journal: where the journal is; empty where none was kept.
+        journal: folder of the journal; empty where none was kept.
     """
 
     architecture: str
@@ -102,6 +102,7 @@ def federation_of(
         parameters=sizes_of(architecture, clusters, gms, nodes),
         folder=str(folder.absolute()),
     )
+
     return resolve(file, Path(), choose)
 
 
@@ -140,9 +141,11 @@ def report_of(loaded: Loaded, federation: Federation | None, trace: Trace, work:
     """The figures of a load."""
     records = loaded.records
     cluster: Cluster | None = federation.fleet.cluster if federation is not None else None
+
     table = metrics.job_table(records, None)
     span_s = (max(records.answered_us) - records.trace.arrival_us[0]) / SECOND
-    finished = sum(at != NEVER for at in records.finish_us)
+    finished = sum(finish_us != NEVER for finish_us in records.finish_us)
+
     return LoadReport(
         architecture=federation.plan.architecture.name if federation is not None else "",
         nodes=len(cluster.slots) if cluster is not None else 0,

@@ -73,11 +73,13 @@ def guarded_streams() -> Iterator[None]:
         PipeClosedError: the reader of the output has stopped.
     """
     closed = _filled()
-    given = sys.stdout, sys.stderr
+    streams_before = sys.stdout, sys.stderr
+
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if number in closed or (stream is not None and stream is getattr(sys, f"__{name}__")):
             setattr(sys, name, _guarded(number, stream, number in closed))
+
     try:
         yield
     finally:
@@ -85,7 +87,7 @@ def guarded_streams() -> Iterator[None]:
             if sys.stdout is not None:
                 sys.stdout.flush()
         finally:
-            sys.stdout, sys.stderr = given
+            sys.stdout, sys.stderr = streams_before
 
 
 def _filled() -> set[int]:
@@ -95,6 +97,7 @@ def _filled() -> set[int]:
         The descriptors that were closed.
     """
     closed = set[int]()
+    # The lowest free descriptor is the next one that is opened: unfilled, a journal could become standard output.
     for number in range(len(_NAMES)):
         try:
             os.fstat(number)
@@ -103,8 +106,10 @@ def _filled() -> set[int]:
             null = os.open(os.devnull, os.O_RDWR)
             if null != number:
                 os.dup2(null, number)
+
                 os.close(null)
             os.set_inheritable(number, True)
+
     return closed
 
 

@@ -177,7 +177,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """The architecture's components for the run's cluster.
 
     Args:
-        taught: what earlier runs teach, where the design learns.
+        taught: true adds the lesson of earlier runs, where the design learns.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
