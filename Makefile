@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -52,7 +52,7 @@ check: $(VENV)/.tools  ## for the minute between two edits: lint, types, unit te
 	$(BIN)/ruff format --check .
 	@mkdir -p build
 	$(BIN)/dmypy --status-file build/dmypy.json run
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick tests/unit tests/scripts tests/test_tidy.py tests/test_docs.py tests/conformance/test_registry.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick tests/unit tests/experiments tests/scripts tests/test_tidy.py tests/test_docs.py tests/conformance/test_registry.py
 
 test: $(VENV)/.tools  ## everything that must pass before a change lands; lint, types and import rules run beside the tests
 	$(MAKE) --no-print-directory -j 2 unit static
@@ -83,7 +83,7 @@ conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
 conformance: $(VENV)/.tools  ## all tests: every check on every design and variant, every public simulator, every output and number that the documentation shows, one run of every experiment: an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "whole or not whole"
 
-ROOMS := core roles policies architectures sim live workload metrics statistics study reproduction whatif playback faults conformance report cli
+ROOMS := core roles policies architectures sim live workload metrics statistics study whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
 TESTS_OF_architectures := tests/scripts
 TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/live/test_load.py tests/live/test_calibrate.py tests/live/test_forecasts.py
@@ -176,8 +176,12 @@ figure: $(VENV)/.installed  ## the figure of README.md, from the command that st
 screenshot: $(VENV)/.tools  ## the picture of the dashboard in docs/how-to/watch-a-federation.md; needs chromium
 	$(BIN)/python -m tests.live.screenshot
 
-reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)
-	$(BIN)/volery reproduce --all -p $(JOBS)
+reproduce: $(VENV)/.installed  ## every experiment of the lab book, and the pages of its claims (long)
+	$(BIN)/python -m experiments run -p $(JOBS)
+	$(MAKE) --no-print-directory papers
+
+papers: $(VENV)/.installed  ## the pages of the lab book from its records: docs/papers, docs/findings.md, and every claim in build/papers/index.html
+	$(BIN)/python -m experiments pages
 
 docs: $(VENV)/.docs  ## the documentation as a site, in build/docs/index.html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

@@ -51,6 +51,7 @@ from benchmarks.calibration import realtime
 from benchmarks.colocation import LEVELS, beyond_one, colocations
 from benchmarks.prototype_claims import verdicts
 
+from experiments.experiment import TRACES_VARIABLE, experiments_folder, traces_folder
 from volery import metrics, sim
 from volery.cli.calibrate import timed_run
 from volery.cli.federation import choose
@@ -64,7 +65,6 @@ from volery.live.calibration import TimedHost, host_costs
 from volery.live.config.federation import Federation, FederationFile, resolve
 from volery.live.config.plan import FederationPlan
 from volery.live.load import Loaded, as_lived, sped_up
-from volery.reproduction.experiments import TRACES_VARIABLE, experiments_folder, traces_folder
 from volery.workload import load_trace
 from volery.workload.load import at_load
 

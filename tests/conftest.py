@@ -22,7 +22,7 @@ WHOLE_S = 1.0
 """CPU seconds from which `make conformance` alone runs a test, unless it is marked essential."""
 QUICK_S = 0.2
 """CPU seconds below which `make check` runs a test of these places."""
-QUICK = ("tests/unit/", "tests/scripts/", "tests/test_tidy.py", "tests/test_docs.py")
+QUICK = ("tests/unit/", "tests/experiments/", "tests/scripts/", "tests/test_tidy.py", "tests/test_docs.py")
 ONCE = "test_the_design_keeps_the_contract["
 """Every design once, by the first of its checks."""
 

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.experiment import FINDINGS, read_toml
+from experiments.findings import Findings
 from volery.core.stages import STAGES
-from volery.reproduction.experiments import FINDINGS, read_toml
-from volery.reproduction.findings import Findings
 from volery.study import compare, read_study, run_study
 
 ROOT = Path(__file__).parents[1]
@@ -211,9 +211,8 @@ def test_the_numbers_that_a_finding_writes_itself_are_inputs_of_its_experiment()
     for finding in findings.finding:
         experiment = (ROOT / "experiments" / f"{finding.experiment}.toml").read_text(encoding="utf-8")
         inputs = set(re.findall(r"\d+(?:\.\d+)?", experiment))
-        typed = typed_numbers(" ".join([finding.title, finding.text, finding.picture.title if finding.picture else ""]))
+        typed = typed_numbers(" ".join([finding.title, finding.text, finding.table.title if finding.table else ""]))
         assert [one for one in typed if one not in inputs] == [], finding.title
-        assert finding.picture is None or typed_numbers(finding.picture.alt) == [], "a picture's numbers are generated"
 
 
 def test_a_typed_result_is_found() -> None:

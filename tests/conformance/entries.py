@@ -16,8 +16,6 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "megha:completion_notice=twice": {"heartbeat_s": "0.3"},
     "megha:eager_retry=false": {},
     "megha:ask=true": {"gms": "3", "lms": "2"},
-    "megha:tags=true": {"updates": "snapshots", "match": "min-constraints"},
-    "central:tags=true": {"reliable": "true", "gms": "2"},
     "megha-2021:ask=true": {"gms": "2", "lms": "2", "shares": "a:1+b:2+c:1"},
     "megha:match=min-constraints": {"gms": "3", "lms": "2", "batch_max": "3", "heartbeat_s": "0.05"},
     "central:match=min-constraints": {},
@@ -252,10 +250,6 @@ EXCUSED = {
 """What a variant cannot keep by its very design, and why."""
 
 
-SLOTS_ALONE = ("megha", "central")
-"""Designs that count tags by slot, and then place no amounts."""
-
-
 def variant(name: str) -> Architecture:
     """A registry entry with other defaults, named after what it is about."""
     base, _, first = name.partition(":")
@@ -264,8 +258,7 @@ def variant(name: str) -> Architecture:
     entry = lookup(base)
     hops = HOPS.get(name, entry.hops)
     defaults = configure(entry, {**entry.immediate, **given})
-    vectors = entry.vectors and not (base in SLOTS_ALONE and key == "tags")
-    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={}, vectors=vectors)
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={})
 
 
 def entries() -> dict[str, Architecture]:

@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.conformance.mutation import mutant, spoiled
 
-from volery.architectures.megha import MEGHA
-from volery.architectures.megha import build as build_megha
 from volery.architectures.omega import OMEGA, OmegaConfig, build
 from volery.architectures.omega.cell import CellState
 from volery.architectures.omega.claims import CellClaim
@@ -53,14 +51,6 @@ def build_places_without_a_look_at_tags(cluster: Cluster, config: Any, streams: 
 def build_validates_no_tags(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
     deployment = build(cluster, config, streams)
     deployment.components["cell/0"]._tags = _index(cluster, Trusting)  # type: ignore[attr-defined]  # the mutant reaches into its cell
-    return deployment
-
-
-@mutant("check_tag_constraints", MEGHA)
-def build_local_masters_that_validate_no_tags(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
-    deployment = build_megha(cluster, config, streams)
-    for lm in range(config.lms):
-        deployment.components[f"lm/{lm}"].allocations._index.__class__ = Trusting  # type: ignore[attr-defined]  # the mutant reaches into its master
     return deployment
 
 

@@ -17,7 +17,7 @@ from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import Join, Report, place_of
+from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
 from volery.architectures.megha.recovery import Paired
 from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import WeightedShares
@@ -29,7 +29,7 @@ from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.election import Leadership
-from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run, Standing
+from volery.roles.recovery.leases import GuardedNode, LeaderStatus, Lease, Result, Run
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -52,17 +52,17 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def unconfirmed(patch: pytest.MonkeyPatch) -> None:
     """A leader leads a machine that was restarted without asking its partner, which may have deposed it."""
-    patch.setattr(Leadership, "_doubt", lambda self, node, now: None)
+    patch.setattr(Leadership, "_confirm_node", lambda self, node, now: None)
 
 
 def rash_partner(patch: pytest.MonkeyPatch) -> None:
     """A master that was restarted confirms an epoch before it knows which ones its nodes obey."""
-    patch.setattr(Leadership, "_told", lambda self, node, epoch: None)
+    patch.setattr(Leadership, "_note_epoch", lambda self, node, epoch: None)
     answer = Leadership._answer
 
-    def answers(self: Leadership, asked: Standing) -> None:
-        self._untold.clear()
-        self._vague = False
+    def answers(self: Leadership, asked: LeaderStatus) -> None:
+        self._nodes_without_epoch.clear()
+        self._is_epoch_uncertain = False
         answer(self, asked)
 
     patch.setattr(Leadership, "_answer", answers)
@@ -104,22 +104,24 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
     """What a new leader has not heard of is placed again although some nodes have not answered: it still runs."""
-    heard = ReportRecovery.on_report
+    heard = ReportRecovery.on_resync_reply
 
-    def believes(self: ReportRecovery, message: Report, source: Address, now: Time) -> None:
-        settled = Report(message.epoch, message.whole, True, message.update, message.running, message.finished)
+    def believes(self: ReportRecovery, message: ResyncReply, source: Address, now: Time) -> None:
+        settled = ResyncReply(
+            message.epoch, message.is_whole, True, message.update, message.running_attempts, message.finished_attempts
+        )
         heard(self, settled, source, now)
 
-    patch.setattr(ReportRecovery, "on_report", believes)
+    patch.setattr(ReportRecovery, "on_resync_reply", believes)
 
 
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
     """A Global Master that has begun anew is told nothing."""
 
-    def ignores(self: LocalMaster, message: Join, source: Address, now: Time) -> None:
+    def ignores(self: LocalMaster, message: ResyncRequest, source: Address, now: Time) -> None:
         return
 
-    patch.setitem(LocalMaster.receives, Join, ignores)
+    patch.setitem(LocalMaster.receives, ResyncRequest, ignores)
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:

@@ -42,10 +42,12 @@ def test_what_arrives_before_the_start_waits_for_it() -> None:
     async def scenario() -> None:
         federation = Federation(plan("megha"))
         await federation.entry.open()
-        federation.submit(3)
+        job = federation.submit(3)
         await asyncio.sleep(0)
+        assert not federation.loader.accepted, "no component takes a turn before the start"
         federation.entry.start()
         await federation.until_done(1)
+        assert federation.loader.accepted == [job]
         await federation.entry.close()
 
     asyncio.run(scenario())

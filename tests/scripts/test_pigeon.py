@@ -14,7 +14,7 @@ LONG_US = 2_000 * SECOND
 """A mean duration beyond the cutoff of 1129.532 s."""
 NEVER_US = 2_000 * SECOND
 """Masters that crash are restarted long after the work is done."""
-QUIET = frozenset({"JobAccepted", "Standing", "Deposed"})
+QUIET = frozenset({"JobAccepted", "LeaderStatus", "StaleEpoch"})
 
 
 @script

@@ -205,7 +205,18 @@ def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> No
     """Request and refusal, which says who runs there; Preempt, Yield, Answer, Kill, Launch: 3.5 ms."""
     text = megha_preemption()
     assert counter(text, "preemptions") == counter(text, "inconsistencies") == 1
-    steps = [text.index(step) for step in ("Preempt(", "Yield(", "Answer(", "Kill(", "killed=True", "Lost(", "runs t2")]
+    steps = [
+        text.index(step)
+        for step in (
+            "Preempt(",
+            "PreemptionRequest(",
+            "PreemptionVote(",
+            "Kill(",
+            "killed=True",
+            "AttemptsLost(",
+            "runs t2",
+        )
+    ]
     assert steps == sorted(steps)
     assert responses(text) == [2.003, 1.004]
 
@@ -232,12 +243,12 @@ def megha2021_masters_die() -> str:
     return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
 
 
-QUIET = frozenset({"JobAccepted", "Standing", "Deposed"})
+QUIET = frozenset({"JobAccepted", "LeaderStatus", "StaleEpoch"})
 
 
 def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:
     text = megha2021_worker_dies()
-    steps = [text.index(step) for step in ("node/1 runs t1", "Lost(", "attempts=[1]", "ends t1", "JobDone")]
+    steps = [text.index(step) for step in ("node/1 runs t1", "AttemptsLost(", "attempts=[1]", "ends t1", "JobDone")]
     assert steps == sorted(steps)
     assert text.count("runs t0") == 1
     assert text.count("runs t1") == 2
@@ -247,8 +258,8 @@ def test_tasks_outlive_the_masters_that_placed_them() -> None:
     """Whole reports of the standby: as it opens, and to the GM that has begun anew; both tasks run once."""
     text = megha2021_masters_die()
     assert text.count("runs t") == 2
-    assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
-    assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
+    assert "lm/0/standby > gm/0  ResyncReply(epoch=1, is_whole=True" in text
+    assert text.index("gm/0 > lm/0/standby  ResyncRequest()") < text.rindex("ResyncReply(epoch=1, is_whole=True")
     assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import msgspec
-import pytest
 from tests.scripts.register import case, script
 from tests.scripts.transcript import transcript
 
@@ -57,53 +55,20 @@ Both schedulers see an empty cell, and the second claim in a rack breaks the con
     return transcript(title, "omega", two, parameters=parameters, quiet=QUIET | {"Changes"})
 
 
-@script
-def tags_megha_inconsistency() -> str:
-    """Two Global Masters claim machines of one rack, and the Local Master refuses the second."""
-    title = """Medea's anti-affinity under stale views: two jobs, each alone where it is (web, {web, 0, 0}, rack)
-Each Global Master sees its own tasks alone, takes a machine in each rack, and the Local Masters refuse the second one
-with the tags that it lacked; its tasks wait until it receives the end of those of the other"""
-    rule = TagConstraint(("web",), ("web",), 0, 0, "rack")
-    played = case([0, 0], [[SECOND] * 2, [SECOND] * 2], [0] * 4)
-    trace = with_tags(played.trace, [("web",), ("web",)], [rule])
-    two = msgspec.structs.replace(played, trace=trace, cluster=Cluster((0,) * 4, (2,) * 4, racks=RACKS))
-    parameters = {"tags": True, "gms": 2, "lms": 2, "heartbeat_s": 0.5, "match": "min-constraints"}
-    return transcript(title, "megha", two, parameters=parameters, quiet=QUIET)
-
-
-@script
-def tags_megha() -> str:
-    """The applications of the first script, placed by Global Masters of which each has a part of them."""
-    parameters = {"tags": True, "gms": 2, "lms": 2, "heartbeat_s": 0.5, "match": "min-constraints"}
-    return transcript(TITLE, "megha", applications(), parameters=parameters, quiet=QUIET)
-
-
 def placed(text: str) -> dict[int, tuple[float, int]]:
     """Per task, when (ms) and on which machine it started."""
     found = re.findall(r"\( *([0-9.]+) ms\) node/(\d+) runs t(\d+)", text)
     return {int(task): (float(at), int(machine)) for at, machine, task in found}
 
 
-@pytest.mark.parametrize("render", [tags_pipeline, tags_megha])
-def test_applications_stand_as_their_constraints_say(render: Callable[[], str]) -> None:
-    starts = placed(render())
+def test_applications_stand_as_their_constraints_say() -> None:
+    starts = placed(tags_pipeline())
     rack = {task: RACKS[machine] for task, (_, machine) in starts.items()}
     assert rack[0] != rack[1], "HBase apart"
     assert {rack[task] for task in (3, 4, 5)} == {rack[2]}, "Storm near Memcached"
     assert not {starts[task][1] for task in (3, 4, 5)} & {starts[0][1], starts[1][1]}, "and not beside HBase"
     early = [task for task in (6, 7, 8, 9) if starts[task][0] < 5000]
     assert [rack[task] for task in early].count(rack[2]) <= 1, "at most one Spark while Storm runs"
-
-
-def test_a_local_master_refuses_a_placement_beside_one_that_must_be_alone() -> None:
-    text = tags_megha_inconsistency()
-    assert re.search(r"lm/\d > gm/1 +Refusal\(tasks=\[\d.*tags=TagNews", text)
-    starts = placed(text)
-    assert len(starts) == 4
-    for first in range(4):
-        for second in range(first):
-            apart = abs(starts[first][0] - starts[second][0]) >= 1000
-            assert apart or RACKS[starts[first][1]] != RACKS[starts[second][1]]
 
 
 def test_the_cell_refuses_a_claim_beside_one_that_must_be_alone() -> None:

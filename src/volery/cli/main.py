@@ -19,7 +19,6 @@ from volery.cli.load import load
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
 from volery.cli.output import INTERRUPTED, LEFT_OUT, print_error
 from volery.cli.plan import plan
-from volery.cli.reproduce import reproduce
 from volery.cli.results import browse, export, report, show, timeline, verify
 from volery.cli.storm import storm
 from volery.cli.streams import STANDARD_OUTPUT, PipeClosedError, guarded_streams
@@ -78,15 +77,13 @@ app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("check", rich_help_panel=TRUST)(check)
 app.command("replay", rich_help_panel=TRUST)(replay)
-app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 app.command("storm", rich_help_panel=TRUST)(storm)
 
 
 PIPE_CLOSED: Final = 141
 STATUSES: Final = {
     0: "all went well",
-    1: "the answer is no: digests differ, a file is damaged, a claim was not reproduced, a check or a job failed, "
-    "a run was lost",
+    1: "the answer is no: digests differ, a file is damaged, a check or a job failed, a run was lost",
     2: "what was given is wrong; the message names the place and the fix",
     LEFT_OUT: "`--strict` was given, and over 1 % of the jobs, tasks, waits or machine time of the work was omitted",
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",

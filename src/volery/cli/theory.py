@@ -15,7 +15,7 @@ from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.reproduction.analysis import DelayPoint
+    from volery.study.analytic_models import DelayPoint
 
 MS_MAX: Final = 1000 * SECONDS_MAX
 TASKS_FOR_A_PICTURE: Final = 400_000
@@ -116,7 +116,7 @@ def _show_delay(
     settings: Sequence[tuple[int, int, int, int, int, int, float]], simulate: int, seed: int, as_json: bool
 ) -> None:
     """Print the analysis of delay scheduling, with simulation beside it where that is asked for."""
-    from volery.reproduction.analysis import DelayPoint, simulate_delay
+    from volery.study.analytic_models import DelayPoint, simulate_delay
 
     points = [DelayPoint(*setting) for setting in settings]
     simulated = [simulate_delay(point, simulate, seed) if simulate else {} for point in points]
@@ -194,7 +194,7 @@ def _rows(
 def _simulated(
     model: Model, row: dict[str, Any], fanout: int, mean_ms: float, choices: int, tasks: int, seed: int
 ) -> dict[str, float]:
-    from volery.reproduction.analysis import AnalysisPoint, simulate_point
+    from volery.study.analytic_models import AnalysisPoint, simulate_point
 
     point = AnalysisPoint(row["load"], row.get("workers", 1), fanout, mean_ms, choices)
     return simulate_point(model.value, point, tasks, seed)

@@ -290,38 +290,6 @@ def tag_cases(seed: int = 0) -> list[Case]:
     return [Case("tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
 
 
-def federated_tag_cases(seed: int = 0) -> list[Case]:
-    """Tags for designs of several masters with machines of their own: no constraint concerns machines of two of them.
-
-    Machines are enough for the published defaults, and each fifth of them is a rack. Nothing gathers.
-    """
-    stream = Streams(seed).of("conformance/federated-tags")
-    slots = tuple([stream.randint(1, 2) for _ in range(MACHINES)])
-    racks = tuple([machine // 10 for machine in range(MACHINES)])
-    cluster = Cluster((0,) * MACHINES, slots, "tags", racks=racks)
-    jobs, names = list[list[Time]](), list[tuple[str, ...]]()
-    rules = [
-        TagConstraint(("worker",), ("worker",), 0, 1, "node"),
-        TagConstraint(("noisy",), ("quiet",), 0, 0, "rack"),
-        TagConstraint(("spread",), ("spread",), 0, 2, "rack"),
-    ]
-    for number in range(40):
-        own, kind = f"app-{number}", ("service", "cached", "noisy", "quiet", "spread", "")[number % 6]
-        short = [stream.choice((1000, 20_000, 30_000)) for _ in range(stream.randint(1, 6))]
-        if kind == "cached":
-            jobs.append([stream.choice((400_000, 9_000_000))])
-            names.append(("cache", own))
-            group: NodeGroup = stream.choice(("node", "rack"))
-            rules.append(TagConstraint(("worker", own), ("cache", own), 1, UNLIMITED, group))
-        elif kind == "service":
-            short = short * 12
-            rules.append(TagConstraint((own,), (own,), 0, 0, "node"))
-        jobs.append(short)
-        names.append({"cached": ("worker", own), "": (), "service": ("service", own)}.get(kind, (kind,)))
-    arrivals = sorted([stream.randrange(5) * 40_000 for _ in jobs])
-    return [Case("federated-tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
-
-
 def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:
     """Per task of a job, places of its parents: none, a chain, fork and join, or layers."""
     shape = stream.choice(("none", "chain", "fork-join", "layers", "layers")) if size > 1 else "none"

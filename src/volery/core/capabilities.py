@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from volery.core.model import SECOND, Address, Job, TagConstraint, Tags, Task, Time
+from volery.core.model import SECOND, Address, Job, Task, Time
 
 if TYPE_CHECKING:
     from volery.core.component import Component
@@ -113,13 +113,7 @@ class Overcommitment(msgspec.Struct, frozen=True):
 
 
 class TagPlacement(msgspec.Struct, frozen=True):
-    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other.
-
-    Args:
-        refuses: why it cannot heed a constraint of tasks with these tags, and the remedy; "": it can. None: it can all.
-    """
-
-    refuses: Callable[[TagConstraint, Tags], str] | None = None
+    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other."""
 
 
 class Replication(msgspec.Struct, frozen=True):

@@ -124,24 +124,18 @@ def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Itera
 
 
 def check_heeded(trace: Trace, deployment: Deployment, place: str) -> None:
-    """Refuse tasks with tags for a design that does not heed them, or not all of their constraints.
+    """Refuse tasks with tags for a design that does not heed them.
 
     Raises:
         InputError: at a place that names the run's design, or its workload.
     """
     if not trace.tag_set:
         return
-    heeded = deployment.capability(TagPlacement)
-    if heeded is None:
+    if deployment.capability(TagPlacement) is None:
         raise InputError(
             place, "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
-            "pipeline:tags=true, megha:tags=true, omega:tags=true or monolithic:tags=true"
+            "pipeline:tags=true or omega:tags=true"
         )  # fmt: skip
-    for tags in trace.tag_sets if heeded.refuses is not None else ():
-        for one in tags.constraints:
-            reason = heeded.refuses(one, tags) if heeded.refuses is not None else ""
-            if reason:
-                raise InputError(place, f"tag constraint {worded(one)}: {reason}")
 
 
 def check_tags(trace: Trace) -> None:

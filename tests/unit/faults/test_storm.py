@@ -69,12 +69,15 @@ def test_the_judge_knows_the_tasks_that_a_design_declares_to_refuse() -> None:
         run_scenario(without(pigeon, Refusals), storm)
 
 
-def test_the_judge_accepts_what_is_right() -> None:
+def test_the_judge_accepts_what_is_right_until_it_is_wrong() -> None:
     storm = scenario(2)
     records = records_of(storm)
     _demand_capacity(records, storm)
     _demand_results(records, storm, MEGHA)
     _demand_order(records)
+    records.answered_us[0] -= records.finish_us[-1]
+    with pytest.raises(Failure, match="job 0"):
+        _demand_results(records, storm, MEGHA)
 
 
 def test_the_judge_rejects_two_attempts_at_once_and_numbers_that_fall() -> None:

@@ -37,7 +37,7 @@ from volery.roles.recovery.channel import Renewed
 from volery.roles.submission import JobLedger
 
 
-class RunningAttempt(NamedTuple):
+class StartedContainer(NamedTuple):
     """An attempt that was started somewhere."""
 
     task: Task
@@ -87,7 +87,7 @@ class Application(msgspec.Struct, eq=False):
     user: str
     waiting: dict[int, TaskLine] = {}
     asked: dict[tuple[int, int], int] = {}
-    running: dict[TaskId, RunningAttempt] = {}
+    running: dict[TaskId, StartedContainer] = {}
     attempts: dict[TaskId, int] = {}
     near: dict[TaskId, int] = {}
 
@@ -277,7 +277,7 @@ class Proxy(Component):
         if not waiting.length:
             del application.waiting[mask]
         attempt = application.attempts.get(task.id, 0)
-        application.running[task.id] = RunningAttempt(task, attempt, container.machine)
+        application.running[task.id] = StartedContainer(task, attempt, container.machine)
         node = f"node/{container.machine}"
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
         return True

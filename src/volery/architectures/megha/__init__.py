@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Refusal > Request ...; StateUpdate.
+Flow     Submit > Request > (valid) Launch > Completed > TasksEnded | (invalid) Refusal > Request ...; StateUpdate.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -35,12 +35,10 @@ from volery.architectures.megha.partitions import Capacities, Layout, SearchOrde
 from volery.architectures.megha.recovery import Alone, Paired, pair_of
 from volery.architectures.megha.reports import NoReports, ReportRecovery
 from volery.architectures.megha.shares import NoShares, WeightedShares
-from volery.architectures.megha.tagged_allocations import TaggedAllocations
-from volery.architectures.megha.tags import TagLayout, TagMatch
 from volery.architectures.megha.users import Users
 from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
-from volery.core.capabilities import CrashRecovery, Draining, DueShares, Resumption, TagPlacement
+from volery.core.capabilities import CrashRecovery, Draining, DueShares, Resumption
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.events import Reassignment
@@ -55,16 +53,6 @@ Preempted = Literal["restart", "keep"]
 RecoveryRule = Literal["asked", "paper"]
 PreemptionRule = Literal["agreed", "paper"]
 Turns = Literal["short-first", "round-robin"]
-
-
-UNTAGGED: Final = {
-    "shares": "victims are preempted by shares, whatever tags they have",
-    "repartition": "tag constraints are counted by slot, and a machine lends amounts",
-    "rescheduling": "tag constraints are counted by slot, and tasks ask for amounts where refused ones go to the tail",
-    "recovery": "what died is launched again in its place, though tasks that it needs near it may be gone",
-    "why": "reports of decisions have no reason for a slot that tags forbid",
-}
-"""Parameters that keep their defaults beside `tags`, and what a tag constraint has against others."""
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,9 +115,6 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
     ] = "restart"
     why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
-    tags: Annotated[
-        bool, msgspec.Meta(description="heed tag constraints between tasks, which Local Masters validate (Medea)")
-    ] = False
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -137,21 +122,15 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
 
     Raises:
         InputError: more partitions than machines; the shares or queues are malformed; a parameter of shares is given
-            without any; progress is to be kept where components may crash; recovery is chosen where none may;
-            tags are to be heeded beside a parameter that has none.
+            without any; progress is to be kept where components may crash; recovery is chosen where none may.
     """
     if config.recovery == "paper" and not config.reliable:
         raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
     if not config.shares:
         _check_unshared(config)
-    if config.tags:
-        _check_tags(cluster, config)
     assembly = MasterAssembly(cluster, config, streams)
     deployment = assembly.recoverable() if config.reliable else assembly.deployment()
-    users, near = assembly.users, assembly.near
-    if near is not None:
-        capabilities = (*deployment.capabilities, TagPlacement(near.refuses))
-        return msgspec.structs.replace(deployment, capabilities=capabilities)
+    users = assembly.users
     if users is None:
         return deployment
     if config.reliable and config.preempted == "keep":
@@ -177,23 +156,6 @@ def _check_unshared(config: MeghaConfig) -> None:
             )
 
 
-def _check_tags(cluster: Cluster, config: MeghaConfig) -> None:
-    """Refuse what starts tasks elsewhere, or later, than where and when their Local Master has validated them."""
-    if cluster.resources:
-        problem = "tag constraints are counted by slot, and tasks here ask for amounts; take a cluster of slots"
-        raise InputError("megha:tags", f"{problem}, pipeline:tags=true, or tags=false")
-    plain = MeghaConfig()
-    for name, reason in UNTAGGED.items():
-        if getattr(config, name) != getattr(plain, name):
-            value = f"{name}={_written(getattr(plain, name))}" if getattr(plain, name) != "" else f"no {name}"
-            raise InputError("megha:tags", f"{reason}. Take {value}, or tags=false")
-
-
-def _written(value: object) -> str:
-    """A value of a parameter as it is given."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class MasterAssembly:
     """Assembly of masters from parts: one view, account, recovery and narrator for each set of parameters.
 
@@ -202,7 +164,6 @@ class MasterAssembly:
 
     Attributes:
         users: who shares the cluster; None: nobody has a share.
-        near: slots with their machines and racks; None: tags are not heeded.
     """
 
     def __init__(self, cluster: Cluster, config: MeghaConfig, streams: Streams) -> None:
@@ -214,7 +175,6 @@ class MasterAssembly:
         in_order = config.match == "first"
         self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
         self._capacities = Capacities(cluster, self._layout) if by_machine else None
-        self.near = TagLayout(cluster, self._layout) if config.tags else None
         self.users = Users(config.shares, config.queues, cluster, config.gms) if config.shares else None
         self._heartbeat_us = round(config.heartbeat_s * SECOND)
         self._machines: dict[Address, int] = {}
@@ -232,8 +192,7 @@ class MasterAssembly:
         recovery = partial(ReportRecovery, gm, incarnation, printed=self._as_printed) if config.reliable else None
         search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
         parts = partial(
-            _master_parts, config, self._layout, self._capacities, self.users, self.near, search, stream, spared_us,
-            recovery,
+            _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery,
         )  # fmt: skip
         return GlobalMaster(
             gm,
@@ -251,11 +210,9 @@ class MasterAssembly:
         config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
         told = {"snapshots": config.updates == "snapshots", "twice": config.completion_notice == "twice"}
         shares: NoShares | WeightedShares = NoShares()
-        allocations: SlotAllocations | AmountAllocations | TaggedAllocations
+        allocations: SlotAllocations | AmountAllocations
         if self._capacities is None:
-            allocations = slots = SlotAllocations(layout, partitions, **told)
-            if self.near is not None:
-                allocations = TaggedAllocations(slots, self.near)
+            allocations = SlotAllocations(layout, partitions, **told)
         else:
             allocations = AmountAllocations(
                 layout, self._capacities, partitions, repartition=config.repartition, **told
@@ -301,8 +258,8 @@ class MasterAssembly:
             if role == "gm":
                 gm = self.global_master(number, incarnation)
                 return linking.around(gm, incarnation, gm.heeds)
-            me, printed, complete = pairs[number].index(address), self._as_printed, self.near is not None
-            recovery = Paired(number, me, lease, incarnation, printed=printed, complete=complete)
+            me, printed = pairs[number].index(address), self._as_printed
+            recovery = Paired(number, me, lease, incarnation, printed=printed)
             return linking.around(self.local_master(number, recovery), incarnation)
 
         addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)
@@ -320,16 +277,15 @@ class MasterAssembly:
 
 
 def _master_parts(
-    config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None, near: TagLayout | None,
+    config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None,
     search: SearchOrder, stream: Random, spared_us: Time,
     recovery: Callable[[tuple[Reassignment, ...]], ReportRecovery] | None, moves: tuple[Reassignment, ...],
 ) -> MasterParts:  # fmt: skip
     """Parts of a Global Master that knows nothing but these moves of jobs."""
-    tags = TagMatch(near) if near is not None else None
-    fairness: NoFairness | WeightedFairness = NoFairness(tags)
+    fairness: NoFairness | WeightedFairness = NoFairness()
     view: SlotView | CapacityView
     if capacities is None:
-        view = SlotView(layout, search, match=config.match, stream=stream, tags=tags)
+        view = SlotView(layout, search, match=config.match, stream=stream)
     else:
         view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
         if users is not None:
@@ -338,10 +294,7 @@ def _master_parts(
     narrator = DecisionNarrator() if config.why else SilentNarrator()
     if recovery is None:
         return MasterParts(view, fairness, NoReports(), narrator)
-    reports = recovery(moves)
-    if tags is not None:
-        reports.count_found(tags.found)
-    return MasterParts(view, fairness, reports, narrator)
+    return MasterParts(view, fairness, recovery(moves), narrator)
 
 
 def _stages(view: str) -> dict[Stage, Realisation]:
@@ -351,7 +304,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
         Stage.J1: Realisation("GlobalMaster.on_submit"),
         Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
         Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-        Stage.J6: Realisation("GlobalMaster.on_ended", "full", "JobDone after the last task"),
+        Stage.J6: Realisation("GlobalMaster.on_tasks_ended", "full", "JobDone after the last task"),
         Stage.T2: Realisation(f"{view}.offer", "full", "first come first served among the tasks that fit"),
         Stage.T3: Realisation(place),
         Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
@@ -362,7 +315,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
             "WeightedFairness.enforce", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
         ),
         Stage.T11: Realisation(
-            "ReportRecovery.on_lost", "full", "another attempt, before all that waits", "reliable=true"
+            "ReportRecovery.on_attempts_lost", "full", "another attempt, before all that waits", "reliable=true"
         ),
         Stage.M2: Realisation("GlobalMaster.request", "full", "every task goes by the Local Master of its machine"),
         Stage.M3: Realisation(find, "full", "the partitions of all LMs, the GM's own first"),
@@ -395,7 +348,6 @@ MEGHA = Architecture(
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     live={"ask": True},
     vectors=True,
-    tags="tags",
     features={"constraints": "", "users": "shares"},
     captions=CAPTIONS,
 )
@@ -411,7 +363,7 @@ CENTRAL = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
-        Stage.R1: Realisation("GlobalMaster.on_ended", "full", "the GM's view, exact: nobody else places"),
+        Stage.R1: Realisation("GlobalMaster.on_tasks_ended", "full", "the GM's view, exact: nobody else places"),
     },
 )
 
@@ -420,7 +372,6 @@ MEGHA_2021 = msgspec.structs.replace(
     name="megha-2021",
     summary="the first Megha: amounts of several resources, repartition, full states, rescheduling at the tail",
     source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), section IV",
-    tags="",
     defaults=MeghaConfig(
         match="min-constraints",
         heartbeat_s=10.0,

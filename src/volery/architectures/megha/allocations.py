@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Change,
-    Ended,
     Refusal,
     Request,
     StateUpdate,
+    TasksEnded,
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
@@ -28,13 +28,13 @@ from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
 from volery.roles.node import Launch
 from volery.roles.recovery.election import seated
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
 
 
-class NewsRecord:
+class GmSyncState:
     """Record of the news that one GM has been sent, and is about to be sent.
 
     Attributes:
@@ -71,10 +71,10 @@ class Allocations(Protocol):
 
     # Where nothing may crash and nobody has a share: no record of attempts, and one loop without calls per task.
 
-    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
+    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
         """Launch each task that there is room for, by numbers above this one; returns the others."""
 
-    def end(self, task: TaskId) -> NewsRecord | None:
+    def end(self, task: TaskId) -> GmSyncState | None:
         """Free what a task had; returns its owner if this is the first of its tasks that ends in this instant."""
 
     def node_of(self, task: TaskId) -> Address:
@@ -85,34 +85,34 @@ class Allocations(Protocol):
 
     # Where anything may crash, or users have shares.
 
-    def expect(self, told: NewsRecord, message: Request) -> None:
+    def expect(self, gm: GmSyncState, message: Request) -> None:
         """The GM takes what it requests for taken."""
 
-    def fits(self, active: Active, node: Address) -> bool:
+    def fits(self, active: RunningAttempt, node: Address) -> bool:
         """Find out whether there is room for the attempt."""
 
     def holds(self, task: TaskId) -> bool:
         """Find out whether something is allocated to the task."""
 
-    def allot(self, active: Active, node: Address, *, lends: bool) -> None:
+    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
         """The attempt has what it asked for; where that makes a logical node, `lends` counts it as a repartition."""
 
-    def hand_over(self, active: Active) -> None:
+    def hand_over(self, active: RunningAttempt) -> None:
         """Move what the attempt has to its present owner."""
 
-    def give_back(self, active: Active, node: Address) -> None:
+    def give_back(self, active: RunningAttempt, node: Address) -> None:
         """Free what the attempt had, if its node is usable."""
 
-    def ended(self, active: Active) -> NewsRecord:
+    def ended(self, active: RunningAttempt) -> GmSyncState:
         """Return the record of the owner, which is sent the end of the attempt in this instant."""
 
     def clear(self) -> None:
         """Nothing is allocated, nothing is free."""
 
-    def skip(self, told: NewsRecord) -> None:
+    def skip(self, gm: GmSyncState) -> None:
         """Send the GM nothing before it joins again; then it is sent everything."""
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         """The attempts that the node has a place for."""
 
     def node_changed(self, node: Address) -> bool:
@@ -121,19 +121,19 @@ class Allocations(Protocol):
     def consider(self) -> None:
         """Every GM lacks what the others have caused."""
 
-    def has_news(self, told: NewsRecord) -> bool:
+    def has_news(self, gm: GmSyncState) -> bool:
         """Find out whether anything is free of which the GM may have another state."""
 
-    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         """The answer to invalid placements at these units, with the news that the GM lacks."""
 
-    def news(self, told: NewsRecord) -> StateUpdate | None:
+    def news(self, gm: GmSyncState) -> StateUpdate | None:
         """Update with the news that the GM lacks, if it lacks any; from now on it has them."""
 
-    def delta(self, told: NewsRecord) -> StateUpdate:
+    def delta(self, gm: GmSyncState) -> StateUpdate:
         """Update with the news that the GM lacks, even if there are none."""
 
-    def whole(self, told: NewsRecord) -> StateUpdate:
+    def whole(self, gm: GmSyncState) -> StateUpdate:
         """Update with the state of the whole cluster."""
 
     def check(self) -> None:
@@ -151,7 +151,7 @@ class SlotAllocations:
         twice: whether a GM's own completions are repeated in the next update.
     """
 
-    sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
+    sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
     def __init__(self, layout: Layout, partitions: range, *, snapshots: bool, twice: bool) -> None:
         self._layout = layout
@@ -159,7 +159,7 @@ class SlotAllocations:
         self._snapshots = snapshots
         self._twice = twice
         self._busy = [0] * len(layout.size)
-        self._owned: dict[TaskId, tuple[int, int, NewsRecord]] = {}
+        self._owned: dict[TaskId, tuple[int, int, GmSyncState]] = {}
         self._closed: dict[int, int] = {}
 
     def join(self, lm: LocalMaster) -> None:
@@ -176,7 +176,7 @@ class SlotAllocations:
 
     # Where nothing may crash.
 
-    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
+    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
         partition = message.partition
         bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
         busy, wanted, refused = self._busy[partition], 0, []
@@ -187,26 +187,26 @@ class SlotAllocations:
                 refused.append(task.id)
             else:
                 busy |= bit
-                owned[task.id] = (partition, bit, told)
+                owned[task.id] = (partition, bit, gm)
                 number += 1
                 send(nodes[position], Launch(number, task))
         self._busy[partition] = busy
-        told.busy[partition] |= wanted
+        gm.busy[partition] |= wanted
         return refused
 
-    def end(self, task: TaskId) -> NewsRecord | None:
+    def end(self, task: TaskId) -> GmSyncState | None:
         owned = self._owned.pop(task, None)
         if owned is None:
             return None
-        partition, bit, told = owned
+        partition, bit, gm = owned
         if not (self._closed and self._closed.get(partition, 0) & bit):
             self._busy[partition] ^= bit
-        told.busy[partition] ^= bit
+        gm.busy[partition] ^= bit
         if self._twice:
-            told.repeat[partition] |= bit
-        ended = told.ended
+            gm.repeat[partition] |= bit
+        ended = gm.ended
         ended.append(task)
-        return told if len(ended) == 1 else None
+        return gm if len(ended) == 1 else None
 
     def node_of(self, task: TaskId) -> Address:
         if task not in self._owned:
@@ -228,50 +228,50 @@ class SlotAllocations:
 
     # Where components may crash.
 
-    def expect(self, told: NewsRecord, message: Request) -> None:
+    def expect(self, gm: GmSyncState, message: Request) -> None:
         for position in message.positions:
-            told.busy[message.partition] |= self._layout.bits[position]
+            gm.busy[message.partition] |= self._layout.bits[position]
 
-    def fits(self, active: Active, node: Address) -> bool:
+    def fits(self, active: RunningAttempt, node: Address) -> bool:
         partition, position = place_of(active.unit)
         return not self._busy[partition] & self._layout.bits[position]
 
     def holds(self, task: TaskId) -> bool:
         return task in self._owned
 
-    def allot(self, active: Active, node: Address, *, lends: bool) -> None:
+    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
         partition, position = place_of(active.unit)
-        bit, told = self._layout.bits[position], self._lm.gms[active.owner]
+        bit, gm = self._layout.bits[position], self._lm.gms[active.owner]
         self._busy[partition] |= bit
-        told.busy[partition] |= bit
-        self._owned[active.task] = (partition, bit, told)
+        gm.busy[partition] |= bit
+        self._owned[active.task] = (partition, bit, gm)
 
-    def hand_over(self, active: Active) -> None:
+    def hand_over(self, active: RunningAttempt) -> None:
         partition, bit, _ = self._owned[active.task]
         self._owned[active.task] = partition, bit, self._lm.gms[active.owner]
 
-    def give_back(self, active: Active, node: Address) -> None:
+    def give_back(self, active: RunningAttempt, node: Address) -> None:
         partition, bit, _ = self._owned.pop(active.task)
         if self._lm.recovery.usable(node):
             self._busy[partition] &= ~bit
 
-    def ended(self, active: Active) -> NewsRecord:
+    def ended(self, active: RunningAttempt) -> GmSyncState:
         """Return the record of the owner, in whose view the end frees the slot."""
-        told, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
-        told.busy[partition] &= ~(1 << position)
+        gm, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
+        gm.busy[partition] &= ~(1 << position)
         if self._twice:
-            told.repeat[partition] |= 1 << position
-        return told
+            gm.repeat[partition] |= 1 << position
+        return gm
 
     def clear(self) -> None:
         self._owned.clear()
         for partition, mask in self._masks.values():
             self._busy[partition] |= mask
 
-    def skip(self, told: NewsRecord) -> None:
-        told.busy[:] = self._busy
+    def skip(self, gm: GmSyncState) -> None:
+        gm.busy[:] = self._busy
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         partition, mask = self._masks[node]
         return seated(running, [partition << UNIT_SHIFT | position for position in positions(mask)])
 
@@ -289,33 +289,33 @@ class SlotAllocations:
 
     def consider(self) -> None: ...
 
-    def has_news(self, told: NewsRecord) -> bool:
-        return any(told.busy[partition] & ~self._busy[partition] for partition in self._partitions)
+    def has_news(self, gm: GmSyncState) -> bool:
+        return any(gm.busy[partition] & ~self._busy[partition] for partition in self._partitions)
 
-    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
-        return Refusal(tasks, self.delta(told))
+    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+        return Refusal(tasks, self.delta(gm))
 
-    def news(self, told: NewsRecord) -> StateUpdate | None:
-        changes = self._changes(told)
-        return self._update(told, changes) if changes else None
+    def news(self, gm: GmSyncState) -> StateUpdate | None:
+        changes = self._changes(gm)
+        return self._update(gm, changes) if changes else None
 
-    def delta(self, told: NewsRecord) -> StateUpdate:
-        return self._update(told, self._changes(told))
+    def delta(self, gm: GmSyncState) -> StateUpdate:
+        return self._update(gm, self._changes(gm))
 
-    def whole(self, told: NewsRecord) -> StateUpdate:
+    def whole(self, gm: GmSyncState) -> StateUpdate:
         changes, busy = [], self._busy
         for partition in self._partitions:
             free = self._layout.whole(partition) & ~busy[partition]
             changes.append(Change(partition, vector_bytes(free), vector_bytes(busy[partition])))
-            told.busy[partition] = busy[partition]
-        return self._update(told, tuple(changes))
+            gm.busy[partition] = busy[partition]
+        return self._update(gm, tuple(changes))
 
-    def _update(self, told: NewsRecord, changes: tuple[Change, ...]) -> StateUpdate:
-        told.update += 1
-        return StateUpdate(told.update, changes=changes, snapshot=self._snapshots)
+    def _update(self, gm: GmSyncState, changes: tuple[Change, ...]) -> StateUpdate:
+        gm.update += 1
+        return StateUpdate(gm.update, changes=changes, is_snapshot=self._snapshots)
 
-    def _changes(self, told: NewsRecord) -> tuple[Change, ...]:
-        busy, seen, repeat, layout = self._busy, told.busy, told.repeat, self._layout
+    def _changes(self, gm: GmSyncState) -> tuple[Change, ...]:
+        busy, seen, repeat, layout = self._busy, gm.busy, gm.repeat, self._layout
         changes, entry_count = [], 0
         stale = [p for p in self._partitions if seen[p] != busy[p] or repeat[p]]
         for partition in self._partitions if stale and self._snapshots else stale:
@@ -344,4 +344,4 @@ class SlotAllocations:
 
     def check_rest(self) -> None:
         assert not any(self._busy), "units are taken"
-        assert all(not any(told.busy) for told in self._lm.gms.values()), "a GM has not been told"
+        assert all(not any(gm.busy) for gm in self._lm.gms.values()), "a GM has not been told"

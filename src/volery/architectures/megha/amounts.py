@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import NewsRecord
+from volery.architectures.megha.allocations import GmSyncState
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    Ended,
     PartitionState,
     Refusal,
     Request,
     StateUpdate,
+    TasksEnded,
     place_of,
 )
 from volery.architectures.megha.partitions import Capacities, Layout
@@ -27,7 +27,7 @@ from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
 from volery.roles.node import Launch
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -46,7 +46,7 @@ class Allotment(NamedTuple):
     partition: int
     position: int
     took: int
-    owner: NewsRecord
+    owner: GmSyncState
     guest: int
 
 
@@ -63,7 +63,7 @@ class AmountAllocations:
         "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
         "_state_bytes", "_states", "_twice", "_whole_free", "active", "free", "packing",
     )  # fmt: skip
-    sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
+    sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class AmountAllocations:
 
     # Where nothing may crash and nobody has a share.
 
-    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
+    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
         partition, packing, guards, first = message.partition, self.packing, self._guards, self._first
         free, nodes, drained = self.free[partition - first], self._layout.nodes[partition], self._lm.recovery.drained
         before, changed, lacks, refused = number, 0, 0, []
-        guest = self._guest_of(partition, told)
+        guest = self._guest_of(partition, gm)
         for task, position in zip(message.tasks, message.positions, strict=True):
             took = packing[task.request]
             left = free[position] - took
@@ -112,33 +112,33 @@ class AmountAllocations:
                 continue
             free[position] = packing.settled(left)
             changed |= 1 << position
-            self.active[task.id] = Allotment(partition, position, took, told, guest)
+            self.active[task.id] = Allotment(partition, position, took, gm, guest)
             number += 1
             send(nodes[position], Launch(number, task))
-        told.lacks[partition - first] |= lacks
-        told.changed[partition - first] |= changed
+        gm.lacks[partition - first] |= lacks
+        gm.changed[partition - first] |= changed
         self._states.pop(partition - first, None)
         if guest >= 0 and changed:
             self._lm.observe(Counted("repartitions", number - before))
         return refused
 
-    def end(self, task: TaskId) -> NewsRecord | None:
+    def end(self, task: TaskId) -> GmSyncState | None:
         allotment = self.active.pop(task, None)
         if allotment is None:
             return None
-        partition, position, took, told, _ = allotment
+        partition, position, took, gm, _ = allotment
         here, drained = partition - self._first, self._lm.recovery.drained
         if drained and self._layout.nodes[partition][position] in drained:
             self._lack(here, position, None)
         else:
             free = self.free[here]
             free[position] = self.packing.settled(free[position] + took)
-            told.changed[here] |= 1 << position
+            gm.changed[here] |= 1 << position
             if self._twice:
-                told.lacks[here] |= 1 << position
+                gm.lacks[here] |= 1 << position
             self._states.pop(here, None)
-        told.ended.append(task)
-        return told if len(told.ended) == 1 else None
+        gm.ended.append(task)
+        return gm if len(gm.ended) == 1 else None
 
     def node_of(self, task: TaskId) -> Address:
         if task not in self.active:
@@ -152,10 +152,10 @@ class AmountAllocations:
 
     # Where anything may crash, or users have shares.
 
-    def expect(self, told: NewsRecord, message: Request) -> None:
+    def expect(self, gm: GmSyncState, message: Request) -> None:
         """Nothing: a GM is sent no news of what it requests."""
 
-    def fits(self, active: Active, node: Address) -> bool:
+    def fits(self, active: RunningAttempt, node: Address) -> bool:
         here, position = self._seats[node]
         left = self.free[here][position] - self.packing[active.request]
         return left & self._guards == self._guards
@@ -163,47 +163,47 @@ class AmountAllocations:
     def holds(self, task: TaskId) -> bool:
         return task in self.active
 
-    def allot(self, active: Active, node: Address, *, lends: bool) -> None:
+    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
         allotment = self.active[active.task] = self._allotment_of(active)
         if lends and allotment.guest >= 0:
             self._lm.observe(Counted("repartitions"))
         self._add(node, -allotment.took, allotment.owner)
 
-    def _allotment_of(self, active: Active) -> Allotment:
+    def _allotment_of(self, active: RunningAttempt) -> Allotment:
         partition, position = place_of(active.unit)
         owner = self._lm.gms[active.owner]
         return Allotment(partition, position, self.packing[active.request], owner, self._guest_of(partition, owner))
 
-    def _guest_of(self, partition: int, owner: NewsRecord) -> int:
+    def _guest_of(self, partition: int, owner: GmSyncState) -> int:
         own = self._first + owner.number
         return own if self._repartition and partition != own else -1
 
-    def hand_over(self, active: Active) -> None:
+    def hand_over(self, active: RunningAttempt) -> None:
         self.active[active.task] = self._allotment_of(active)
 
-    def give_back(self, active: Active, node: Address) -> None:
+    def give_back(self, active: RunningAttempt, node: Address) -> None:
         """Free what the attempt had, if its node is usable; an owner that is sent the end lacks no news of it."""
         allotment = self.active.pop(active.task)
         recovery = self._lm.recovery
-        told = not (self._twice or recovery.paired) and recovery.usable(node)
-        knows = allotment.owner if told else None
+        is_informed = not (self._twice or recovery.paired) and recovery.usable(node)
+        knows = allotment.owner if is_informed else None
         self._add(node, allotment.took, knows)
 
-    def _add(self, node: Address, packed: int, knows: NewsRecord | None) -> None:
+    def _add(self, node: Address, packed: int, knows: GmSyncState | None) -> None:
         """Add to what is free on a machine, or take off; all GMs but the one that knows lack the news."""
         here, position = self._seats[node]
         if self._lm.recovery.usable(node):
             self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
         self._lack(here, position, knows)
 
-    def _lack(self, here: int, position: int, knows: NewsRecord | None) -> None:
+    def _lack(self, here: int, position: int, knows: GmSyncState | None) -> None:
         self._states.pop(here, None)
         bit = 1 << position
-        for told in self._lm.gms.values():
-            if told is not knows:
-                told.lacks[here] |= bit
+        for gm in self._lm.gms.values():
+            if gm is not knows:
+                gm.lacks[here] |= bit
 
-    def ended(self, active: Active) -> NewsRecord:
+    def ended(self, active: RunningAttempt) -> GmSyncState:
         return self._lm.gms[active.owner]
 
     def clear(self) -> None:
@@ -212,10 +212,10 @@ class AmountAllocations:
         for here, free in enumerate(self.free):
             self.free[here] = [self._guards] * len(free)
 
-    def skip(self, told: NewsRecord) -> None:
-        told.lacks = [0] * len(told.lacks)
+    def skip(self, gm: GmSyncState) -> None:
+        gm.lacks = [0] * len(gm.lacks)
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         here, position = self._seats[node]
         unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
         for active in running:
@@ -241,12 +241,12 @@ class AmountAllocations:
         self.free[here][position] = self.packing.settled(free)
         self._lack(here, position, None)
 
-    def set_aside(self, here: int, position: int, packed: int, owner: NewsRecord) -> None:
+    def set_aside(self, here: int, position: int, packed: int, owner: GmSyncState) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
         self.free[here][position] = self.packing.settled(self.free[here][position] - packed)
         self.has_changed(here, position, owner)
 
-    def has_changed(self, here: int, position: int, owner: NewsRecord) -> None:
+    def has_changed(self, here: int, position: int, owner: GmSyncState) -> None:
         """A GM has caused a change on a machine; the others lack that once they are considered."""
         owner.changed[here] |= 1 << position
         owner.lacks[here] |= 1 << position
@@ -262,46 +262,46 @@ class AmountAllocations:
     def consider(self) -> None:
         gms = list(self._lm.gms.values())
         for here in range(len(self.free)):
-            causes = [told for told in gms if told.changed[here]]
+            causes = [gm for gm in gms if gm.changed[here]]
             if not causes:
                 continue
-            for told in gms:
+            for gm in gms:
                 for cause in causes:
-                    if cause is not told:
-                        told.lacks[here] |= cause.changed[here]
+                    if cause is not gm:
+                        gm.lacks[here] |= cause.changed[here]
             for cause in causes:
                 cause.changed[here] = 0
 
-    def has_news(self, told: NewsRecord) -> bool:
+    def has_news(self, gm: GmSyncState) -> bool:
         return any(
             free[position] != self._guards
-            for free, lacks in zip(self.free, told.lacks, strict=False)
+            for free, lacks in zip(self.free, gm.lacks, strict=False)
             for position in positions(lacks)
         )
 
-    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         for unit in refused:
             partition, position = place_of(unit)
-            told.lacks[partition - self._first] |= 1 << position
+            gm.lacks[partition - self._first] |= 1 << position
         if not self._lm.recovery.paired:
             self.consider()
-        return Refusal(tasks, self.delta(told))
+        return Refusal(tasks, self.delta(gm))
 
-    def news(self, told: NewsRecord) -> StateUpdate | None:
-        return self.delta(told) if any(told.lacks) else None
+    def news(self, gm: GmSyncState) -> StateUpdate | None:
+        return self.delta(gm) if any(gm.lacks) else None
 
-    def whole(self, told: NewsRecord) -> StateUpdate:
+    def whole(self, gm: GmSyncState) -> StateUpdate:
         for here, partition in enumerate(self._partitions):
-            told.lacks[here] = self._layout.whole(partition)
-        return self.delta(told)
+            gm.lacks[here] = self._layout.whole(partition)
+        return self.delta(gm)
 
-    def delta(self, told: NewsRecord) -> StateUpdate:
+    def delta(self, gm: GmSyncState) -> StateUpdate:
         """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
-        self._lm.tell_ended(told)
-        self._lm.shares.tell_holdings(told)
+        self._lm.tell_ended(gm)
+        self._lm.shares.tell_holdings(gm)
         states, entries = [], 0
         for here, partition in enumerate(self._partitions):
-            lacks, free = told.lacks[here], self.free[here]
+            lacks, free = gm.lacks[here], self.free[here]
             if self._snapshots:
                 entries += len(free)
                 states.append(PartitionState(partition, b"", self._whole(here)))
@@ -310,10 +310,10 @@ class AmountAllocations:
                 states.append(
                     PartitionState(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)]))
                 )
-            told.lacks[here] = 0
+            gm.lacks[here] = 0
         self._lm.observe(Counted("update_entries", entries))
-        told.update += 1
-        return StateUpdate(told.update, told.request, tuple(states), entries)
+        gm.update += 1
+        return StateUpdate(gm.update, gm.request, tuple(states), entries)
 
     def _whole(self, here: int) -> bytes:
         if here not in self._states:
@@ -347,5 +347,5 @@ class AmountAllocations:
 
     def check_rest(self) -> None:
         assert self.free == [list(free) for free in self._whole_free], "amounts are taken"
-        for told in self._lm.gms.values():
-            assert not [*filter(None, told.lacks), *told.ended], f"{told.address} has not been told"
+        for gm in self._lm.gms.values():
+            assert not [*filter(None, gm.lacks), *gm.ended], f"{gm.address} has not been told"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from volery.architectures.megha.messages import Ended, PartitionState, StateUpdate, place_of
+from volery.architectures.megha.messages import PartitionState, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.users import UserLines
 from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, Wanted
@@ -19,7 +19,7 @@ from volery.core.model import Amounts, JobId, Task, TaskId
 from volery.policies.capacity import CapacityIndex, Choice
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import VectorQueue
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
@@ -164,8 +164,8 @@ class CapacityView:
         if self._fairness is not None:
             self._fairness.promised(tasks, sign)
 
-    def end(self, message: Ended, lm: int) -> None:
-        self.arrived(lm, message.heard)
+    def end(self, message: TasksEnded, lm: int) -> None:
+        self.arrived(lm, message.last_request)
         freed: dict[int, int] = {}
         ended: dict[JobId, int] = {}
         for number in message.tasks:
@@ -200,7 +200,7 @@ class CapacityView:
             self._gm.request(partition, tasks, taken)
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
-        self.arrived(lm, update.heard)
+        self.arrived(lm, update.last_request)
         return [(state.partition, freed) for state in update.states if (freed := self._adopt(state))]
 
     def _adopt(self, state: PartitionState) -> int:
@@ -257,10 +257,10 @@ class CapacityView:
         for partition in self._layout.partitions_of_lm(lm):
             self._seen.pop(partition, None)
 
-    def follow(self, task: Task, active: Active) -> None:
+    def follow(self, task: Task, active: RunningAttempt) -> None:
         self.placed[task.id] = (replace(task, request=active.request), *place_of(active.unit))
 
-    def give_back(self, active: Active) -> None:
+    def give_back(self, active: RunningAttempt) -> None:
         partition, position = place_of(active.unit)
         index = self.index[partition]
         index.put(position, self.packing.settled(index.free[position] + self.packing[active.request]))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
 from volery.architectures.megha.messages import (
-    Ended,
-    Lost,
+    AttemptsLost,
+    PreemptionRequest,
     Refusal,
-    Report,
+    ResyncReply,
     StateUpdate,
-    Yield,
+    TasksEnded,
 )
 from volery.architectures.megha.users import sum_of
 from volery.core.events import Event
@@ -28,7 +28,7 @@ from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-NEWS: Final = (StateUpdate, Ended, Refusal, Yield, Report, Lost)
+NEWS: Final = (StateUpdate, TasksEnded, Refusal, PreemptionRequest, ResyncReply, AttemptsLost)
 """Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 
@@ -96,7 +96,7 @@ class DecisionNarrator:
         self._now = now
         if isinstance(event, NEWS):
             gm, lm = self._gm, self._gm.lm_at[source]
-            new_leader = isinstance(event, Report) and event.whole and event.epoch > gm.recovery.epochs[lm]
+            new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > gm.recovery.epochs[lm]
             if new_leader or gm.lms[lm] == source:
                 self._heard_at[lm] = now
 

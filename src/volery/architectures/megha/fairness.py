@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.messages import (
-    Answer,
+    AttemptsLost,
     Holding,
     Holdings,
-    Lost,
     Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
-    Taken,
-    Yield,
     place_of,
 )
 from volery.architectures.megha.users import HeldTask, UserAccount, UserLines, Users
@@ -32,11 +32,10 @@ from volery.core.events import Reweigh, TimerFired
 from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.policies.queues import Kind
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
-    from volery.architectures.megha.tags import TagMatch
 
 SEARCH_MAX: Final = 256
 """Tasks of a violator that are looked at for one request, the youngest first."""
@@ -46,17 +45,10 @@ SPARED: Final = "spared"
 
 
 class NoFairness:
-    """No account of what users have: they are served as they come, and nobody preempts.
-
-    Args:
-        tags: places tasks that wait for others, after each event; None: tags are not heeded.
-    """
+    """No account of what users have: they are served as they come, and nobody preempts."""
 
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
-
-    def __init__(self, tags: TagMatch | None = None) -> None:
-        self._tags = tags
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -85,8 +77,6 @@ class NoFairness:
 
     def enforce(self) -> None:
         """Preempt for users that wait and have less than their share."""
-        if self._tags is not None:
-            self._tags.settle()
 
     # Where components may crash.
 
@@ -102,7 +92,7 @@ class NoFairness:
     def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
         """Give up preemptions that were under way in a cluster, where these tasks run."""
 
-    def followed(self, task: Task, active: Active) -> None:
+    def followed(self, task: Task, active: RunningAttempt) -> None:
         """Count a task where an attempt of it runs."""
 
     def part_with(self, task: TaskId) -> None:
@@ -126,8 +116,10 @@ class WeightedFairness:
         lines: the queues of users.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Reweigh, Holdings, Taken, Yield, Lost, TimerFired})
-    sends: ClassVar[Sends] = sent_to("lm", Preempt, Answer)
+    takes: ClassVar[frozenset[type]] = frozenset(
+        {Reweigh, Holdings, PreemptionDone, PreemptionRequest, AttemptsLost, TimerFired}
+    )
+    sends: ClassVar[Sends] = sent_to("lm", Preempt, PreemptionVote)
 
     def __init__(
         self, users: Users, spared_us: Time, view: CapacityView, *, printed: bool = False, in_turn: bool = False
@@ -136,27 +128,27 @@ class WeightedFairness:
         self._printed = printed
         self._spared_us = spared_us
         self._view = view
-        self._weighed = 0
-        self._kept_by_doubt = False
+        self._weights_number = 0
+        self._is_refusal_uncertain = False
         self.account = UserAccount(users, view.packing)
         self._packing = view.packing
         self._user_of_job: dict[JobId, int] = {}
         view.queue = self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
-        self._prey: dict[TaskId, TaskId] = {}
-        self._yielded: set[TaskId] = set()
-        self._untouchable: set[TaskId] = set()
-        self._hopeless: set[int] = set()
-        self._spared: set[int] = set()
-        self._pictures: dict[Address, Holdings] = {}
-        self._leaving: set[TaskId] = set()
+        self._beneficiary_of: dict[TaskId, TaskId] = {}
+        self._released_tasks: set[TaskId] = set()
+        self._unavailable_victims: set[TaskId] = set()
+        self._users_without_victims: set[int] = set()
+        self._vetoing_users: set[int] = set()
+        self._whole_holdings: dict[Address, Holdings] = {}
+        self._leaving_tasks: set[TaskId] = set()
 
     def join(self, gm: GlobalMaster) -> None:
         self._gm = gm
         self._layout = gm.layout
         self._placed = gm.placed
-        self._yields = dict.fromkeys(gm.lm_at, 0)
-        self._told = dict.fromkeys(gm.lm_at, 0)
+        self._last_preemption_request = dict.fromkeys(gm.lm_at, 0)
+        self._last_holdings = dict.fromkeys(gm.lm_at, 0)
 
     def user_of(self, task: Task) -> int:
         return self._user_of_job[task.job]
@@ -170,8 +162,8 @@ class WeightedFairness:
     def _let_go(self, task: TaskId) -> HeldTask | None:
         held = self.account.let_go(task)
         if held is not None:
-            self._hopeless.discard(held.user)
-            self._untouchable.discard(task)
+            self._users_without_victims.discard(held.user)
+            self._unavailable_victims.discard(task)
         return held
 
     def promised(self, tasks: Sequence[Task], sign: int) -> None:
@@ -180,28 +172,28 @@ class WeightedFairness:
 
     def _doubt(self, user: int, request: Amounts, sign: int) -> None:
         """Count a request whose outcome is unknown: it may be refused, and nobody can take anything from it."""
-        if sign < 0 and self._kept_by_doubt:
-            self._kept_by_doubt = False
-            self._hopeless.clear()
+        if sign < 0 and self._is_refusal_uncertain:
+            self._is_refusal_uncertain = False
+            self._users_without_victims.clear()
         self.account.doubt(user, request, sign)
 
     def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
         if self._printed or self.account.can_lose(user, tasks):
             return True
-        self._kept_by_doubt = self._kept_by_doubt or self.account.is_doubtful(user)
+        self._is_refusal_uncertain = self._is_refusal_uncertain or self.account.is_doubtful(user)
         return False
 
     # Algorithm 2.
 
     def scheduled(self, tasks: Sequence[Task]) -> None:
-        self._hopeless.difference_update([self.user_of(task) for task in tasks])
+        self._users_without_victims.difference_update([self.user_of(task) for task in tasks])
 
     def enforce(self) -> None:
         for user in self.lines.users():
-            while user not in self._hopeless:
+            while user not in self._users_without_victims:
                 if not self._maybe_preempt(user):
-                    self._hopeless.add(user)
+                    self._users_without_victims.add(user)
 
     def _maybe_preempt(self, user: int) -> bool:
         if user == self._users.others:
@@ -218,7 +210,7 @@ class WeightedFairness:
     def _preemptible(self, user: int, kind: Kind) -> Iterator[tuple[int, list[TaskId]]]:
         """Users from the largest violation down, each with tasks whose end makes room for a task of this kind."""
         for loser in self.account.violators():
-            if loser != user and loser not in self._spared:
+            if loser != user and loser not in self._vetoing_users:
                 victims = self._victims(loser, kind)
                 if victims:
                     yield loser, victims
@@ -231,7 +223,7 @@ class WeightedFairness:
         losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
             held = running[task]
-            if task not in self._untouchable and matches[held.partition][mask] >> held.position & 1:
+            if task not in self._unavailable_victims and matches[held.partition][mask] >> held.position & 1:
                 free = index[held.partition].free[held.position]
                 left = packing.settled(free + packing[held.request]) - need
                 if held.request not in losable:
@@ -262,9 +254,9 @@ class WeightedFairness:
         for victim in victims:
             claimed[victim] = self.account.held[victim]
             self._let_go(victim)
-            self._prey[victim] = task.id
+            self._beneficiary_of[victim] = task.id
             if victim in self._placed:
-                self._yielded.add(victim)
+                self._released_tasks.add(victim)
         self._claims[task.id] = claimed
         had = sum([self._packing[held.request] for held in claimed.values()])
         task = self._view.take_over(task, partition, position, had)
@@ -274,7 +266,7 @@ class WeightedFairness:
         gm, recovery, lm = self._gm, self._gm.recovery, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
         epoch, attempt, taken = recovery.epochs[lm], gm.attempt_of(task.id), tuple(victims)
-        number, weighed, term = gm.next_request(lm), self._weighed, recovery.term
+        number, weighed, term = gm.next_request(lm), self._weights_number, recovery.term
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
@@ -290,11 +282,11 @@ class WeightedFairness:
         placed = self._placed[task][0]
         self._doubt(self.user_of(placed), placed.request or SLOT, -1)
         for victim in claimed:
-            del self._prey[victim]
+            del self._beneficiary_of[victim]
         return claimed
 
-    def _forget_prey(self, task: TaskId) -> None:
-        beneficiary = self._prey.pop(task, None)
+    def _forget_victim(self, task: TaskId) -> None:
+        beneficiary = self._beneficiary_of.pop(task, None)
         if beneficiary is not None:
             del self._claims[beneficiary][task]
 
@@ -305,13 +297,13 @@ class WeightedFairness:
 
     def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
         """Users are due something else: what could not be had may be had now."""
-        if message.number <= self._weighed:
+        if message.number <= self._weights_number:
             return
-        self._weighed = message.number
+        self._weights_number = message.number
         self.account.reweigh(dict(message.weights))
-        self._untouchable.clear()
-        self._spared.clear()
-        self._hopeless.clear()
+        self._unavailable_victims.clear()
+        self._vetoing_users.clear()
+        self._users_without_victims.clear()
         self.enforce()
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
@@ -321,13 +313,13 @@ class WeightedFairness:
                 continue
             withdrawn = number in self._claims
             for victim, held in self._settle(number).items():
-                if victim not in self._yielded:
+                if victim not in self._released_tasks:
                     self.account.hold(victim, held)
             self._let_go(number)
-            self._forget_prey(number)
+            self._forget_victim(number)
             self._gm.attempts.pop(number, None)
-            if withdrawn or number in self._yielded:
-                self._yielded.discard(number)
+            if withdrawn or number in self._released_tasks:
+                self._released_tasks.discard(number)
                 job = self._placed.pop(number)[0].job
                 given_up[job] = given_up.get(job, 0) + 1
         return given_up
@@ -337,81 +329,87 @@ class WeightedFairness:
         for task in message.tasks:
             claimed = self._settle(task)
             for victim, held in claimed.items():
-                self._yielded.discard(victim)
+                self._released_tasks.discard(victim)
                 if victim not in self.account.held:
                     self.account.hold(victim, held)
-            self._untouchable.update(claimed.keys() & message.gone)
-            if message.kept and claimed:
-                self._spared.add(next(iter(claimed.values())).user)
+            self._unavailable_victims.update(claimed.keys() & message.unavailable_victims)
+            if message.is_vetoed and claimed:
+                self._vetoing_users.add(next(iter(claimed.values())).user)
                 self._gm.set_timer(SPARED, now + self._spared_us)
             self._let_go(task)
-            self._forget_prey(task)
-            self._yielded.discard(task)
+            self._forget_victim(task)
+            self._released_tasks.discard(task)
 
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
         """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
-        if message.whole:
-            self._pictures[source] = message
+        if message.is_whole:
+            self._whole_holdings[source] = message
             return
-        if message.number <= self._told[source]:
+        if message.number <= self._last_holdings[source]:
             return
-        self._told[source] = message.number
+        self._last_holdings[source] = message.number
         recovery, lm = self._gm.recovery, self._gm.lm_at[source]
-        for task in [one for one in message.ended if not recovery.paired or self._last_seen(one) in (lm, None)]:
-            self._forget_prey(task)
+        for task in [one for one in message.ended_tasks if not recovery.paired or self._last_seen(one) in (lm, None)]:
+            self._forget_victim(task)
             self._let_go(task)
-        self._learn_started(message.started)
+        self._learn_started(message.started_tasks)
 
     def _last_seen(self, task: TaskId) -> int | None:
         """The cluster in which another's task runs, as far as is known."""
-        held = self._claims[self._prey[task]][task] if task in self._prey else self.account.held.get(task)
+        held = (
+            self._claims[self._beneficiary_of[task]][task]
+            if task in self._beneficiary_of
+            else self.account.held.get(task)
+        )
         return None if held is None else self._layout.lm_of[held.partition]
 
     def _learn_started(self, started: Iterable[Holding]) -> None:
         """Others have these tasks here, and no longer where they were before, if components may crash."""
         for holding in started if self._gm.recovery.paired else ():
             if holding.task not in self._placed:
-                self._forget_prey(holding.task)
+                self._forget_victim(holding.task)
                 self._let_go(holding.task)
         for holding in started:
             if holding.task not in self.account.held and holding.task not in self._placed:
                 request = holding.request or SLOT
-                self._forget_prey(holding.task)  # what was taken from it is over: it runs again, and may be taken again
+                self._forget_victim(
+                    holding.task
+                )  # what was taken from it is over: it runs again, and may be taken again
                 self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
-            self._hopeless.clear()
+            self._users_without_victims.clear()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        self._spared.clear()
-        self._hopeless.clear()
+        self._vetoing_users.clear()
+        self._users_without_victims.clear()
         self.enforce()
 
-    def on_taken(self, message: Taken, source: Address, now: Time) -> None:
+    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
         self._settle(message.task)
         self.enforce()
 
-    def on_yield(self, message: Yield, source: Address, now: Time) -> None:
+    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""
-        if message.number <= self._yields[source]:
+        if message.number <= self._last_preemption_request[source]:
             return
-        self._yields[source] = message.number
-        self._view.arrived(self._gm.lm_at[source], message.heard)
+        self._last_preemption_request[source] = message.number
+        self._view.arrived(self._gm.lm_at[source], message.last_request)
         known = [self.account.held[task] for task in message.tasks if task in self.account.held]
         knows_all = len(known) == len(message.tasks) and self._gm.recovery.knows_all()
         agreed = knows_all and self._can_lose(message.user, known)
         loss, before = None, self.account.has(message.user)
         if agreed:
             for task in message.tasks:
-                self._yielded.add(task)
+                self._released_tasks.add(task)
                 self._let_go(task)
             loss = self.account.change(message.user, before)
-        self._gm.send(source, Answer(message.number, agreed, loss))
+        self._gm.send(source, PreemptionVote(message.number, agreed, loss))
 
-    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+    def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
         gm = self._gm
         for active in message.attempts:
             number = active.task
-            self._leaving.discard(number)
+            self._leaving_tasks.discard(number)
             gm.recovery.ousted(number, active.attempt)
             if number not in self._placed or gm.attempt_of(number) != active.attempt:
                 continue
@@ -419,68 +417,70 @@ class WeightedFairness:
             self._settle(number)
             self._let_go(number)
             task = self._view.oust(number)
-            self._yielded.discard(number)
-            self._forget_prey(number)
+            self._released_tasks.discard(number)
+            self._forget_victim(number)
             gm.attempts[number] = active.attempt + 1
             for waiting in gm.place(gm.still_wanted([task])):
                 self.lines.push(waiting)
-                self._hopeless.discard(self.user_of(waiting))
+                self._users_without_victims.discard(self.user_of(waiting))
             self.enforce()
 
     # Where components may crash.
 
     def pictured(self, source: Address) -> bool:
-        return source in self._pictures
+        return source in self._whole_holdings
 
     def adopt_picture(self, source: Address, lm: int) -> None:
         """Others have there what the picture shows, and nothing else."""
-        picture, lm_of = self._pictures[source], self._layout.lm_of
+        picture, lm_of = self._whole_holdings[source], self._layout.lm_of
         for task in [task for task, held in self.account.held.items() if lm_of[held.partition] == lm]:
             if task not in self._placed:
-                self._forget_prey(task)
+                self._forget_victim(task)
                 self._let_go(task)
-        self._leaving.update(picture.leaving)
-        self._learn_started(picture.started)
+        self._leaving_tasks.update(picture.leaving_tasks)
+        self._learn_started(picture.started_tasks)
 
     def reported(self, source: Address) -> None:
-        self._pictures.pop(source, None)
+        self._whole_holdings.pop(source, None)
         self.enforce()
 
     def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
         leader = self._gm.lms[lm]
-        self._told[leader] = self._yields[leader] = 0
+        self._last_holdings[leader] = self._last_preemption_request[leader] = 0
         for task in tasks:
             if task in self._claims:
                 self._settle(task)
-            self._leaving.discard(task)
-            if task in self._yielded:  # the task that wanted its place does not get it
-                self._yielded.discard(task)
+            self._leaving_tasks.discard(task)
+            if task in self._released_tasks:  # the task that wanted its place does not get it
+                self._released_tasks.discard(task)
                 placed, partition, position = self._placed[task]
                 self.account.hold(task, HeldTask(self.user_of(placed), partition, position, placed.request or SLOT))
 
-    def followed(self, task: Task, active: Active) -> None:
+    def followed(self, task: Task, active: RunningAttempt) -> None:
         """The user has it, unless it was given up."""
-        if task.id in self._leaving:
+        if task.id in self._leaving_tasks:
             self._let_go(task.id)
-            self._yielded.add(task.id)
+            self._released_tasks.add(task.id)
             return
         held = HeldTask(self.user_of(task), *place_of(active.unit), active.request or SLOT)
-        if task.id not in self._yielded and self.account.held.get(task.id) != held:
+        if task.id not in self._released_tasks and self.account.held.get(task.id) != held:
             self._let_go(task.id)
             self.account.hold(task.id, held)
 
     def part_with(self, task: TaskId) -> None:
         self._let_go(task)
-        self._forget_prey(task)
-        self._yielded.discard(task)
-        self._leaving.discard(task)
+        self._forget_victim(task)
+        self._released_tasks.discard(task)
+        self._leaving_tasks.discard(task)
 
     def check(self) -> None:
         """The ledger holds what is placed and has not been given up."""
-        ours = self._placed.keys() - self._yielded
+        ours = self._placed.keys() - self._released_tasks
         assert ours <= self.account.held.keys(), "placed tasks that count for nobody"
-        assert self._yielded <= self._placed.keys(), "tasks were given up that are not placed"
-        assert self._prey.keys() == {one for claimed in self._claims.values() for one in claimed}, "prey of nobody"
+        assert self._released_tasks <= self._placed.keys(), "tasks were given up that are not placed"
+        assert self._beneficiary_of.keys() == {one for claimed in self._claims.values() for one in claimed}, (
+            "prey of nobody"
+        )
 
 
 Fairness = NoFairness | WeightedFairness

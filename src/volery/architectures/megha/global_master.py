@@ -12,17 +12,17 @@ from typing import Literal, NamedTuple
 from volery.architectures.megha.decisions import Narrator
 from volery.architectures.megha.fairness import Fairness, WeightedFairness
 from volery.architectures.megha.messages import (
-    Ask,
-    Ended,
+    AttemptsLost,
     Holdings,
-    Lost,
+    PreemptionDone,
+    PreemptionRequest,
     Refusal,
-    Report,
     Request,
+    ResyncReply,
     StateUpdate,
-    Taken,
+    TasksEnded,
+    UpdateRequest,
     Withdraw,
-    Yield,
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
@@ -45,12 +45,12 @@ from volery.core.events import (
 )
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.roles.recovery.leases import Standing
+from volery.roles.recovery.leases import LeaderStatus
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 Rescheduling = Literal["head", "tail"]
-ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, Ended, StateUpdate, Refusal})
-OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
+ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, TasksEnded, StateUpdate, Refusal})
+OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, UpdateRequest)
 """Messages that it sends whatever its parts are."""
 
 
@@ -118,7 +118,7 @@ class GlobalMaster(Component):
         masters = [self.recovery.masters_of(lm) for lm in range(self.layout.lm_count)]
         self.lms = [addresses[0] for addresses in masters]
         self.lm_at = {address: lm for lm, addresses in enumerate(masters) for address in addresses}
-        self.heard = dict.fromkeys(self.lm_at, 0)
+        self.last_update = dict.fromkeys(self.lm_at, 0)
         self._requests = [0] * self.layout.lm_count
         self._asked: set[int] = set()
         self._numbered = self.recovery.paired or isinstance(self.fairness, WeightedFairness)
@@ -260,7 +260,7 @@ class GlobalMaster(Component):
             for lm, address in enumerate(self.lms):
                 if lm not in self._asked:
                     self._asked.add(lm)
-                    self._port.send(address, Ask())
+                    self._port.send(address, UpdateRequest())
 
     def answered(self, lm: int) -> None:
         """Ask again: news has come, or the Local Master that was asked is gone."""
@@ -269,7 +269,7 @@ class GlobalMaster(Component):
 
     # News.
 
-    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+    def on_tasks_ended(self, message: TasksEnded, source: Address, now: Time) -> None:
         """Offer the units of tasks that have ended to the queue, and count their jobs down."""
         jobs = self.recovery.ended(message.tasks, source)
         given_up = self.fairness.ended(message.tasks)
@@ -288,9 +288,9 @@ class GlobalMaster(Component):
 
     def learn(self, update: StateUpdate, source: Address) -> Freed:
         """Change the view; an update older than the last one is stale."""
-        if update.number <= self.heard[source]:
+        if update.number <= self.last_update[source]:
             return []
-        self.heard[source] = update.number
+        self.last_update[source] = update.number
         self._port.observe(Counted("updates"))
         return self.view.learn(update, self.lm_at[source])
 
@@ -305,7 +305,7 @@ class GlobalMaster(Component):
 
         A repeat is stale.
         """
-        if message.update.number <= self.heard[source]:
+        if message.update.number <= self.last_update[source]:
             return
         self.narrator.refused(message.tasks)
         self.fairness.refused(message, now)
@@ -325,9 +325,11 @@ class GlobalMaster(Component):
         self.ask_all()
         self.fairness.enforce()
 
-    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+    def on_attempts_lost(self, message: AttemptsLost, source: Address, now: Time) -> None:
         """Take tasks back whose attempts were preempted, or are dead."""
-        of_part("fairness" if message.preempted else "recovery", "on_lost")(self, message, source, now)
+        of_part(*(("fairness", "on_preempted") if message.is_preemption else ("recovery", "on_attempts_lost")))(
+            self, message, source, now
+        )
 
     def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
         """Refused tasks without those of cancelled jobs, which end here."""
@@ -363,17 +365,17 @@ class GlobalMaster(Component):
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
         Look: on_look,
-        Ended: on_ended,
+        TasksEnded: on_tasks_ended,
         StateUpdate: on_update,
         Refusal: on_refusal,
         Reweigh: of_part("fairness", "on_reweigh"),
         Holdings: of_part("fairness", "on_holdings"),
-        Taken: of_part("fairness", "on_taken"),
-        Yield: of_part("fairness", "on_yield"),
+        PreemptionDone: of_part("fairness", "on_preemption_done"),
+        PreemptionRequest: of_part("fairness", "on_preemption_request"),
         TimerFired: of_part("fairness", "on_timer"),
-        Report: of_part("recovery", "on_report"),
-        Lost: on_lost,
+        ResyncReply: of_part("recovery", "on_resync_reply"),
+        AttemptsLost: on_attempts_lost,
         Moved: of_part("recovery", "on_moved"),
-        Standing: of_part("recovery", "on_standing"),
+        LeaderStatus: of_part("recovery", "on_leader_status"),
     }
     sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one

@@ -10,30 +10,29 @@ from collections.abc import Collection
 from itertools import repeat
 from typing import Final, Literal
 
-from volery.architectures.megha.allocations import Allocations, NewsRecord, SlotAllocations
+from volery.architectures.megha.allocations import Allocations, GmSyncState, SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    Answer,
-    Ask,
-    Ended,
-    Join,
     Preempt,
+    PreemptionVote,
     Request,
+    ResyncRequest,
+    TasksEnded,
+    UpdateRequest,
     Withdraw,
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import HEARTBEAT, Alone, Paired, Recovery
 from volery.architectures.megha.shares import NoShares, Shares, WeightedShares
-from volery.architectures.megha.tagged_allocations import TaggedAllocations
 from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership
-from volery.roles.recovery.leases import Active, Deposed, Forget, Result
+from volery.roles.recovery.leases import Forget, Result, RunningAttempt, StaleEpoch
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
@@ -42,7 +41,7 @@ NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
 """A GM that has asked is sent news of room this old: its last GM has taken it again by then, if it has tasks."""
-ALWAYS: Final = frozenset({Request, Withdraw, Ask, Drain, TimerFired})
+ALWAYS: Final = frozenset({Request, Withdraw, UpdateRequest, Drain, TimerFired})
 
 
 class LocalMaster(Component):
@@ -55,8 +54,7 @@ class LocalMaster(Component):
 
     Attributes:
         gms: what each GM has been sent.
-        there: per node, the attempts that run there; nothing is kept where nothing may crash, nobody has a share and no
-            tags are heeded.
+        there: per node, the attempts that run there; nothing is kept where nothing may crash and nobody has a share.
     """
 
     leadership: Leadership
@@ -77,23 +75,23 @@ class LocalMaster(Component):
         self.allocations = allocations
         self.shares = shares
         self.recovery = recovery
-        self.gms = {told.address: told for told in self._strangers()}
-        recorded = recovery.paired or not isinstance(shares, NoShares) or isinstance(allocations, TaggedAllocations)
+        self.gms = {gm.address: gm for gm in self._strangers()}
+        recorded = recovery.paired or not isinstance(shares, NoShares)
         self._plain = None if recorded else allocations
         nodes = () if self._plain else dict.fromkeys(node for at in partitions for node in layout.nodes[at])
-        self.there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
+        self.there: dict[Address, dict[TaskId, RunningAttempt]] = {node: {} for node in nodes}
         self._heartbeat_us = heartbeat_us
         self._askers: dict[Address, None] = {}
         self._counting = False
-        self._telling: list[NewsRecord] = []
+        self._telling: list[GmSyncState] = []
         self._launches = 0
         self._armed = False
         allocations.join(self)
         shares.join(self)
         recovery.join(self)
 
-    def _strangers(self) -> list[NewsRecord]:
-        return [NewsRecord(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
+    def _strangers(self) -> list[GmSyncState]:
+        return [GmSyncState(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
 
     def bind(self, port: Port) -> None:
         """Give the leadership the port, too."""
@@ -124,55 +122,55 @@ class LocalMaster(Component):
 
     def on_request(self, message: Request, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        told = self.gms[source]
+        gm = self.gms[source]
         self.recovery.note_requested(message.tasks, source, message.term)
-        if message.number <= told.request or not self.recovery.heeds(source, message.epoch, message.term):
+        if message.number <= gm.request or not self.recovery.heeds(source, message.epoch, message.term):
             return
-        told.request = message.number
+        gm.request = message.number
         if self._plain is not None:
-            refused = self._plain.launch_all(message, told, self._launches, self._port.send)
+            refused = self._plain.launch_all(message, gm, self._launches, self._port.send)
             self._launches += len(message.tasks) - len(refused)
             if refused:
-                self._port.send(source, self._plain.refusal(told, (), tuple(refused)))
+                self._port.send(source, self._plain.refusal(gm, (), tuple(refused)))
         else:
-            self._launch_each(message, told, source)
+            self._launch_each(message, gm, source)
         if not self._armed:
             self._arm(now)
 
-    def _launch_each(self, message: Request, told: NewsRecord, source: Address) -> None:
-        self.allocations.expect(told, message)
+    def _launch_each(self, message: Request, gm: GmSyncState, source: Address) -> None:
+        self.allocations.expect(gm, message)
         partition, nodes = message.partition, self.layout.nodes[message.partition]
-        refused: list[Active] = []
+        refused: list[RunningAttempt] = []
         wanted = zip(message.tasks, message.positions, message.attempts or repeat(0), strict=False)
         for (task, position, attempt), account in zip(wanted, message.users or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
             term = message.term
-            active = Active(task.id, task.job, attempt, source, unit, task.request, account, term, task.tags)
+            active = RunningAttempt(task.id, task.job, attempt, source, unit, task.request, account, term)
             if node not in self.recovery.drained and self.allocations.fits(active, node):
                 self.begin(task, active, node)
             else:
                 refused.append(active)
         if refused:
             units, tasks = [active.unit for active in refused], tuple([active.task for active in refused])
-            self._port.send(told.address, self.allocations.refusal(told, units, tasks))
+            self._port.send(gm.address, self.allocations.refusal(gm, units, tasks))
 
-    def begin(self, task: Task, active: Active, node: Address, *, lends: bool = True) -> None:
+    def begin(self, task: Task, active: RunningAttempt, node: Address, *, lends: bool = True) -> None:
         """Launch an attempt that fits; `lends` counts a logical node as a repartition."""
         self.take_on(active, node, lends=lends)
         self.recovery.run(task, active, node)
 
-    def launch(self, task: Task, active: Active, node: Address) -> None:
+    def launch(self, task: Task, active: RunningAttempt, node: Address) -> None:
         """Have a node that has this master alone launch an attempt."""
         self._launches += 1
         self._port.send(node, Launch(self._launches, task, active.attempt))
 
-    def take_on(self, active: Active, node: Address, *, lends: bool = True) -> None:
+    def take_on(self, active: RunningAttempt, node: Address, *, lends: bool = True) -> None:
         """Take account of an attempt."""
         self.there[node][active.task] = active
         self.allocations.allot(active, node, lends=lends)
         self.shares.started(active)
 
-    def let_go(self, active: Active, node: Address) -> None:
+    def let_go(self, active: RunningAttempt, node: Address) -> None:
         """The attempt has ended."""
         del self.there[node][active.task]
         if self.shares.is_victim(active.task):
@@ -212,13 +210,13 @@ class LocalMaster(Component):
             self.note_ended(self.allocations.ended(known), message.task, now)
         self.shares.go_on(source, now)
 
-    def note_ended(self, owner: NewsRecord, task: TaskId, now: Time) -> None:
+    def note_ended(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
         """Send a GM, in this instant, the end of a task of its own."""
         if not owner.ended:
             self._note_first(owner, now)
         owner.ended.append(task)
 
-    def _note_first(self, owner: NewsRecord, now: Time) -> None:
+    def _note_first(self, owner: GmSyncState, now: Time) -> None:
         self._telling.append(owner)
         self._port.set_timer(NOTICES, now)
         if not self._armed:
@@ -226,15 +224,15 @@ class LocalMaster(Component):
         if self._askers:
             self.tell_askers_soon(now)
 
-    def tell_ended(self, owner: NewsRecord) -> None:
+    def tell_ended(self, owner: GmSyncState) -> None:
         """Send a GM the ends of its tasks, always before a state, which contains them: it must not count them twice."""
         if owner.ended:
-            self._port.send(owner.address, Ended(tuple(owner.ended), owner.request))
+            self._port.send(owner.address, TasksEnded(tuple(owner.ended), owner.request))
             owner.ended = []
 
     # News.
 
-    def on_ask(self, message: Ask, source: Address, now: Time) -> None:
+    def on_update_request(self, message: UpdateRequest, source: Address, now: Time) -> None:
         """Send a GM that has waiting tasks news of room that it lacks, as soon as there is some."""
         if self.recovery.answers(source):
             self._askers[source] = None
@@ -250,10 +248,10 @@ class LocalMaster(Component):
         self._counting = False
         self.allocations.consider()
         for address in list(self._askers):
-            told = self.gms[address]
-            if self.allocations.has_news(told):
+            gm = self.gms[address]
+            if self.allocations.has_news(gm):
                 del self._askers[address]
-                self._port.send(address, self.allocations.delta(told))
+                self._port.send(address, self.allocations.delta(gm))
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
@@ -285,10 +283,10 @@ class LocalMaster(Component):
         else:
             self._armed = False
             self.allocations.consider()
-            for told in self.gms.values():
-                news = self.allocations.news(told)
+            for gm in self.gms.values():
+                news = self.allocations.news(gm)
                 if news is not None:
-                    self._port.send(told.address, news)
+                    self._port.send(gm.address, news)
             self.shares.tell_heard()
 
     def sleep(self, event: TimerFired) -> None:
@@ -310,7 +308,7 @@ class LocalMaster(Component):
             known.clear()
         self._askers.clear()
         self._telling.clear()
-        self.gms = {told.address: told for told in self._strangers()}
+        self.gms = {gm.address: gm for gm in self._strangers()}
         self.allocations.clear()
         self.shares.clear()
 
@@ -339,15 +337,15 @@ class LocalMaster(Component):
         **dict.fromkeys((*LEADERSHIP, *MOVES_AND_DRAINS), of_part("leadership", "handle")),
         Request: on_request,
         Preempt: of_part("shares", "on_preempt"),
-        Answer: of_part("shares", "on_answer"),
+        PreemptionVote: of_part("shares", "on_preemption_vote"),
         Withdraw: on_withdraw,
-        Ask: on_ask,
+        UpdateRequest: on_update_request,
         Completed: on_completed,
         Result: of_part("recovery", "on_result"),
         Forget: of_part("recovery", "on_forget"),
-        Join: of_part("recovery", "on_join"),
+        ResyncRequest: of_part("recovery", "on_resync_request"),
         Moved: of_part("recovery", "on_moved"),
-        Deposed: of_part("recovery", "on_deposed"),
+        StaleEpoch: of_part("recovery", "on_stale_epoch"),
         Drain: of_part("recovery", "on_drain"),
         TimerFired: on_timer,
     }

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from volery.core.events import Moved, ShareChange
-from volery.core.model import Amounts, Message, Tags, Task, TaskId
+from volery.core.model import Amounts, Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
 from volery.roles import node
 from volery.roles.recovery import leases
 from volery.roles.recovery.channel import LINK_MESSAGES
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 UNIT_SHIFT: Final = 24
 """A unit's number is its partition above, its position below."""
@@ -65,19 +65,19 @@ class Withdraw(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-class Ask(Message, frozen=True):
+class UpdateRequest(Message, frozen=True):
     """GM > LM: tasks wait here and find no room; send an update once, when you have room that I do not know of."""
 
 
-class Ended(Message, frozen=True):
+class TasksEnded(Message, frozen=True):
     """LM > owning GM: these tasks have ended in this instant, and what they took is free.
 
     Args:
-        heard: the last of the GM's requests that the LM has received.
+        last_request: the last of the GM's requests that the LM has received.
     """
 
     tasks: tuple[TaskId, ...]
-    heard: int = 0
+    last_request: int = 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -101,40 +101,24 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     free: bytes
 
 
-class TagNews(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Tags of tasks that other GMs than the one that is sent this have placed.
-
-    Args:
-        machines: of which it may have another state, by number.
-        held: per such machine, different tags with the number of these tasks.
-        whole: whether no other machine of the cluster has any.
-    """
-
-    machines: tuple[int, ...]
-    held: tuple[tuple[tuple[Tags, int], ...], ...]
-    whole: bool = False
-
-
 class StateUpdate(Message, frozen=True):
     """LM > GM: what has changed, or the state of the whole cluster.
 
     Args:
         number: of this LM's updates to this GM.
-        heard: the last of the GM's requests that this state contains, where tasks ask for amounts.
+        last_request: the last of the GM's requests that this state contains, where tasks ask for amounts.
         states: of machines.
         entries: number of machines in its states.
         changes: of slots.
-        snapshot: whether the changes are the whole state; then all that is free is freed.
-        tags: where tags are heeded, those that are new.
+        is_snapshot: whether the changes are the whole state; then all that is free is freed.
     """
 
     number: int
-    heard: int = 0
+    last_request: int = 0
     states: tuple[PartitionState, ...] = ()
     entries: int = 0
     changes: tuple[Change, ...] = ()
-    snapshot: bool = False
-    tags: TagNews | None = None
+    is_snapshot: bool = False
 
     @property
     def changed_slots(self) -> int:
@@ -146,15 +130,16 @@ class Refusal(Message, frozen=True):
     """LM > GM: these placements were invalid, an inconsistency; the state rides along.
 
     Args:
-        gone: of a preemption, victims that cannot be had: they have ended, as was sent before, are being preempted for
-            somebody else, or hold a place that the beneficiary's user has lost before.
-        kept: of a preemption, whether the loser's GM has refused, because the user would have had less than its share.
+        unavailable_victims: of a preemption, victims that cannot be had: they have ended, as was sent before, are being
+            preempted for somebody else, or hold a place that the beneficiary's user has lost before.
+        is_vetoed: of a preemption, whether the loser's GM has refused, because the user would have had less than its
+            share.
     """
 
     tasks: tuple[TaskId, ...]
     update: StateUpdate
-    gone: tuple[TaskId, ...] = ()
-    kept: bool = False
+    unavailable_victims: tuple[TaskId, ...] = ()
+    is_vetoed: bool = False
 
     @property
     def entries(self) -> int:
@@ -175,7 +160,7 @@ class Preempt(Message, frozen=True):
         partition, position: of the machine.
         task, user, attempt: that is to run there.
         loser, victims: whose tasks are to be ended, and which.
-        weighed: the number of the last `Reweigh` that the GM has heard.
+        weights_number: the number of the last `Reweigh` that the GM has heard.
         gain, loss: what the two users have before and after it, in the GM's view.
         epoch, term: see `Request`.
     """
@@ -188,37 +173,37 @@ class Preempt(Message, frozen=True):
     attempt: int
     loser: int
     victims: tuple[TaskId, ...]
-    weighed: int = 0
+    weights_number: int = 0
     gain: ShareChange | None = None
     loss: ShareChange | None = None
     epoch: int = 0
     term: int = 0
 
 
-class Yield(Message, frozen=True):
+class PreemptionRequest(Message, frozen=True):
     """LM > GM of a user: give these running tasks of the user up, if it has its share without them.
 
     Args:
         number: of these messages from this LM to this GM, and of those to others.
-        heard: the last of the GM's requests that this LM has heard.
+        last_request: the last of the GM's requests that this LM has heard.
         tasks: that are to be ended.
     """
 
     number: int
-    heard: int
+    last_request: int
     user: int
     tasks: tuple[TaskId, ...]
 
 
-class Answer(Message, frozen=True):
-    """GM > LM: whether the tasks that Yield of this number has named may be ended, and what their user has then."""
+class PreemptionVote(Message, frozen=True):
+    """GM > LM: whether the tasks of that preemption request may be ended, and what their user has then."""
 
     number: int
-    agreed: bool
+    is_agreed: bool
     loss: ShareChange | None = None
 
 
-class Taken(Message, frozen=True):
+class PreemptionDone(Message, frozen=True):
     """LM > GM: the task was launched in the place of those that were preempted for it."""
 
     task: TaskId
@@ -239,31 +224,32 @@ class Holdings(Message, frozen=True):
 
     Args:
         number: of these messages from this LM to this GM.
-        whole: it goes before a whole report, and shows all that runs here.
-        leaving: then, tasks of the GM that it, or an earlier incarnation, has given up and that have not ended yet.
+        is_whole: it goes before a whole report, and shows all that runs here.
+        leaving_tasks: then, tasks of the GM that it, or an earlier incarnation, has given up and that have not ended
+            yet.
     """
 
     number: int
-    ended: tuple[TaskId, ...]
-    started: tuple[Holding, ...]
-    whole: bool = False
-    leaving: tuple[TaskId, ...] = ()
+    ended_tasks: tuple[TaskId, ...]
+    started_tasks: tuple[Holding, ...]
+    is_whole: bool = False
+    leaving_tasks: tuple[TaskId, ...] = ()
 
 
-class Lost(Message, frozen=True):
+class AttemptsLost(Message, frozen=True):
     """LM > owning GM: these attempts are dead, or were preempted; the tasks are yours again."""
 
-    attempts: tuple[Active, ...]
-    preempted: bool = False
+    attempts: tuple[RunningAttempt, ...]
+    is_preemption: bool = False
 
 
-class Join(Message, frozen=True):
+class ResyncRequest(Message, frozen=True):
     """GM > LM: I have begun anew and know nothing; in this term, see `Request`."""
 
     term: int = 0
 
 
-class Report(Message, frozen=True):
+class ResyncReply(Message, frozen=True):
     """LM > GM: I lead in this epoch; what of yours runs here and what has finished.
 
     Whole: all that is known, else what has been learnt since. Settled: no other task of yours runs here. Before that,
@@ -272,19 +258,35 @@ class Report(Message, frozen=True):
     """
 
     epoch: int
-    whole: bool
-    settled: bool
+    is_whole: bool
+    is_settled: bool
     update: StateUpdate
-    running: tuple[Active, ...]
-    finished: tuple[Active, ...]
-    fenced: int = 0
+    running_attempts: tuple[RunningAttempt, ...]
+    finished_attempts: tuple[RunningAttempt, ...]
+    fenced_epoch: int = 0
 
 
-MESSAGES: Final[frozenset[type[Message]]] = node.NODE_MESSAGES | {
-    Request, Withdraw, Ask, Ended, StateUpdate, Refusal, Preempt, Yield, Answer, Taken, Holdings, Lost, Join,
-    Report, Moved,
-    *leases.NODE_MESSAGES, *LINK_MESSAGES,
-}  # fmt: skip
+OWN_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {
+        Request,
+        Withdraw,
+        UpdateRequest,
+        TasksEnded,
+        StateUpdate,
+        Refusal,
+        Preempt,
+        PreemptionRequest,
+        PreemptionVote,
+        PreemptionDone,
+        Holdings,
+        AttemptsLost,
+        ResyncRequest,
+        ResyncReply,
+    }
+)
+MESSAGES: Final[frozenset[type[Message]]] = (
+    OWN_MESSAGES | {Moved} | node.NODE_MESSAGES | leases.NODE_MESSAGES | LINK_MESSAGES
+)
 
 _ASKED: Final = "{sender} asks {receiver}, the Local Master, for {tasks}: only {receiver} knows what is really free."
 _LAUNCHED: Final = "{sender} finds it free, and launches {tasks} on {receiver}."
@@ -309,8 +311,8 @@ CAPTIONS: Final = {
     "Refusal": _REFUSED,
     "inconsistencies": "",
     "StateUpdate": _UPDATED,
-    "Ended": _FREED,
-    "Lost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
+    "TasksEnded": _FREED,
+    "AttemptsLost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
     "Preempt": "{sender} takes {tasks} from who has more than its share, for who has less.",
 }
 """Captions of a film, by the name of a message or of a counted fact; what is empty has no caption of its own."""

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import NewsRecord
-from volery.architectures.megha.messages import ATTEMPTS, Join, Lost, Report
+from volery.architectures.megha.allocations import GmSyncState
+from volery.architectures.megha.messages import ATTEMPTS, AttemptsLost, ResyncReply, ResyncRequest
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Drain, Moved, Reassignment, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
-from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status
+from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -80,11 +80,11 @@ class Alone:
         """Find out whether tasks may be placed on a node."""
         return node not in self.drained
 
-    def run(self, task: Task, active: Active, node: Address) -> None:
+    def run(self, task: Task, active: RunningAttempt, node: Address) -> None:
         """Have a node launch an attempt."""
         self._lm.launch(task, active, node)
 
-    def evict(self, node: Address, active: Active) -> None:
+    def evict(self, node: Address, active: RunningAttempt) -> None:
         """Have a node end an attempt for another task's sake."""
         self._lm.send(node, Kill(active.task, active.attempt))
 
@@ -120,38 +120,34 @@ class Paired:
     Args:
         me: 0, or 1 for the standby.
         printed: whether it relaunches, and reports with heartbeats, as printed.
-        complete: see `Leadership`.
 
     Attributes:
         leadership: who leads, and the nodes.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
-        pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", Report, Lost)
+        pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", ResyncReply, AttemptsLost)
     )
     paired = True
 
-    def __init__(
-        self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False, complete: bool = False
-    ) -> None:
+    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
         self._printed = printed
-        self._complete = complete
-        self._listed: dict[TaskId, Task] = {}
-        self._joining: dict[Address, None] = {}
+        self._listed_tasks: dict[TaskId, Task] = {}
+        self._gms_to_report_to: dict[Address, None] = {}
         self._pair = pair_of(lm)
         self._me = me
         self._lease = lease
         self._incarnation = incarnation
-        self._results: dict[TaskId, tuple[Active, Address]] = {}
-        self._relieved: dict[Address, int] = {}
+        self._results: dict[TaskId, tuple[RunningAttempt, Address]] = {}
+        self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
-        self._unsent: dict[Address, list[tuple[Task, Active]]] = {}
+        self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
 
     def join(self, lm: LocalMaster) -> None:
         self._lm = lm
         lm.leadership = self.leadership = Leadership(
-            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation, complete=self._complete
+            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
         )
         self.drained = self.leadership.drained
         if not self.leadership.leading:
@@ -169,8 +165,8 @@ class Paired:
 
     def forget_all(self) -> None:
         """Forget all but results."""
-        self._unsent.clear()
-        self._joining.clear()
+        self._runs_to_send.clear()
+        self._gms_to_report_to.clear()
         self._lm.forget_all()
 
     # What Global Masters ask for.
@@ -178,7 +174,7 @@ class Paired:
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
         """See `Recovery`; what this master refuses is listed, too: one that follows does not know which is."""
         if self._printed and not self._is_void(gm, term):
-            self._listed.update({task.id: task for task in tasks})
+            self._listed_tasks.update({task.id: task for task in tasks})
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """See `Recovery`; one whose jobs were moved to another is void."""
@@ -193,7 +189,7 @@ class Paired:
 
     def _is_void(self, gm: Address, term: int) -> bool:
         """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
-        return bool(self._relieved) and term < self._relieved.get(gm, 0)
+        return bool(self._move_epoch_of) and term < self._move_epoch_of.get(gm, 0)
 
     def reachable(self, node: Address) -> bool:
         return self.leadership.reachable(node)
@@ -201,30 +197,30 @@ class Paired:
     def usable(self, node: Address) -> bool:
         return self.leadership.usable(node)
 
-    def run(self, task: Task, active: Active, node: Address) -> None:
+    def run(self, task: Task, active: RunningAttempt, node: Address) -> None:
         """Run an attempt; what asks for nothing fits on a machine that is away, too: there it waits."""
         if self.leadership.reachable(node):
             self._run(task, active, node)
         else:
-            self._unsent.setdefault(node, []).append((task, active))
+            self._runs_to_send.setdefault(node, []).append((task, active))
 
-    def _run(self, task: Task, active: Active, node: Address) -> None:
+    def _run(self, task: Task, active: RunningAttempt, node: Address) -> None:
         epoch, term = self.leadership.epoch, active.term
         self._lm.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
-    def _is_there(self, active: Active, node: Address) -> bool:
+    def _is_there(self, active: RunningAttempt, node: Address) -> bool:
         known = self._lm.there[node].get(active.task)
         return known is not None and known.attempt == active.attempt
 
-    def evict(self, node: Address, active: Active) -> None:
+    def evict(self, node: Address, active: RunningAttempt) -> None:
         self._lm.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
         wanted = frozenset(tasks)
         for number in tasks:
-            self._listed.pop(number, None)
-        for node, unsent in self._unsent.items():
+            self._listed_tasks.pop(number, None)
+        for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
                 if task.id in wanted and self._is_there(active, node):
                     known = self._lm.there[node][task.id]
@@ -251,24 +247,24 @@ class Paired:
             self._lm.sleep(event)
             return True
         if event.key == HEARTBEAT:
-            joining, self._joining = self._joining, {}
+            joining, self._gms_to_report_to = self._gms_to_report_to, {}
             for gm in joining:
                 self._report_whole(gm)
-        for address, told in self._lm.gms.items() if self._relieved else ():
+        for address, state in self._lm.gms.items() if self._move_epoch_of else ():
             if self._is_void(address, self.term_of(address)):
-                self._skip(told)  # frames for one that never comes back would be kept for ever
+                self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
 
-    def _skip(self, told: NewsRecord) -> None:
-        self._lm.allocations.skip(told)
-        self._lm.shares.skip(told)
-        told.ended = []
+    def _skip(self, gm: GmSyncState) -> None:
+        self._lm.allocations.skip(gm)
+        self._lm.shares.skip(gm)
+        gm.ended = []
 
     # Results.
 
     def on_result(self, message: Result, node: Address, now: Time) -> None:
         """Keep a result; an attempt that was evicted, or that its node could not begin, goes back to its own GM."""
-        if not message.evicted:
+        if not message.is_evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
             known = self._lm.there[node].get(message.active.task)
@@ -280,7 +276,7 @@ class Paired:
                 self._hand_back(node, [known])
         self._lm.shares.go_on(node, now)
 
-    def _with_owner(self, active: Active) -> Active:
+    def _with_owner(self, active: RunningAttempt) -> RunningAttempt:
         """An attempt as its present owner's, when its job was moved since it was placed."""
         owner, term = active.owner, active.term
         for move in self.leadership.moves:
@@ -288,7 +284,7 @@ class Paired:
                 owner, term = move.heir, move.epoch
         return active if term == active.term else replace(active, owner=owner, term=term)
 
-    def _end(self, active: Active, node: Address, now: Time) -> bool:
+    def _end(self, active: RunningAttempt, node: Address, now: Time) -> bool:
         """Keep a result; whether the owner is sent a notice of it."""
         earlier = self._results.get(active.task)
         if earlier is None or earlier[0].attempt <= active.attempt:
@@ -310,7 +306,7 @@ class Paired:
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
-            self._listed.pop(task, None)
+            self._listed_tasks.pop(task, None)
             known = self._results.pop(task, None)
             if known is not None:
                 at.setdefault(known[1], []).append(task)
@@ -319,10 +315,10 @@ class Paired:
 
     # Nodes; see `Led`.
 
-    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+    def known_at(self, node: Address) -> Mapping[TaskId, RunningAttempt]:
         return self._lm.there[node]
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         return self._lm.allocations.seats(node, [self._lm.shares.named(active) for active in running])
 
     def node_away(self, node: Address) -> None:
@@ -332,7 +328,7 @@ class Paired:
 
     def node_back(self, node: Address) -> None:
         """Free what no task has there, unless the node is drained, and go on with claims there."""
-        for task, active in self._unsent.pop(node, ()):
+        for task, active in self._runs_to_send.pop(node, ()):
             if self._is_there(active, node):
                 self._run(task, active, node)
         if self._lm.allocations.node_changed(node):
@@ -362,7 +358,7 @@ class Paired:
         self._hand_back(node, self._not_waiting(node))
         self._lm.shares.node_dead(node)
 
-    def _not_waiting(self, node: Address) -> list[Active]:
+    def _not_waiting(self, node: Address) -> list[RunningAttempt]:
         return [active for active in self._lm.there[node].values() if self._to_relaunch(active, node) is None]
 
     def _maybe_hand_back(self, node: Address) -> None:
@@ -370,12 +366,12 @@ class Paired:
         if self._printed and self.leadership.given_up(node):
             self._hand_back(node, self._not_waiting(node))
 
-    def _to_relaunch(self, active: Active, node: Address) -> Task | None:
+    def _to_relaunch(self, active: RunningAttempt, node: Address) -> Task | None:
         if node in self.drained or self._lm.shares.is_victim(active.task):
             return None
-        return self._listed.get(active.task)
+        return self._listed_tasks.get(active.task)
 
-    def _relaunch(self, active: Active, node: Address) -> Active:
+    def _relaunch(self, active: RunningAttempt, node: Address) -> RunningAttempt:
         """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""
         task, low = self._to_relaunch(active, node), active.attempt % ATTEMPTS
         assert task is not None, "a task that was handed back"
@@ -385,13 +381,13 @@ class Paired:
         self.run(task, again, node)
         return again
 
-    def _hand_back(self, node: Address, dead: list[Active]) -> None:
-        owners: dict[Address, list[Active]] = {}
+    def _hand_back(self, node: Address, dead: list[RunningAttempt]) -> None:
+        owners: dict[Address, list[RunningAttempt]] = {}
         for active in dead:
             self._lm.let_go(active, node)
             owners.setdefault(active.owner, []).append(active)
         for owner, attempts in owners.items():
-            self._lm.send(owner, Lost(tuple(attempts)))
+            self._lm.send(owner, AttemptsLost(tuple(attempts)))
         self._lm.arm_soon()
 
     # Reports.
@@ -410,27 +406,27 @@ class Paired:
         """Report to every GM that no origin of a move can have anything started here."""
         self.all_reported()
 
-    def on_join(self, message: Join, gm: Address, now: Time) -> None:
+    def on_resync_request(self, message: ResyncRequest, gm: Address, now: Time) -> None:
         """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
         self._terms[gm] = message.term
         if self.opened and not self._is_void(gm, message.term):
             self._meet_anew(self._lm.gms[gm])
             if self._printed:
-                self._joining[gm] = None
+                self._gms_to_report_to[gm] = None
                 self._lm.maybe_arm(now)
             else:
                 self._report_whole(gm)
 
-    def _meet_anew(self, told: NewsRecord) -> None:
-        told.request = 0
-        told.ended = []
-        self._lm.shares.met_anew(told)
+    def _meet_anew(self, gm: GmSyncState) -> None:
+        gm.request = 0
+        gm.ended = []
+        self._lm.shares.met_anew(gm)
 
-    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+    def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """Adopt the term of a GM that this incarnation did not know, too."""
         if source in self._lm.gms and message.term > self.term_of(source):
-            self.on_join(Join(message.term), source, now)
-        self.leadership.on_deposed(message, source, now)
+            self.on_resync_request(ResyncRequest(message.term), source, now)
+        self.leadership.on_stale_epoch(message, source, now)
 
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
@@ -444,7 +440,7 @@ class Paired:
             if move.origin not in self._lm.gms:  # stored by nodes when the federation had more GMs
                 continue
             self._lm.forget_asker(move.origin)
-            self._relieved[move.origin] = max(move.epoch, self._relieved.get(move.origin, 0))
+            self._move_epoch_of[move.origin] = max(move.epoch, self._move_epoch_of.get(move.origin, 0))
             self._meet_anew(self._lm.gms[move.origin])
         running, finished = [], []
         for known in self._lm.there.values():
@@ -467,14 +463,16 @@ class Paired:
         self._lm.shares.tell_picture(self._lm.gms[address], running)
         self._report(address, running, [active for active, _ in self._results.values()], whole=True)
 
-    def _report(self, address: Address, running: Iterable[Active], finished: Iterable[Active], *, whole: bool) -> None:
+    def _report(
+        self, address: Address, running: Iterable[RunningAttempt], finished: Iterable[RunningAttempt], *, whole: bool
+    ) -> None:
         if self._is_void(address, self.term_of(address)):
             return
-        told, allocations, leadership = self._lm.gms[address], self._lm.allocations, self.leadership
-        update = allocations.whole(told) if whole else allocations.delta(told)
+        gm, allocations, leadership = self._lm.gms[address], self._lm.allocations, self.leadership
+        update = allocations.whole(gm) if whole else allocations.delta(gm)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
         epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
-        self._lm.send(address, Report(epoch, whole, settled, update, mine[0], mine[1], fenced))
+        self._lm.send(address, ResyncReply(epoch, whole, settled, update, mine[0], mine[1], fenced))
 
     def check_rest(self) -> None:
         assert not any(self._lm.there.values()), "tasks are still active"

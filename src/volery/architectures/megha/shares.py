@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import NewsRecord
+from volery.architectures.megha.allocations import GmSyncState
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     ATTEMPTS,
     UNIT_SHIFT,
-    Answer,
+    AttemptsLost,
     Holding,
     Holdings,
-    Lost,
     Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
-    Taken,
-    Yield,
 )
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Preemption
 from volery.core.model import Address, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -53,26 +53,26 @@ class NoShares:
         """Amount that is set aside on a machine, packed."""
         return 0
 
-    def tell_holdings(self, told: NewsRecord) -> None:
+    def tell_holdings(self, gm: GmSyncState) -> None:
         """Send a GM the ends and starts of others' tasks, before a state that contains them."""
 
     def tell_heard(self) -> None:
         """With a heartbeat, send GMs the outcome of their requests, so that they can count on their tasks."""
 
-    def started(self, active: Active) -> None:
+    def started(self, active: RunningAttempt) -> None:
         """An attempt has what it asked for."""
 
     def is_victim(self, task: TaskId) -> bool:
         """Find out whether another task gets what a task has once it ends."""
         return False
 
-    def victim_ended(self, active: Active, node: Address) -> None:
+    def victim_ended(self, active: RunningAttempt, node: Address) -> None:
         """Set aside what a victim had."""
 
-    def gone(self, active: Active) -> None:
+    def gone(self, active: RunningAttempt) -> None:
         """An attempt that was nobody's victim has ended."""
 
-    def evicted(self, active: Active, now: Time) -> bool:
+    def evicted(self, active: RunningAttempt, now: Time) -> bool:
         """Find out whether a killed attempt was ended for another task; then its GM has it back."""
         return False
 
@@ -85,17 +85,17 @@ class NoShares:
     def clear(self) -> None:
         """Nothing is known any more."""
 
-    def named(self, active: Active) -> Active:
+    def named(self, active: RunningAttempt) -> RunningAttempt:
         """An attempt on the account of a user whom the tree names."""
         return active
 
-    def met_anew(self, told: NewsRecord) -> None:
+    def met_anew(self, gm: GmSyncState) -> None:
         """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
 
-    def skip(self, told: NewsRecord) -> None:
+    def skip(self, gm: GmSyncState) -> None:
         """Send a GM nothing before it joins again."""
 
-    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None:
+    def tell_picture(self, gm: GmSyncState, running: list[RunningAttempt]) -> None:
         """Send a GM all that runs, before a whole report."""
 
     def node_dead(self, node: Address) -> None: ...
@@ -111,7 +111,7 @@ class _News:
     """Tasks of other GMs of which one GM does not know yet, and the last of its requests that it knows to be heard."""
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.last_request = 0
         self.number = 0
         self.started: dict[TaskId, Holding] = {}
         self.ended: list[TaskId] = []
@@ -137,7 +137,7 @@ class PreemptionClaim:
     def __init__(
         self,
         wanted: Preempt,
-        owner: NewsRecord,
+        owner: GmSyncState,
         position: tuple[int, int],
         node: Address,
         pool: int,
@@ -167,20 +167,20 @@ class WeightedShares:
         printed: preemptions are verified here alone, and a place may go back, as algorithm 2 is printed.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
-    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Refusal, Lost)
+    takes: ClassVar[frozenset[type]] = frozenset({Preempt, PreemptionVote})
+    sends: ClassVar[Sends] = sent_to("gm", Holdings, PreemptionRequest, PreemptionDone, Refusal, AttemptsLost)
 
     def __init__(self, others: int, allocations: AmountAllocations, *, printed: bool = False) -> None:
         self._others = others
         self._printed = printed
         self._allocations = allocations
         self._packing = allocations.packing
-        self._losers: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
+        self._losers_of: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
         self._claims: dict[TaskId, PreemptionClaim] = {}
-        self._claimed: dict[TaskId, PreemptionClaim] = {}
-        self._asked: dict[int, PreemptionClaim] = {}
-        self._yields = 0
-        self._weighed = 0
+        self._claim_on: dict[TaskId, PreemptionClaim] = {}
+        self._claims_to_confirm: dict[int, PreemptionClaim] = {}
+        self._last_preemption_request = 0
+        self._weights_number = 0
 
     def join(self, lm: LocalMaster) -> None:
         self._lm = lm
@@ -188,57 +188,57 @@ class WeightedShares:
 
     def clear(self) -> None:
         """See `Shares`; weights stay as they are."""
-        self._losers.clear()
+        self._losers_of.clear()
         self._claims.clear()
-        self._claimed.clear()
-        self._asked.clear()
-        self._yields = 0
+        self._claim_on.clear()
+        self._claims_to_confirm.clear()
+        self._last_preemption_request = 0
         self._news = {address: _News() for address in self._lm.gms}
 
     # News for Global Masters of tasks of others.
 
-    def started(self, active: Active) -> None:
+    def started(self, active: RunningAttempt) -> None:
         holding = self._holding(active)
         for address, news in self._news.items():
             if address != active.owner:
                 news.started[active.task] = holding
 
-    def _holding(self, active: Active) -> Holding:
+    def _holding(self, active: RunningAttempt) -> Holding:
         there = self._allocations.active[active.task]
         return Holding(active.task, active.account, there.partition, there.position, active.request)
 
-    def _tell_gone(self, active: Active) -> None:
+    def _tell_gone(self, active: RunningAttempt) -> None:
         for address, news in self._news.items():
             if address != active.owner and news.started.pop(active.task, None) is None:
                 news.ended.append(active.task)
 
-    def gone(self, active: Active) -> None:
-        self._losers.pop(active.task, None)
+    def gone(self, active: RunningAttempt) -> None:
+        self._losers_of.pop(active.task, None)
         self._tell_gone(active)
 
-    def tell_holdings(self, told: NewsRecord) -> None:
-        news = self._news[told.address]
+    def tell_holdings(self, gm: GmSyncState) -> None:
+        news = self._news[gm.address]
         if news.ended or news.started:
             news.number += 1
-            self._lm.send(told.address, Holdings(news.number, tuple(news.ended), tuple(news.started.values())))
+            self._lm.send(gm.address, Holdings(news.number, tuple(news.ended), tuple(news.started.values())))
             news.ended, news.started = [], {}
-        news.heard = told.request
+        news.last_request = gm.request
 
     def tell_heard(self) -> None:
-        for address, told in self._lm.gms.items():
-            if told.request > self._news[address].heard:
-                self._lm.send(address, self._allocations.delta(told))
+        for address, gm in self._lm.gms.items():
+            if gm.request > self._news[address].last_request:
+                self._lm.send(address, self._allocations.delta(gm))
 
-    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None:
-        address = told.address
+    def tell_picture(self, gm: GmSyncState, running: list[RunningAttempt]) -> None:
+        address = gm.address
         self._news[address] = _News()
         others = tuple([self._holding(active) for active in running if active.owner != address])
         leaving = [
             active.task
             for active in running
-            if active.owner == address and active.task in self._claimed and self._claimed[active.task].agreed
+            if active.owner == address and active.task in self._claim_on and self._claim_on[active.task].agreed
         ]
-        self._lm.send(address, Holdings(0, (), others, whole=True, leaving=tuple(leaving)))
+        self._lm.send(address, Holdings(0, (), others, is_whole=True, leaving_tasks=tuple(leaving)))
 
     # Preemption.
 
@@ -253,7 +253,7 @@ class WeightedShares:
         if not self._lm.recovery.usable(node) or message.task.id in self._claims:
             self._deny(message, owner, kept=True)  # it is worth another try, and not at once
             return
-        self._heed_weights(message.weighed)
+        self._adopt_weights(message.weights_number)
         allocations, packing = self._allocations, self._packing
         here, position = message.partition - self._lm.partitions.start, message.position
         victims = [task for task in message.victims if task in allocations.active]  # those that have ended are no loss
@@ -267,29 +267,32 @@ class WeightedShares:
         pool = packing.beyond(need, given)
         claim = PreemptionClaim(message, owner, (here, position), node, pool, set(victims))
         self._claims[message.task.id] = claim
-        self._claimed.update(dict.fromkeys(victims, claim))
+        self._claim_on.update(dict.fromkeys(victims, claim))
         allocations.set_aside(here, position, pool, owner)
         self._lm.maybe_arm(now)
         losers = allocations.active[victims[0]].owner if victims else owner
         if self._printed or losers is owner or message.loser == self._others:
             self._agree(claim, now)
             return
-        self._yields += 1
-        self._asked[self._yields] = claim
+        self._last_preemption_request += 1
+        self._claims_to_confirm[self._last_preemption_request] = claim
         claim.asked = losers.address
-        self._lm.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
+        self._lm.send(
+            losers.address,
+            PreemptionRequest(self._last_preemption_request, losers.request, message.loser, tuple(victims)),
+        )
 
-    def _heed_weights(self, weighed: int) -> None:
+    def _adopt_weights(self, weighed: int) -> None:
         """Begin the account anew: a user that has lost a place by other weights may have it back."""
-        if weighed > self._weighed:
-            self._weighed = weighed
-            self._losers.clear()
+        if weighed > self._weights_number:
+            self._weights_number = weighed
+            self._losers_of.clear()
             for claim in self._claims.values():
                 claim.losers = frozenset()
 
     def _may_end(self, task: TaskId, message: Preempt) -> bool:
         there = self._allocations.active.get(task)
-        if there is None or task in self._claimed or message.user in self._losers.get(task, ()):
+        if there is None or task in self._claim_on or message.user in self._losers_of.get(task, ()):
             return False
         active = self._lm.there[self._allocations.node_of(task)][task]
         runs_there = (there.partition, there.position) == (message.partition, message.position)
@@ -297,7 +300,7 @@ class WeightedShares:
             return False
         return runs_there and active.account == message.loser and active.attempt < ATTEMPT_MAX
 
-    def _deny(self, message: Preempt, owner: NewsRecord, *, kept: bool) -> None:
+    def _deny(self, message: Preempt, owner: GmSyncState, *, kept: bool) -> None:
         """Refuse, with the state."""
         self._lm.observe(Counted("preemptions_denied"))
         gone = () if kept else tuple([task for task in message.victims if not self._may_end(task, message)])
@@ -306,12 +309,12 @@ class WeightedShares:
         self._allocations.consider()
         self._lm.send(owner.address, Refusal((message.task.id,), self._allocations.delta(owner), gone, kept))
 
-    def on_answer(self, message: Answer, source: Address, now: Time) -> None:
+    def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
-        claim = self._asked.pop(message.number, None)
+        claim = self._claims_to_confirm.pop(message.number, None)
         if claim is None:
             return
-        if message.agreed:
+        if message.is_agreed:
             claim.loss = message.loss
             self._agree(claim, now)
         else:
@@ -326,7 +329,7 @@ class WeightedShares:
     def _forget(self, claim: PreemptionClaim) -> None:
         del self._claims[claim.wanted.task.id]
         for task in claim.victims:
-            del self._claimed[task]
+            del self._claim_on[task]
         self._allocations.has_changed(*claim.position, claim.owner)
         self._allocations.node_changed(claim.node)
 
@@ -338,26 +341,26 @@ class WeightedShares:
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
-        return task in self._claimed
+        return task in self._claim_on
 
-    def evicted(self, active: Active, now: Time) -> bool:
-        claim = self._claimed.get(active.task)
+    def evicted(self, active: RunningAttempt, now: Time) -> bool:
+        claim = self._claim_on.get(active.task)
         if claim is None or not claim.agreed:
             return False
         self._lm.observe(Counted("preemptions"))
         self._lm.observe(claim.preemption(now, active.task, active.attempt))
-        self._lm.send(active.owner, Lost((active,), preempted=True))
+        self._lm.send(active.owner, AttemptsLost((active,), is_preemption=True))
         return True
 
-    def victim_ended(self, active: Active, node: Address) -> None:
+    def victim_ended(self, active: RunningAttempt, node: Address) -> None:
         """See `Shares`; a user that has lost a place never takes it back from those that got it: no circle."""
-        task, claim = active.task, self._claimed.pop(active.task)
+        task, claim = active.task, self._claim_on.pop(active.task)
         allotment = self._allocations.active.pop(task)
         claim.pool += allotment.took
         claim.victims.discard(task)
         self._tell_gone(active)
-        before = self._losers.pop(task, frozenset())
-        if claim.wanted.weighed == self._weighed and not self._printed:
+        before = self._losers_of.pop(task, frozenset())
+        if claim.wanted.weights_number == self._weights_number and not self._printed:
             claim.losers |= before | {claim.wanted.loser}
         if self._lm.recovery.paired:
             self._allocations.node_changed(node)
@@ -380,12 +383,12 @@ class WeightedShares:
         if claim.withdrawn:
             return
         if claim.losers:
-            self._losers[wanted.task.id] = claim.losers
+            self._losers_of[wanted.task.id] = claim.losers
         unit, task, owner = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task, claim.owner.address
         term = self._lm.recovery.term_of(owner)
-        active = Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
+        active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
         self._lm.begin(task, active, node, lends=self._lm.recovery.paired)
-        self._lm.send(owner, Taken(task.id))
+        self._lm.send(owner, PreemptionDone(task.id))
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
         for task in tasks:
@@ -399,23 +402,25 @@ class WeightedShares:
 
     # Where components may crash.
 
-    def named(self, active: Active) -> Active:
+    def named(self, active: RunningAttempt) -> RunningAttempt:
         """See `Shares`; users whom the tree names no more are among the others."""
         return active if active.account <= self._others else replace(active, account=self._others)
 
-    def met_anew(self, told: NewsRecord) -> None:
+    def met_anew(self, gm: GmSyncState) -> None:
         for claim in list(self._claims.values()):
-            claim.withdrawn = claim.withdrawn or claim.owner is told
-            if claim.asked == told.address and not claim.agreed:
+            claim.withdrawn = claim.withdrawn or claim.owner is gm
+            if claim.asked == gm.address and not claim.agreed:
                 self._unask(claim)
                 self._give_up(claim, kept=True)
 
     def _unask(self, claim: PreemptionClaim) -> None:
-        self._asked = {number: other for number, other in self._asked.items() if other is not claim}
+        self._claims_to_confirm = {
+            number: other for number, other in self._claims_to_confirm.items() if other is not claim
+        }
 
-    def skip(self, told: NewsRecord) -> None:
-        told.request = 0
-        self._news[told.address] = _News()
+    def skip(self, gm: GmSyncState) -> None:
+        gm.request = 0
+        self._news[gm.address] = _News()
 
     def node_dead(self, node: Address) -> None:
         for claim in self._claims_at(node):
@@ -428,7 +433,7 @@ class WeightedShares:
 
     def check_rest(self) -> None:
         assert not self._claims, "claims are left"
-        assert not self._asked, "unanswered"
+        assert not self._claims_to_confirm, "unanswered"
 
 
 Shares = NoShares | WeightedShares

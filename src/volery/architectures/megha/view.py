@@ -11,18 +11,17 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from volery.architectures.megha.messages import Ended, StateUpdate, place_of
+from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.users import UserLines
 from volery.core.events import Counted
 from volery.core.model import Amounts, Task, TaskId
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import ConstraintQueue, VectorQueue
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
-    from volery.architectures.megha.tags import TagMatch, TagQueue
 
 MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
 """Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
@@ -53,7 +52,7 @@ class ClusterView(Protocol):
     placed: dict[TaskId, Place]
 
     @property
-    def queue(self) -> ConstraintQueue | VectorQueue | UserLines | TagQueue: ...
+    def queue(self) -> ConstraintQueue | VectorQueue | UserLines: ...
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -69,7 +68,7 @@ class ClusterView(Protocol):
     def requested(self, lm: int, wanted: Wanted) -> None:
         """Count a request that is about to be sent."""
 
-    def end(self, message: Ended, lm: int) -> None:
+    def end(self, message: TasksEnded, lm: int) -> None:
         """Give what ended tasks took to the queue, and count their jobs down."""
 
     def offer(self, partition: int, places: Iterable[int]) -> None:
@@ -89,10 +88,10 @@ class ClusterView(Protocol):
     def begin_epoch(self, lm: int) -> None:
         """Forget what was requested of the leader of before."""
 
-    def follow(self, task: Task, active: Active) -> None:
+    def follow(self, task: Task, active: RunningAttempt) -> None:
         """Keep a task as placed where this attempt runs."""
 
-    def give_back(self, active: Active) -> None:
+    def give_back(self, active: RunningAttempt) -> None:
         """Give what an ended attempt had to the queue."""
 
     def free_by_machine(self) -> dict[int, int] | None:
@@ -121,17 +120,13 @@ class SlotView:
 
     Args:
         match: which suitable slot of a partition is taken.
-        tags: of placed tasks, and queue of tasks with tags; None: tags are not heeded.
     """
 
-    def __init__(
-        self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random, tags: TagMatch | None = None
-    ) -> None:
-        self.tags = tags
+    def __init__(self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random) -> None:
         self.search = search
         self.next = search.first
-        self.placed: dict[TaskId, Place] = {} if tags is None else tags.placed
-        self.queue = ConstraintQueue() if tags is None else tags.queue
+        self.placed: dict[TaskId, Place] = {}
+        self.queue = ConstraintQueue()
         self._layout = layout
         self._orders = search.orders
         self._by_fewest = match != "random"
@@ -143,8 +138,6 @@ class SlotView:
 
     def join(self, gm: GlobalMaster) -> None:
         self._gm = gm
-        if self.tags is not None:
-            self.tags.join(gm, self)
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view.
@@ -152,10 +145,6 @@ class SlotView:
         One loop without calls per task where a frequent constraint set meets a free slot at the first draw: this is
         the hottest code of the design.
         """
-        if self.tags is not None:
-            tasks = list(tasks)
-            if any(task.tags is not None for task in tasks):
-                return self.tags.place(tasks)
         free, layout, partition, placed = self._free, self._layout, self.next, self.placed
         bits, random, after, members_of = layout.bits, self._stream.random, self.search.after, self._members
         batches: dict[int, tuple[list[Task], list[int]]] = {}
@@ -208,7 +197,7 @@ class SlotView:
 
     def requested(self, lm: int, wanted: Wanted) -> None: ...
 
-    def end(self, message: Ended, lm: int) -> None:
+    def end(self, message: TasksEnded, lm: int) -> None:
         placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._gm.jobs
         freed: dict[int, list[int]] = {}
         job, count = -1, 0
@@ -230,22 +219,7 @@ class SlotView:
         if count:
             jobs.finished(job, count)
 
-    def pick(self, partition: int, mask: int, candidates: int) -> int:
-        """The position that is taken of these candidates, of which there has to be one."""
-        if self._by_fewest:
-            return (candidates & -candidates).bit_length() - 1
-        return self._layout.matches[partition].pick(mask, candidates, self._stream.random)
-
-    def take(self, task: Task, partition: int, position: int) -> None:
-        """Take a free slot for a task."""
-        self._free[partition] ^= self._layout.bits[position]
-        self.placed[task.id] = (task, partition, position)
-
     def offer(self, partition: int, places: Iterable[int]) -> None:
-        if self.tags is not None:
-            self.tags.offer(partition, [place for place in places if self._free[partition] >> place & 1])
-            return
-        assert isinstance(self.queue, ConstraintQueue), "a queue without tags"
         bits, constraints = self._layout.bits, self._layout.constraints[partition]
         tasks, taken = [], []
         for position in places:
@@ -265,11 +239,9 @@ class SlotView:
         for change in update.changes:
             freed, partition = bytes_vector(change.freed), change.partition
             before = self._free[partition]
-            kept = 0 if update.snapshot else before & ~bytes_vector(change.taken)
+            kept = 0 if update.is_snapshot else before & ~bytes_vector(change.taken)
             self._free[partition] = kept | freed
             freed_units.append((partition, freed & ~before))
-        if update.tags is not None and self.tags is not None:
-            self.tags.learn(update.tags, lm)
         return freed_units
 
     def count_refused(self, lm: int, count: int) -> None:
@@ -280,10 +252,10 @@ class SlotView:
 
     def begin_epoch(self, lm: int) -> None: ...
 
-    def follow(self, task: Task, active: Active) -> None:
+    def follow(self, task: Task, active: RunningAttempt) -> None:
         self.placed[task.id] = (task, *place_of(active.unit))
 
-    def give_back(self, active: Active) -> None:
+    def give_back(self, active: RunningAttempt) -> None:
         partition, position = place_of(active.unit)
         self._free[partition] |= self._layout.bits[position]
         if self.queue.length:
@@ -308,10 +280,6 @@ class SlotView:
         return self._layout.size[partition] - suits.bit_count(), 0, (suits & ~copy).bit_count(), 0
 
     def check(self) -> None:
-        if self.tags is not None:
-            self.tags.check()
-            return
-        assert isinstance(self.queue, ConstraintQueue), "a queue without tags"
         for mask in self.queue.masks():
             for partition, matches in enumerate(self._layout.matches):
                 assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
@@ -319,5 +287,3 @@ class SlotView:
     def check_rest(self) -> None:
         for partition, free in enumerate(self._free):
             assert free == self._layout.whole(partition), f"units of partition {partition} are taken in the view"
-        if self.tags is not None:
-            self.tags.check_rest()

@@ -91,7 +91,6 @@ class MonolithicConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True)
     path: Literal["single", "multi"] = param(
         "multi", "single: all jobs take the decision times of service jobs; multi: each its own"
     )
-    tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality")
 
 
 class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +114,7 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     """
     layout, setting = _layout(cluster, streams), _setting("omega", config)
     if config.tags:
-        _check_tags("omega", gang=config.gang, preemption=config.preemption)
+        _check_tags(config)
     schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
     log = ChangeLog(len(layout.whole))
     claims = PrecedenceClaims(layout, log) if config.preemption else Claims(layout)
@@ -134,8 +133,9 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
             components[address] = Scheduler(jobs, lower=lower, tags=_index(cluster, config))
     delays = {("front", "scheduler"): 0, ("scheduler", "front"): 0}
     limits = {workload: LocalLimit(share, layout.capacity) for workload, share in shares.items()}
+    placement = (TagPlacement(),) if config.tags else ()
     refusals = Refusals(lambda job, task: not limits[setting.rule.workload(job)].allows((task,)))
-    return _wired(components, layout, config, delays, (*_capabilities(config), refusals))
+    return _wired(components, layout, config, delays, (*placement, refusals))
 
 
 def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Streams) -> Deployment:
@@ -147,34 +147,28 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
     if config.path == "single":
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
     layout, setting = _layout(cluster, streams), _setting("monolithic", config)
-    if config.tags:
-        _check_tags("monolithic", gang=config.gang, preemption=False)
     jobs, log = JobQueue(layout, setting, CELL, streams.of("scheduler/0")), ChangeLog(len(layout.whole))
     components: dict[Address, Component] = {
-        "scheduler/0": Scheduler(jobs, decides_first=True, tags=_index(cluster, config)),
-        CELL: CellState(layout, Claims(layout), log, "fine", restore=True, tags=_index(cluster, config)),
+        "scheduler/0": Scheduler(jobs, decides_first=True),
+        CELL: CellState(layout, Claims(layout), log, "fine", restore=True),
     }
     delays = {("scheduler", "cell"): 0, ("cell", "scheduler"): 0}
-    return _wired(components, layout, config, delays, _capabilities(config))
+    return _wired(components, layout, config, delays)
 
 
-def _index(cluster: Cluster, config: OmegaConfig | MonolithicConfig) -> TagIndex | None:
+def _index(cluster: Cluster, config: OmegaConfig) -> TagIndex | None:
     """A count of tags of its own for one component; None: tags are not heeded."""
     return TagIndex.of(cluster) if config.tags else None
 
 
-def _capabilities(config: OmegaConfig | MonolithicConfig) -> tuple[object, ...]:
-    return (TagPlacement(),) if config.tags else ()
-
-
-def _check_tags(name: str, *, gang: bool, preemption: bool) -> None:
+def _check_tags(config: OmegaConfig) -> None:
     """Refuse what tag constraints have no meaning for: searches of an empty cell, and choices of the tasks to end."""
-    if gang:
+    if config.gang:
         problem = "a gang is refused by a search of the empty cell, where tasks near which it may run are lacking"
-        raise InputError(f"{name}:tags", f"{problem}. Take gang=false, or tags=false")
-    if preemption:
+        raise InputError("omega:tags", f"{problem}. Take gang=false, or tags=false")
+    if config.preemption:
         problem = "tasks to end are chosen by the room that they hold, and not by their tags"
-        raise InputError(f"{name}:tags", f"{problem}. Take preemption=false, or tags=false")
+        raise InputError("omega:tags", f"{problem}. Take preemption=false, or tags=false")
 
 
 def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Deployment:
@@ -308,6 +302,7 @@ MONOLITHIC = msgspec.structs.replace(
     summary="one scheduler for all jobs on the master copy of the cell state",
     source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
     defaults=MonolithicConfig(),
+    tags="",
     features=HEEDS,
     build=build_monolithic,
     hops=2,

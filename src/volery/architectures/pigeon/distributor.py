@@ -24,11 +24,11 @@ from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.port import Port
-from volery.roles.recovery.leases import Result, Standing
+from volery.roles.recovery.leases import LeaderStatus, Result
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
-RECOVERY = frozenset({Result, Report, Lost, Standing, VoteRequest})
+RECOVERY = frozenset({Result, Report, Lost, LeaderStatus, VoteRequest})
 """The messages to a distributor with a recovery."""
 
 
@@ -200,7 +200,7 @@ class Distributor(Component):
         assert self._recovery is not None, "a machine may crash"
         self._recovery.lost(message, source)
 
-    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+    def on_standing(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """Answer with the epoch that is known."""
         assert self._recovery is not None, "a master may crash"
         self._recovery.answer_epoch(source)
@@ -227,7 +227,7 @@ class Distributor(Component):
         Result: on_result,
         Report: on_report,
         Lost: on_lost,
-        Standing: on_standing,
+        LeaderStatus: on_standing,
         VoteRequest: on_vote_request,
     }
     sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends

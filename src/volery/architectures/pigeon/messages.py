@@ -10,7 +10,7 @@ from typing import Final
 from volery.core.model import NEVER, Address, Message, Task, TaskId, Time
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import LINK_MESSAGES
-from volery.roles.recovery.leases import NODE_MESSAGES, Active
+from volery.roles.recovery.leases import NODE_MESSAGES, RunningAttempt
 
 
 class GroupTasks(Message, frozen=True):
@@ -64,7 +64,7 @@ class Deal(Message, frozen=True):
 class Lost(Message, frozen=True):
     """Master > distributor: these attempts are lost; send the tasks again."""
 
-    attempts: tuple[Active, ...]
+    attempts: tuple[RunningAttempt, ...]
 
 
 class Report(Message, frozen=True):
@@ -77,7 +77,7 @@ class Report(Message, frozen=True):
     epoch: int
     whole: bool
     settled: bool
-    running: tuple[Active, ...]
+    running: tuple[RunningAttempt, ...]
     kept: tuple[tuple[TaskId, int], ...] = ()
 
 

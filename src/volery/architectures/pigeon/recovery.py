@@ -31,7 +31,7 @@ from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Kill
 from volery.roles.recovery.election import Led, pair_sends, seated
-from volery.roles.recovery.leases import Active, Deposed, Forget, Result, Run, Status
+from volery.roles.recovery.leases import Forget, Result, Run, RunningAttempt, StaleEpoch, Status
 
 UPDATE: Final = "update of the second master"
 
@@ -61,7 +61,7 @@ class Dealer(Protocol):
 class DistributorRecovery:
     """The tasks that a distributor has sent and has no result of; it sends those again that no worker has."""
 
-    sends: ClassVar[Sends] = sent_to("master", Deal, Deposed, Resume, Granted) | sent_to("node", Forget)
+    sends: ClassVar[Sends] = sent_to("master", Deal, StaleEpoch, Resume, Granted) | sent_to("node", Forget)
     _distributor: Dealer
     _port: Port
 
@@ -149,7 +149,7 @@ class DistributorRecovery:
     def answer_epoch(self, master: Address) -> None:
         """Answer a restarted master with the epoch that is known."""
         group = self._group_at[master]
-        self._port.send(master, Deposed(max(self._epochs[group], self._promises.epoch(group))))
+        self._port.send(master, StaleEpoch(max(self._epochs[group], self._promises.epoch(group))))
 
     def claim(self, message: VoteRequest, source: Address) -> None:
         """Promise an epoch to a candidate, or refuse."""
@@ -283,7 +283,7 @@ class MasterRecovery:
             self._masks[node] = self._masks.get(node, 0) | 1 << unit
         self.leadership = lead(self, self._masks)
         self._distributors = distributors
-        self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
+        self._active: dict[Address, dict[TaskId, RunningAttempt]] = {node: {} for node in self._masks}
         self._waiting: dict[TaskId, QueuedTask] = {}
         self._replica = Replica(self.leadership, update_us) if isinstance(self.leadership, Candidacy) else None
 
@@ -332,7 +332,7 @@ class MasterRecovery:
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""
         node, attempt = self._group.node_of[unit], self._waiting.pop(task.id).attempt
-        self._active[node][task.id] = Active(task.id, task.job, attempt, distributor, unit)
+        self._active[node][task.id] = RunningAttempt(task.id, task.job, attempt, distributor, unit)
         self._port.send(node, Run(self.leadership.epoch, task, attempt, distributor, unit))
 
     def withdrawn(self, task: TaskId) -> None:
@@ -346,7 +346,7 @@ class MasterRecovery:
         if leadership.leading and self._end(message.active, source) and leadership.usable(source):
             self._master.serve(unit)
 
-    def _end(self, active: Active, node: Address) -> bool:
+    def _end(self, active: RunningAttempt, node: Address) -> bool:
         """Pass a result on; True if it frees a unit."""
         if active.owner in self._distributors:
             self._port.send(active.owner, Result(active))
@@ -375,11 +375,11 @@ class MasterRecovery:
             if unit not in busy:
                 self._master.serve(unit)
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         """At the units of the group that the node has."""
         return seated(running, positions(self._masks[node]))
 
-    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+    def known_at(self, node: Address) -> Mapping[TaskId, RunningAttempt]:
         return self._active[node]
 
     def node_reported(self, node: Address, status: Status) -> None:
@@ -401,8 +401,8 @@ class MasterRecovery:
         """Its tasks go back to the distributors."""
         self._hand_back(node, list(self._active[node].values()))
 
-    def _hand_back(self, node: Address, ended: list[Active]) -> None:
-        owners: dict[Address, list[Active]] = {}
+    def _hand_back(self, node: Address, ended: list[RunningAttempt]) -> None:
+        owners: dict[Address, list[RunningAttempt]] = {}
         for active in ended:
             del self._active[node][active.task], self._master.owned[active.task]
             owners.setdefault(active.owner, []).append(active)
@@ -423,7 +423,7 @@ class MasterRecovery:
     def all_fenced(self) -> None:
         """Nothing: there are no moves."""
 
-    def _report(self, running: Iterable[Active], *, whole: bool) -> None:
+    def _report(self, running: Iterable[RunningAttempt], *, whole: bool) -> None:
         listed = list(running)
         for distributor in self._distributors:
             mine = tuple(active for active in listed if active.owner == distributor)

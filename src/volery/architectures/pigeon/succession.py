@@ -32,17 +32,17 @@ from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led, placed
-from volery.roles.recovery.leases import Deposed, GuardedNode, Lead, Lease, Result, Standing, Status, Unseat
+from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Lease, Result, StaleEpoch, Status, Unseat
 
 Election = Literal["time", "power"]
 Rank = tuple[int, Time, int]
 """Of a declaration: power or nothing, time, place."""
-SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Declared), LEADERSHIP[Standing])
+SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Declared), LEADERSHIP[LeaderStatus])
 """The events of a candidate, beside those of `LEADERSHIP`."""
 SUCCESSION_SENDS: Final[Sends] = (
-    sent_to("master", Standing, Lineup, Declared)
-    | sent_to("node", Lead, Standing, Unseat)
-    | sent_to("distributor", VoteRequest, Standing)
+    sent_to("master", LeaderStatus, Lineup, Declared)
+    | sent_to("node", Lead, LeaderStatus, Unseat)
+    | sent_to("distributor", VoteRequest, LeaderStatus)
 )
 
 
@@ -68,14 +68,14 @@ class Promises:
         """The highest epoch that was promised."""
         return self._epochs[group]
 
-    def answer(self, group: int, claim: VoteRequest, source: Address) -> Granted | Deposed:
+    def answer(self, group: int, claim: VoteRequest, source: Address) -> Granted | StaleEpoch:
         """Promise a higher epoch, confirm the one that was promised last, or refuse."""
         promised, leaders = self._epochs[group], self._leaders[group]
         if claim.epoch > promised or (claim.node and claim.epoch == promised):
             self._epochs[group] = claim.epoch
             leaders[source] = None
             return Granted(claim.epoch, tuple(leaders), claim.node, claim.at_us)
-        return Deposed(promised)
+        return StaleEpoch(promised)
 
 
 class Candidacy:
@@ -136,15 +136,15 @@ class Candidacy:
         self._unmet = dict.fromkeys(self._nodes if incarnation else ())
         self._lost: dict[Address, None] = {}
         self._expired: dict[Address, Time] = {}
-        self._questions: dict[Address, Standing] = {}
+        self._questions: dict[Address, LeaderStatus] = {}
         self._asked: dict[Address, dict[Address, None]] = {}
         self._confirming: dict[Address, tuple[Time, dict[Address, None]]] = {}
         self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
             Granted: self.on_granted,
             Lineup: self.on_lineup,
             Declared: self.on_declared,
-            Standing: self.on_standing,
-            Deposed: self.on_deposed,
+            LeaderStatus: self.on_standing,
+            StaleEpoch: self.on_deposed,
             Status: self.on_status,
             PeerLost: self.on_peer_lost,
             PeerBack: self.on_peer_back,
@@ -163,7 +163,7 @@ class Candidacy:
         """A restarted candidate asks who leads."""
         if self._restarted:
             for address in (*self._others(), *self._distributors):
-                self._port.send(address, Standing(self.epoch, False))
+                self._port.send(address, LeaderStatus(self.epoch, False))
 
     def reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there."""
@@ -247,15 +247,15 @@ class Candidacy:
     def on_lineup(self, message: Lineup, source: Address, now: Time) -> None:
         """Follow the leader, and note who is its second."""
         if message.epoch < self.epoch:
-            self._port.send(source, Standing(self.epoch, False))
+            self._port.send(source, LeaderStatus(self.epoch, False))
             return
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
         self.second = message.second
-        self._port.send(source, Standing(self.epoch, False))
+        self._port.send(source, LeaderStatus(self.epoch, False))
         self._consider(now)
 
-    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+    def on_deposed(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """A node obeys, or a distributor has promised, a later epoch, or this one of an earlier incarnation."""
         self._unmet.pop(source, None)
         if message.epoch > self.epoch:
@@ -265,11 +265,11 @@ class Candidacy:
         elif self.leading and source in self._nodes:
             self._met(source, message.epoch, now)
 
-    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+    def on_standing(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """A candidate follows, asks who leads, or asks or answers about a node."""
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
-        if message.leading:
+        if message.is_leading:
             if message.epoch == self.epoch:
                 self._answer(message, source)
         elif not self.leading or message.epoch > self.epoch:
@@ -287,10 +287,10 @@ class Candidacy:
             if not self._silent:
                 self._renew_leases(now)
 
-    def _answer(self, asked: Standing, leader: Address) -> None:
+    def _answer(self, asked: LeaderStatus, leader: Address) -> None:
         """Send the leader that a node was lost to this one for a lease; keep the question until it was."""
         if asked.node in self._expired:
-            self._port.send(leader, replace(asked, leading=False))
+            self._port.send(leader, replace(asked, is_leading=False))
         else:
             self._questions[asked.node] = asked
 
@@ -319,7 +319,9 @@ class Candidacy:
 
     def _call(self, node: Address) -> None:
         """Lead a node; one that this incarnation has received nothing from is asked for its epoch first."""
-        self._port.send(node, Standing(self.epoch, True) if node in self._unmet else Lead(self.epoch, confirmed=True))
+        self._port.send(
+            node, LeaderStatus(self.epoch, True) if node in self._unmet else Lead(self.epoch, is_confirmed=True)
+        )
 
     def _met(self, node: Address, epoch: int, now: Time) -> None:
         """A node obeys an earlier epoch: lead it, or confirm first that this one leads if the node has begun anew."""
@@ -436,7 +438,7 @@ class Candidacy:
             self._appoint()
             for node, asked in self._asked.items():
                 if peer in asked:
-                    self._port.send(peer, Standing(self.epoch, True, node, self._expired[node]))
+                    self._port.send(peer, LeaderStatus(self.epoch, True, node, self._expired[node]))
         elif peer in self._powers and peer == self.second:
             self.second = ""
             self._consider(now)
@@ -461,7 +463,7 @@ class Candidacy:
             formers = self._formers if node in self._missing else {}
             self._asked[node] = dict(formers)
             for former in formers:
-                self._port.send(former, Standing(self.epoch, True, node, now))
+                self._port.send(former, LeaderStatus(self.epoch, True, node, now))
             if not formers:
                 self._confirm(node, now)
 

@@ -48,7 +48,6 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     from volery.faults import Schedule
     from volery.live.config.federation import FederationFile
     from volery.live.jobs import JobDescription
-    from volery.reproduction.experiments import Experiment
     from volery.sim.faults import FaultPlan
     from volery.workload.models import RequestModel
 
@@ -63,7 +62,6 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
             FaultPlan,
         ),
         ("schedule.json", "Faults of a live federation, or of the lab: `volery storm --schedule`.", Schedule),
-        ("experiment.toml", "A published figure or claim, for `volery reproduce`.", Experiment),
     )
 
 

@@ -171,12 +171,9 @@ class ProcessState:
 
     def _restore_environment(self) -> None:
         vars(os)["environ"] = self._environ  # a call may have put something else there
-        vars(self._environ)["_data"] = now = self._variables  # to decode them all would take ten times as long
-        for name in now.keys() - self._environment.keys():
-            del os.environ[os.fsdecode(name)]
-        for name, value in self._environment.items():
-            if now.get(name) != value:
-                os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        vars(self._environ)["_data"] = self._variables
+        self._variables.clear()
+        self._variables.update(self._environment)
         # What the programs of the next call are given may have been changed without `os.environ`.
         _C.clearenv()
         for variable in self._environment.items():

@@ -12,7 +12,7 @@ are gone as well, and run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLe
 from volery.live.service.marks import StoreMark, first_of_start, mark_of
 from volery.live.service.rows import (
     NOTHING,
-    SELECT_JOB,
     SELECT_TASK,
     JobListings,
     JobRow,
@@ -34,16 +33,14 @@ from volery.live.service.rows import (
     UserCounters,
     counts_of,
     key_of,
-    listed_job,
     sound_job,
     sound_task,
     state_after,
-    task_status,
 )
 from volery.live.service.schema import Database, described
 from volery.live.service.soundness import set_aside
-from volery.live.service.task_rows import TaskRows
-from volery.live.status import JobStatus, TaskState, TaskStatus
+from volery.live.service.task_rows import TaskRows, WrittenRow, written_anyhow
+from volery.live.status import JobStatus, TaskState
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -64,9 +61,6 @@ INSERTED_MAX: Final = 1_000
 """New jobs whose rows are not read again when they begin; the rows of more that wait would fill the memory."""
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
-
-WrittenRow = tuple[int, Callable[[Sequence[Any]], JobStatus | TaskStatus], Sequence[Any]]
-"""The revision of a row that was written, what makes a status of it, and the row."""
 
 _REVISION: Final = CHECKED["tasks"].index("revision")
 _LOSE_TASK: Final = "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?"
@@ -99,7 +93,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
-        self.demand_files = self._database.demand_files
+        self.demand_files, self.close = self._database.demand_files, self._database.close
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -119,7 +113,7 @@ class JobStore:
         self.begun, self.ended_places = tasks.begun, tasks.ended_places
         self.open_ids, self.open_users, self.open_user = tasks.open_ids, tasks.open_users, tasks.open_user
         self.first_task, self.cancelling, self.is_answered = tasks.first_task, tasks.cancelling, tasks.is_answered
-        self.pending_after = tasks.pending_after
+        self.pending_after, self.drained = tasks.pending_after, tasks.drained
         self.retired = ArchiveLedger(self._sql, self._read)
         self._revision: int = self.retired.free().revision
         for number in self._database.damage.rows:
@@ -140,12 +134,6 @@ class JobStore:
     def _one(self, query: str, *arguments: Any) -> Any:
         row = self._sql.execute(query, arguments).fetchone()
         return row[0] if row else None
-
-    def close(self) -> None:
-        self._database.close()
-
-    def drained(self) -> set[Address]:
-        return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
@@ -355,10 +343,9 @@ class JobStore:
             return
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
         for (place,) in self._sql.execute(query, (number,)).fetchall():
-            key, revision = (number, place), self._next_revision()
-            self._sql.execute(_LOSE_TASK, (revision, *key))
-            row = self._sql.execute(f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?", key).fetchone()
-            self._written.append((revision, task_status, row))  # it may have been damaged before
+            revision = self._next_revision()
+            self._sql.execute(_LOSE_TASK, (revision, number, place))
+            self._written.append(written_anyhow(self._sql, revision, number, place))
         self._settle(job, now_us, monotonic_us, wait=False)
         self._write_changes()
 
@@ -379,27 +366,20 @@ class JobStore:
         return job
 
     def _stored_job(self, number: JobId) -> JobRow | None:
-        """A job that has not ended, as it was stored; None: there is none, or its row is damaged, which ends it."""
         rows = fetched(self._sql, _READ_JOB, (number,))
         if not rows:
             return None
-
         try:
             check_row("jobs", row := rows[0])  # its next checksum would hide the damage
         except RowDamageError as error:
             log.error("job %d is given up: %s; `volery check` lists what is damaged", number, error)
-            self._set_aside(number)
+            revision = self._next_revision()
+            set_aside(self._sql, number, revision)
+            self._written.append(written_anyhow(self._sql, revision, number))
+            self._changed_users[number] = ""
+            self._is_miscounted = True
             return None
         return JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
-
-    def _set_aside(self, number: JobId) -> None:
-        """End a job whose row is damaged, and let its followers know."""
-        revision = self._next_revision()
-        set_aside(self._sql, number, revision)
-        for row in fetched(self._sql, f"{SELECT_JOB} FROM jobs WHERE id = ?", (number,)):
-            self._written.append((revision, listed_job, row))
-        self._changed_users[number] = ""  # nothing in its row is certain
-        self._is_miscounted = True
 
     def _written_job(self, row: Sequence[Any]) -> JobStatus:
         return sound_job((*row, self.assigned.note_of(row[0])))

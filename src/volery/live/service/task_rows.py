@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from volery.core.model import JobId, TaskId
+from volery.core.model import Address, JobId, TaskId
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.checksums import CHECKED, check_row, fetched
 from volery.live.service.rows import SELECT_JOB, SELECT_TASK, UsageTable, listed_job, task_status
@@ -18,6 +18,18 @@ from volery.live.status import JobStatus, TaskState, TaskStatus
 _RESULT: Final = CHECKED["tasks"].index("result")
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 REVISION_MAX: Final = (1 << 63) - 1
+
+
+WrittenRow = tuple[int, Callable[[Sequence[Any]], JobStatus | TaskStatus], Sequence[Any]]
+"""The revision of a row that was written, what makes a status of it, and the row."""
+
+
+def written_anyhow(sql: sqlite3.Connection, revision: int, job: JobId, place: int | None = None) -> WrittenRow:
+    """The row of a task, or of a job, that may have been damaged before it was written."""
+    if place is None:
+        return revision, listed_job, fetched(sql, f"{SELECT_JOB} FROM jobs WHERE id = ?", (job,))[0]
+    query = f"{SELECT_TASK} FROM tasks WHERE job = ? AND place = ?"
+    return revision, task_status, fetched(sql, query, (job, place))[0]
 
 
 class TaskRows:
@@ -57,6 +69,9 @@ class TaskRows:
             check_row("tasks", row)
             return bytes(row[_RESULT])
         return b""
+
+    def drained(self) -> set[Address]:
+        return {node for (node,) in self._sql.execute("SELECT node FROM drained")}
 
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""

@@ -41,7 +41,17 @@ from volery.core.model import NEVER, Address, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Lead, Lease, Standing, Status, Unseat
+from volery.roles.recovery.leases import (
+    Fence,
+    Fenced,
+    Lead,
+    LeaderStatus,
+    Lease,
+    RunningAttempt,
+    StaleEpoch,
+    Status,
+    Unseat,
+)
 
 CLAIM: Final = "claim"
 
@@ -53,16 +63,16 @@ def pair_sends(own: str, client: str) -> Sends:
         own: their role.
         client: the role of those that place tasks on their nodes.
     """
-    return sent_to(own, Standing) | sent_to("node", Lead, Standing, Unseat) | sent_to(client, Standing)
+    return sent_to(own, LeaderStatus) | sent_to("node", Lead, LeaderStatus, Unseat) | sent_to(client, LeaderStatus)
 
 
 class Led(Protocol):
     """A master of a pair, as its leadership calls it: the account of its nodes, and of its clients' tasks there."""
 
-    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+    def known_at(self, node: Address) -> Mapping[TaskId, RunningAttempt]:
         """The attempts at a node that the master has an account of."""
 
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+    def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         """The attempts that the present cluster has a place for, each at a unit of its node; see `seated`."""
 
     def forget_all(self) -> None:
@@ -93,10 +103,10 @@ class Led(Protocol):
         """It is fenced up to the last move."""
 
 
-def seated(running: Sequence[Active], units: Iterable[int]) -> list[Active]:
+def seated(running: Sequence[RunningAttempt], units: Iterable[int]) -> list[RunningAttempt]:
     """As many of the attempts as there are units, each at one: its own where it can be."""
     places = dict.fromkeys(units)
-    found: dict[int, Active] = {}
+    found: dict[int, RunningAttempt] = {}
     for active in running:
         if active.unit in places:
             found.setdefault(active.unit, active)
@@ -108,7 +118,7 @@ def seated(running: Sequence[Active], units: Iterable[int]) -> list[Active]:
     return list(found.values())
 
 
-def placed(master: Led, node: Address, running: Iterable[Active]) -> list[Active]:
+def placed(master: Led, node: Address, running: Iterable[RunningAttempt]) -> list[RunningAttempt]:
     """The attempts of a node's status that have a place; those that the master knows are as in its account."""
     known = master.known_at(node)
     both = ((active, known.get(active.task, active)) for active in running)
@@ -125,7 +135,6 @@ class Leadership:
         nodes: the machines that the pair leads.
         clients: the components that place tasks on them.
         lease: of the nodes.
-        complete: whether it opens only when it settles: what runs on any node decides what may start on others.
 
     Attributes:
         epoch: the highest known.
@@ -146,10 +155,7 @@ class Leadership:
         clients: Iterable[Address],
         lease: Lease,
         incarnation: int,
-        *,
-        complete: bool = False,
     ) -> None:
-        self._complete = complete
         self._master = master
         self._partner = pair[1 - me]
         self._me = me
@@ -159,24 +165,24 @@ class Leadership:
         self._restarted = incarnation > 0
         self.epoch = NO_EPOCH if incarnation else 0
         self.leading = self.opened = self.settled = not incarnation and me == 0
-        self._sure = True
+        self._is_followed = True
         self._partner_lost = False
-        self._missing: dict[Address, None] = {}
-        self._unheard: dict[Address, None] = {}
-        self._lost: dict[Address, None] = {}
-        self._expired: dict[Address, Time] = {}
-        self._questions: dict[Address, Standing] = {}
-        self._anew: dict[Address, Time] = {}
-        self._asked_us: Time = NEVER
-        self._untold = dict.fromkeys(self._nodes if incarnation else ())
-        self._vague = incarnation > 0
+        self._nodes_without_status: dict[Address, None] = {}
+        self._nodes_without_session: dict[Address, None] = {}
+        self._unreachable_nodes: dict[Address, None] = {}
+        self._lease_expired_at: dict[Address, Time] = {}
+        self._questions: dict[Address, LeaderStatus] = {}
+        self._unconfirmed_nodes: dict[Address, Time] = {}
+        self._last_question_us: Time = NEVER
+        self._nodes_without_epoch = dict.fromkeys(self._nodes if incarnation else ())
+        self._is_epoch_uncertain = incarnation > 0
         self.drained: dict[Address, None] = {}
         self.moves: tuple[Reassignment, ...] = ()
-        self._unfenced: dict[Address, None] = {}
+        self._nodes_to_fence: dict[Address, None] = {}
         self.fenced = 0
         self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
-            Standing: self.on_standing,
-            Deposed: self.on_deposed,
+            LeaderStatus: self.on_leader_status,
+            StaleEpoch: self.on_stale_epoch,
             Status: self.on_status,
             Fenced: self.on_fenced,
             Drain: self.on_drain,
@@ -197,11 +203,16 @@ class Leadership:
         """A restarted master asks who leads."""
         if self._restarted:
             for address in (self._partner, *self._nodes, *self._clients):
-                self._port.send(address, Standing(self.epoch, False))
+                self._port.send(address, LeaderStatus(self.epoch, False))
 
     def reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there, and to obey nobody else."""
-        return not (node in self._missing or node in self._unheard or node in self._lost or node in self._anew)
+        return not (
+            node in self._nodes_without_status
+            or node in self._nodes_without_session
+            or node in self._unreachable_nodes
+            or node in self._unconfirmed_nodes
+        )
 
     def usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""
@@ -228,43 +239,43 @@ class Leadership:
         self.moves = tuple(sorted([*self.moves, *fresh], key=lambda move: move.epoch))
         self._master.adopt_moves(fresh)
         if self.leading:
-            self._unfenced = {node: None for node in self._nodes if not self.given_up(node)}
+            self._nodes_to_fence = {node: None for node in self._nodes if not self.given_up(node)}
             for node in self._nodes:
                 self._port.send(node, Fence(self.epoch, self.moves))
 
     def given_up(self, node: Address) -> bool:
         """Find out whether what ran on a node was given up with it."""
-        return node in self._lost and node in self._unheard
+        return node in self._unreachable_nodes and node in self._nodes_without_session
 
     def on_fenced(self, message: Fenced, source: Address, now: Time) -> None:
         """A node has stored moves."""
         if self.leading and message.epoch == self.epoch and message.move == self.moves[-1].epoch:
-            self._unfenced.pop(source, None)
-            self._look()
+            self._nodes_to_fence.pop(source, None)
+            self._advance()
 
     def _fence_again(self, node: Address, status: Status) -> None:
         """Learn the moves that a node stores; have it store the others."""
         self.learn(status.moves)
         if self.moves and (not status.moves or status.moves[-1].epoch < self.moves[-1].epoch):
-            self._unfenced[node] = None
+            self._nodes_to_fence[node] = None
             self._port.send(node, Fence(self.epoch, self.moves))
         else:
-            self._unfenced.pop(node, None)
+            self._nodes_to_fence.pop(node, None)
 
     def _claim(self, above: int) -> None:
         epoch = above + 1
         self.epoch = epoch if epoch % 2 == self._me else epoch + 1
-        self.leading, self.opened, self.settled, self._sure = True, False, False, False
-        self._missing = dict(self._nodes)
-        self._unheard.clear()
-        self._anew.clear()
-        self._unfenced = dict(self._nodes) if self.moves else {}
+        self.leading, self.opened, self.settled, self._is_followed = True, False, False, False
+        self._nodes_without_status = dict(self._nodes)
+        self._nodes_without_session.clear()
+        self._unconfirmed_nodes.clear()
+        self._nodes_to_fence = dict(self._nodes) if self.moves else {}
         self.fenced = 0
         self._master.forget_all()
         for node in self._nodes:
             self._port.send(node, Lead(self.epoch))
-        self._port.send(self._partner, Standing(self.epoch, True))
-        self._look()
+        self._port.send(self._partner, LeaderStatus(self.epoch, True))
+        self._advance()
 
     def _step_down(self, epoch: int) -> None:
         self.epoch = epoch
@@ -272,60 +283,64 @@ class Leadership:
             self.leading = self.opened = self.settled = False
             self._master.forget_all()
 
-    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """Settle with the partner who leads."""
-        if message.leading:
+        if message.is_leading:
             if message.epoch > self.epoch:
                 self._step_down(message.epoch)
             elif self.leading:
-                self._port.send(source, Standing(self.epoch, True))
+                self._port.send(source, LeaderStatus(self.epoch, True))
             if not self.leading and message.epoch == self.epoch:
                 self._answer(message)
         elif self.leading and message.epoch > self.epoch:
             self._claim(message.epoch)
         elif self.leading:
-            if not self._sure and message.epoch == self.epoch:
-                self._sure = True
+            if not self._is_followed and message.epoch == self.epoch:
+                self._is_followed = True
                 self._renew_leases(now)
             if message.epoch < self.epoch:
-                self._port.send(source, Standing(self.epoch, True))
-                for node in [node for node in self._expired if node in self._missing]:
+                self._port.send(source, LeaderStatus(self.epoch, True))
+                for node in [node for node in self._lease_expired_at if node in self._nodes_without_status]:
                     self._ask(node)  # the partner has begun anew and has forgotten the question
-                if self._anew:
-                    self._port.send(source, Standing(self.epoch, True, "", self._asked_us))
+                if self._unconfirmed_nodes:
+                    self._port.send(source, LeaderStatus(self.epoch, True, "", self._last_question_us))
             elif not message.node:
                 self._confirm(message.at_us)
-            elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
-                del self._missing[message.node]
+            elif (
+                message.node in self._nodes_without_status and self._lease_expired_at.get(message.node) == message.at_us
+            ):
+                del self._nodes_without_status[message.node]
                 self._write_off(message.node)
         elif self._me == 0:
             self._claim(max(self.epoch, message.epoch))
         else:
-            self._port.send(source, Standing(max(self.epoch, message.epoch), False))
+            self._port.send(source, LeaderStatus(max(self.epoch, message.epoch), False))
 
     def _ask(self, node: Address) -> None:
         """Ask the partner if a node that was lost to this leader for a lease was lost to the partner for as long."""
-        self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
+        self._port.send(self._partner, LeaderStatus(self.epoch, True, node, self._lease_expired_at[node]))
 
-    def _answer(self, asked: Standing) -> None:
+    def _answer(self, asked: LeaderStatus) -> None:
         """Send the partner that this master follows it; keep a question until the answer is yes."""
-        if asked.node not in self._expired if asked.node else self._untold:
+        if asked.node not in self._lease_expired_at if asked.node else self._nodes_without_epoch:
             before = self._questions.get(asked.node, asked)
             at_us = max(asked.at_us, before.at_us) if before.epoch == asked.epoch else asked.at_us
             self._questions[asked.node] = replace(asked, at_us=at_us)
         elif asked.epoch == self.epoch:
-            if vague := self._vague and not asked.node:
-                self._vague = False
-            self._port.send(self._partner, Standing(self.epoch + 1, False) if vague else replace(asked, leading=False))
+            if vague := self._is_epoch_uncertain and not asked.node:
+                self._is_epoch_uncertain = False
+            self._port.send(
+                self._partner, LeaderStatus(self.epoch + 1, False) if vague else replace(asked, is_leading=False)
+            )
 
-    def _told(self, node: Address, epoch: int) -> None:
+    def _note_epoch(self, node: Address, epoch: int) -> None:
         """Note the epoch that a node remembers; after the last one the partner may be answered."""
-        self._untold.pop(node, None)
-        self._vague = self._vague and epoch == NO_EPOCH
-        if not self._untold and not self.leading and (asked := self._questions.pop("", None)) is not None:
+        self._nodes_without_epoch.pop(node, None)
+        self._is_epoch_uncertain = self._is_epoch_uncertain and epoch == NO_EPOCH
+        if not self._nodes_without_epoch and not self.leading and (asked := self._questions.pop("", None)) is not None:
             self._answer(asked)
 
-    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+    def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """A node obeys, or a client knows, a later epoch, or this one of an earlier incarnation.
 
         A beginner goes beyond it, an established leader steps down, a follower informs its partner.
@@ -333,12 +348,12 @@ class Leadership:
         if message.epoch > self.epoch or (message.epoch == self.epoch and self.leading):
             self._give_way(message.epoch, now)
         if source in self._nodes:
-            self._told(source, message.epoch)
+            self._note_epoch(source, message.epoch)
 
     def _give_way(self, epoch: int, now: Time) -> None:
         if not self.leading:
             self.epoch = epoch
-            self._port.send(self._partner, Standing(self.epoch, False))
+            self._port.send(self._partner, LeaderStatus(self.epoch, False))
             return
         if not self.opened or epoch == self.epoch:
             self._claim(epoch)
@@ -347,13 +362,13 @@ class Leadership:
         if self._partner_lost:
             self._port.set_timer(CLAIM, now + self._lease.lease_us)
         else:
-            self._port.send(self._partner, Standing(self.epoch, False))
+            self._port.send(self._partner, LeaderStatus(self.epoch, False))
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
         """Adopt the status of a node, unless its epoch is another."""
         if is_later := message.epoch > self.epoch:
             self._give_way(message.epoch, now)
-        self._told(source, NO_EPOCH if message.anew else message.epoch)
+        self._note_epoch(source, NO_EPOCH if message.is_restarted else message.epoch)
         if is_later or not self.leading:
             return
         if message.epoch < self.epoch:
@@ -367,41 +382,45 @@ class Leadership:
             self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
             return
         message = replace(message, running=tuple(found))
-        self._missing.pop(source, None)
-        self._unheard.pop(source, None)
-        if message.anew:
-            self._doubt(source, now)
+        self._nodes_without_status.pop(source, None)
+        self._nodes_without_session.pop(source, None)
+        if message.is_restarted:
+            self._confirm_node(source, now)
         self._port.cancel_timer(("lease", source))
         self._fence_again(source, message)
         self._master.node_reported(source, message)
-        self._look()
+        self._advance()
 
-    def _doubt(self, node: Address, now: Time) -> None:
+    def _confirm_node(self, node: Address, now: Time) -> None:
         """Launch nothing on a restarted node until the partner has answered that it follows."""
-        self._anew[node] = self._asked_us = max(now, self._asked_us + 1)
-        self._port.send(self._partner, Standing(self.epoch, True, "", self._asked_us))
+        self._unconfirmed_nodes[node] = self._last_question_us = max(now, self._last_question_us + 1)
+        self._port.send(self._partner, LeaderStatus(self.epoch, True, "", self._last_question_us))
         if self._partner_lost:
             self._port.observe(Counted("nodes_unconfirmed"))
 
     def _confirm(self, asked_us: Time) -> None:
         """Lead the restarted nodes that had answered before the question."""
-        for node in [node for node, since in self._anew.items() if since <= asked_us]:
-            del self._anew[node]
-            self._port.send(node, Lead(self.epoch, confirmed=True))
+        for node in [node for node, since in self._unconfirmed_nodes.items() if since <= asked_us]:
+            del self._unconfirmed_nodes[node]
+            self._port.send(node, Lead(self.epoch, is_confirmed=True))
             if self.reachable(node):
                 self._master.node_back(node)
 
-    def _look(self) -> None:
-        reported = len(self._missing) < len(self._nodes)
-        waived = () if self._complete else self._lost
-        if self.leading and not self.opened and reported and all(node in waived for node in self._missing):
+    def _advance(self) -> None:
+        reported = len(self._nodes_without_status) < len(self._nodes)
+        if (
+            self.leading
+            and not self.opened
+            and reported
+            and all(node in self._unreachable_nodes for node in self._nodes_without_status)
+        ):
             self.opened = True
-            self.settled = not self._missing
+            self.settled = not self._nodes_without_status
             self._master.all_reachable_reported()
-        elif self.leading and not self.settled and not self._missing:
+        elif self.leading and not self.settled and not self._nodes_without_status:
             self.settled = True
             self._master.all_reported()
-        if self.settled and self.moves and not self._unfenced and self.fenced < self.moves[-1].epoch:
+        if self.settled and self.moves and not self._nodes_to_fence and self.fenced < self.moves[-1].epoch:
             self.fenced = self.moves[-1].epoch
             self._master.all_fenced()
 
@@ -409,27 +428,27 @@ class Leadership:
         """Take over from a lost partner; wait for a lost node."""
         peer = event.peer
         if peer == self._partner:
-            self._partner_lost, self._sure = True, False
+            self._partner_lost, self._is_followed = True, False
             if not self.leading:
                 self._claim(self.epoch)
-            elif self._anew:
-                self._port.observe(Counted("nodes_unconfirmed", len(self._anew)))
+            elif self._unconfirmed_nodes:
+                self._port.observe(Counted("nodes_unconfirmed", len(self._unconfirmed_nodes)))
             return
-        self._lost[peer] = None
+        self._unreachable_nodes[peer] = None
         self._port.set_timer(("lease", peer), now + self._lease.lease_us)
         if self.leading:
             self._master.node_away(peer)
-            self._look()
+            self._advance()
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
         """Settle with a partner; go on with a node that has kept its session."""
         peer = event.peer
         if peer == self._partner:
             self._partner_lost = False
-            self._port.send(peer, Standing(self.epoch, self.leading))
+            self._port.send(peer, LeaderStatus(self.epoch, self.leading))
             return
-        self._lost.pop(peer, None)
-        self._expired.pop(peer, None)
+        self._unreachable_nodes.pop(peer, None)
+        self._lease_expired_at.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
         if self.leading and self.reachable(peer):
             self._master.node_back(peer)
@@ -438,8 +457,8 @@ class Leadership:
         """A node has begun anew: its status follows. A partner has: it asks."""
         peer = message.peer
         if peer in self._nodes and self.leading:
-            self._unheard[peer] = None
-            self._anew.pop(peer, None)
+            self._nodes_without_session[peer] = None
+            self._unconfirmed_nodes.pop(peer, None)
             self._master.node_away(peer)
 
     def on_lease_timer(self, event: TimerFired, now: Time) -> None:
@@ -450,26 +469,26 @@ class Leadership:
             return
         assert isinstance(event.key, tuple), "a timer of the pair's"
         node = str(event.key[1])
-        if node not in self._lost:
+        if node not in self._unreachable_nodes:
             return
-        self._expired[node] = now
-        self._told(node, NO_EPOCH)
+        self._lease_expired_at[node] = now
+        self._note_epoch(node, NO_EPOCH)
         if not self.leading:
             if (asked := self._questions.pop(node, None)) is not None:
                 self._answer(asked)
-        elif self._sure:
-            (self._ask if node in self._missing else self._write_off)(node)
+        elif self._is_followed:
+            (self._ask if node in self._nodes_without_status else self._write_off)(node)
 
     def _write_off(self, node: Address) -> None:
         """Take it that nothing runs at a node."""
-        self._unheard[node] = None
+        self._nodes_without_session[node] = None
         self._master.node_dead(node)
-        self._unfenced.pop(node, None)
-        self._look()
+        self._nodes_to_fence.pop(node, None)
+        self._advance()
 
     def _renew_leases(self, now: Time) -> None:
-        self._expired.clear()
-        for node in self._lost:
+        self._lease_expired_at.clear()
+        for node in self._unreachable_nodes:
             self._port.set_timer(("lease", node), now + self._lease.lease_us)
 
     @staticmethod
@@ -484,7 +503,7 @@ def _lead(master: Any, event: Event, source: Address, now: Time) -> None:
 
 
 LEADERSHIP: Final[Mapping[type, Handler]] = dict.fromkeys(
-    (Standing, Deposed, Status, PeerLost, PeerBack, Renewed), _lead
+    (LeaderStatus, StaleEpoch, Status, PeerLost, PeerBack, Renewed), _lead
 )
 """For the table of a master that keeps its leadership in this attribute."""
 MOVES_AND_DRAINS: Final[Mapping[type, Handler]] = dict.fromkeys((Fenced, Drain), _lead)

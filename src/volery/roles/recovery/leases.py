@@ -14,7 +14,7 @@ import msgspec
 
 from volery.core.component import Component, sent_to
 from volery.core.events import Adopted, PeerBack, PeerLost, Reassignment, TaskFinished, TimerFired
-from volery.core.model import NEVER, Address, Amounts, JobId, Message, Tags, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.roles.node import NO_EPOCH, Kill
 from volery.roles.recovery.channel import LinkPort, Renewed
 
@@ -45,7 +45,7 @@ class Lease(msgspec.Struct, frozen=True):
         return self.grace_us + 2 * self.detection_us
 
 
-class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class RunningAttempt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An attempt at a node.
 
     Args:
@@ -54,7 +54,6 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
         request: what it asked for; nothing: a slot.
         account: on whose account it runs, in the owner's numbering.
         term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
-        tags: of the task.
     """
 
     task: TaskId
@@ -65,7 +64,6 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Amounts = ()
     account: int = 0
     term: int = 0
-    tags: Tags | None = None
 
 
 class Run(Message, frozen=True):
@@ -88,16 +86,16 @@ class Lead(Message, frozen=True):
     """
 
     epoch: int
-    confirmed: bool = False
+    is_confirmed: bool = False
 
 
-class Standing(Message, frozen=True):
+class LeaderStatus(Message, frozen=True):
     """Master > its partner: the highest epoch that I know, and whether I lead.
 
     A restarted master sends it to nodes and clients, too, which answer with the epoch that they know.
 
     Args:
-        epoch, leading: these.
+        epoch, is_leading: these.
         node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
             the node was lost to it for a lease as well. Empty: neither.
         at_us: when the leader's lease was over, by its own clock; without a node: of a leader that asks whether its
@@ -105,12 +103,12 @@ class Standing(Message, frozen=True):
     """
 
     epoch: int
-    leading: bool
+    is_leading: bool
     node: Address = ""
     at_us: Time = NEVER
 
 
-class Deposed(Message, frozen=True):
+class StaleEpoch(Message, frozen=True):
     """Node or client > master: a master of this epoch leads here.
 
     Term: of a client of which jobs were moved to another, see `volery.core.events.Moved`.
@@ -125,14 +123,14 @@ class Status(Message, frozen=True):
 
     Args:
         moves: all that the node stores, see `Fence`.
-        anew: it was restarted, so that it may have obeyed a later epoch, and no master was confirmed since.
+        is_restarted: it was restarted, so that it may have obeyed a later epoch, and no master was confirmed since.
     """
 
     epoch: int
-    running: tuple[Active, ...]
-    finished: tuple[Active, ...]
+    running: tuple[RunningAttempt, ...]
+    finished: tuple[RunningAttempt, ...]
     moves: tuple[Reassignment, ...] = ()
-    anew: bool = False
+    is_restarted: bool = False
 
 
 class Unseat(Message, frozen=True):
@@ -167,12 +165,12 @@ class Result(Message, frozen=True):
     """Node > both masters, and the owner where that counts results: the attempt has ended.
 
     Args:
-        evicted: it was ended for another task, or the node could not begin it, and has no result; then the master that
-            leads alone receives it.
+        is_evicted: it was ended for another task, or the node could not begin it, and has no result; then the master
+            that leads alone receives it.
     """
 
-    active: Active
-    evicted: bool = False
+    active: RunningAttempt
+    is_evicted: bool = False
 
 
 class Forget(Message, frozen=True):
@@ -183,7 +181,7 @@ class Forget(Message, frozen=True):
 
 
 NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Run, Kill, Lead, Standing, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
+    {Run, Kill, Lead, LeaderStatus, StaleEpoch, Status, Unseat, Fence, Fenced, Result, Forget}
 )
 
 
@@ -197,8 +195,21 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_anew", "_cut_off", "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master",
-        "_master_renewed", "_moves", "_pair", "_running", "_tells_owner", "_unseated",
+        "_cut_off",
+        "_epoch",
+        "_evicted_tasks",
+        "_finished",
+        "_incarnation",
+        "_is_restarted",
+        "_lease",
+        "_lost_masters",
+        "_master",
+        "_master_renewed",
+        "_moves",
+        "_pair",
+        "_running",
+        "_tells_owner",
+        "_unseated_tasks",
     )  # fmt: skip
 
     _port: LinkPort
@@ -209,17 +220,17 @@ class GuardedNode(Component):
         self._lease = lease
         self._incarnation = incarnation
         self._tells_owner = tells_owner
-        self._anew = incarnation > 0
+        self._is_restarted = incarnation > 0
         self._epoch = NO_EPOCH if incarnation else 0
         self._master = "" if incarnation else pair[0]
         self._master_renewed = False
-        self._running: dict[TaskId, Active] = {}
-        self._finished: dict[TaskId, Active] = {}
-        self._lost: set[Address] = set()
+        self._running: dict[TaskId, RunningAttempt] = {}
+        self._finished: dict[TaskId, RunningAttempt] = {}
+        self._lost_masters: set[Address] = set()
         self._cut_off = False
         self._moves: tuple[Reassignment, ...] = ()
-        self._unseated: set[TaskId] = set()
-        self._evicted: set[TaskId] = set()
+        self._unseated_tasks: set[TaskId] = set()
+        self._evicted_tasks: set[TaskId] = set()
 
     def start(self, now: Time) -> None:
         """After a restart: nothing runs here but what was adopted."""
@@ -228,26 +239,26 @@ class GuardedNode(Component):
 
     def on_adopted(self, event: Adopted, source: Address, now: Time) -> None:
         """Go on with an attempt that an earlier incarnation has launched."""
-        active = msgspec.msgpack.decode(event.note, type=Active)
+        active = msgspec.msgpack.decode(event.note, type=RunningAttempt)
         self._running[active.task] = active
 
     def _tell_status(self, *masters: Address) -> None:
         running, finished = tuple(self._running.values()), tuple(self._finished.values())
         for master in masters:
-            self._port.send(master, Status(self._epoch, running, finished, self._moves, self._anew))
+            self._port.send(master, Status(self._epoch, running, finished, self._moves, self._is_restarted))
 
     def on_run(self, message: Run, source: Address, now: Time) -> None:
         """Launch, if the master still leads; what runs or has finished here is not launched again."""
         if message.epoch != self._epoch:
             if message.epoch < self._epoch:
-                self._port.send(source, Deposed(self._epoch))
+                self._port.send(source, StaleEpoch(self._epoch))
             return
         task = message.task
         if task.id in self._running:
             return
         attempt, owner, unit = message.attempt, message.owner, message.unit
         account, term = message.account, message.term
-        active = Active(task.id, task.job, attempt, owner, unit, task.request, account, term, task.tags)
+        active = RunningAttempt(task.id, task.job, attempt, owner, unit, task.request, account, term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be sent, is as good
             self._finished[task.id] = active
             self._tell(Result(active))
@@ -263,33 +274,33 @@ class GuardedNode(Component):
         if message.epoch != NO_EPOCH:
             if message.epoch != self._epoch or active.attempt != message.attempt:
                 return
-            self._evicted.add(message.task)
+            self._evicted_tasks.add(message.task)
         self._port.kill(message.task, active.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Send the result to both masters, the leader and the follower, and keep it until it is forgotten."""
         active = self._running.get(event.task.id)
         if active is None or active.attempt != event.attempt:
-            self._evicted.discard(event.task.id)
+            self._evicted_tasks.discard(event.task.id)
             return
         del self._running[active.task]
-        if self._evicted and self._was_evicted(active.task, event.outcome):
-            self._port.send(self._master, Result(active, evicted=True))
+        if self._evicted_tasks and self._was_evicted(active.task, event.outcome):
+            self._port.send(self._master, Result(active, is_evicted=True))
             return
-        if event.outcome == "unstarted" and active.task not in self._unseated:
-            self._port.send(self._master, Result(active, evicted=True))
+        if event.outcome == "unstarted" and active.task not in self._unseated_tasks:
+            self._port.send(self._master, Result(active, is_evicted=True))
             return
-        if active.task not in self._unseated or event.outcome not in ("killed", "unstarted"):
+        if active.task not in self._unseated_tasks or event.outcome not in ("killed", "unstarted"):
             self._finished[active.task] = active
             self._tell(Result(active))
-        if self._unseated:
-            self._unseated.discard(active.task)
-            if not self._unseated:
+        if self._unseated_tasks:
+            self._unseated_tasks.discard(active.task)
+            if not self._unseated_tasks:
                 self._tell_status(self._master)
 
     def _was_evicted(self, task: TaskId, outcome: str) -> bool:
-        evicted = task in self._evicted and task not in self._unseated and outcome == "killed"
-        self._evicted.discard(task)
+        evicted = task in self._evicted_tasks and task not in self._unseated_tasks and outcome == "killed"
+        self._evicted_tasks.discard(task)
         return evicted
 
     def _tell(self, result: Result) -> None:
@@ -306,35 +317,35 @@ class GuardedNode(Component):
         """A master takes over, unless this epoch or a later one is taken."""
         obeyed = source == self._master and not self._master_renewed
         if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
-            self._port.send(source, Deposed(self._epoch))
+            self._port.send(source, StaleEpoch(self._epoch))
             return
         began = message.epoch > self._epoch
-        self._anew = self._anew and not message.confirmed
+        self._is_restarted = self._is_restarted and not message.is_confirmed
         self._epoch, self._master, self._master_renewed = message.epoch, source, False
-        self._cut_off = self._cut_off and (self._anew or not began)  # the lease of a new master begins now
+        self._cut_off = self._cut_off and (self._is_restarted or not began)  # the lease of a new master begins now
         self._watch_master(now)
         if began:
             self._tell_status(source)
 
-    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """Send the epoch that is obeyed here; unless its master is confirmed, a restarted node remembers none."""
-        self._port.send(source, Deposed(NO_EPOCH if self._anew else self._epoch))
+        self._port.send(source, StaleEpoch(NO_EPOCH if self._is_restarted else self._epoch))
 
     def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
         """End attempts that have no place in the cluster any more."""
         if message.epoch != self._epoch:
             return
-        self._unseated.update(task for task in message.tasks if task in self._running)
+        self._unseated_tasks.update(task for task in message.tasks if task in self._running)
         for task in message.tasks:
             if task in self._running:
                 self._port.kill(task, self._running[task].attempt)
-        if not self._unseated:
+        if not self._unseated_tasks:
             self._tell_status(source)
 
     def on_fence(self, message: Fence, source: Address, now: Time) -> None:
         """Store moves that the master knows; refuse one that is not obeyed here."""
         if message.epoch < self._epoch:
-            self._port.send(source, Deposed(self._epoch))
+            self._port.send(source, StaleEpoch(self._epoch))
         elif message.epoch == self._epoch:
             if not self._moves or self._moves[-1].epoch < message.moves[-1].epoch:
                 self._moves = message.moves
@@ -346,8 +357,8 @@ class GuardedNode(Component):
         What was adopted may have had either of a pair, and the master of today may be the one that was deposed: until
         it is confirmed, the loss of any of them counts.
         """
-        masters = self._pair if self._anew and self._running else (self._master,)
-        cut_off = not self._lost.isdisjoint(masters)
+        masters = self._pair if self._is_restarted and self._running else (self._master,)
+        cut_off = not self._lost_masters.isdisjoint(masters)
         if cut_off and not self._cut_off:
             self._port.set_timer(FENCE, now + self._lease.grace_us)
         elif not cut_off:
@@ -356,13 +367,13 @@ class GuardedNode(Component):
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Without its master it goes on for a while."""
-        self._lost.add(event.peer)
-        if event.peer == self._master or self._anew:
+        self._lost_masters.add(event.peer)
+        if event.peer == self._master or self._is_restarted:
             self._watch_master(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
-        self._lost.discard(event.peer)
-        if event.peer == self._master or self._anew:
+        self._lost_masters.discard(event.peer)
+        if event.peer == self._master or self._is_restarted:
             self._watch_master(now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
@@ -376,8 +387,8 @@ class GuardedNode(Component):
         for active in self._running.values():
             self._port.kill(active.task, active.attempt)
         self._running.clear()
-        self._unseated.clear()
-        self._evicted.clear()
+        self._unseated_tasks.clear()
+        self._evicted_tasks.clear()
         for master in self._pair:
             self._port.renew(master)
         self._tell_status(*self._pair)
@@ -394,7 +405,7 @@ class GuardedNode(Component):
         Kill: on_kill,
         Forget: on_forget,
         Lead: on_lead,
-        Standing: on_standing,
+        LeaderStatus: on_leader_status,
         Unseat: on_unseat,
         Fence: on_fence,
         Adopted: on_adopted,
@@ -405,7 +416,7 @@ class GuardedNode(Component):
         Renewed: on_renewed,
     }
     sends = (
-        sent_to("lm", Status, Deposed, Fenced, Result)
-        | sent_to("master", Status, Deposed, Result)
+        sent_to("lm", Status, StaleEpoch, Fenced, Result)
+        | sent_to("master", Status, StaleEpoch, Result)
         | sent_to("distributor", Result)
     )

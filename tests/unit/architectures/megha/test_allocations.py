@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from volery.architectures.megha.allocations import NewsRecord, SlotAllocations
+from volery.architectures.megha.allocations import GmSyncState, SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
 from volery.architectures.megha.partitions import Capacities, Layout
@@ -16,7 +16,7 @@ from volery.architectures.megha.shares import NoShares
 from volery.core.model import Cluster, Task
 from volery.policies.match import bytes_vector
 from volery.roles.node import Launch
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 gm/1's partition 1."""
@@ -25,8 +25,8 @@ ROOM = Cluster((0,) * 4, (1,) * 4, "room", ("cpu_milli",), ((1000,),) * 4)
 
 def around(allocations: Any) -> Any:
     """As much of a Local Master as its allocations see."""
-    gms = {told.address: told for told in (NewsRecord(0, 2), NewsRecord(1, 2))}
-    there: dict[str, dict[int, Active]] = {f"node/{number}": {} for number in range(4)}
+    gms = {told.address: told for told in (GmSyncState(0, 2), GmSyncState(1, 2))}
+    there: dict[str, dict[int, RunningAttempt]] = {f"node/{number}": {} for number in range(4)}
     lm = SimpleNamespace(
         gms=gms,
         there=there,
@@ -52,8 +52,8 @@ def amounts(*, repartition: bool = False, twice: bool = False) -> tuple[AmountAl
     return allocations, around(allocations)
 
 
-def active(task: int, node: int, amount: int, owner: str = "gm/0") -> Active:
-    return Active(task, 0, 0, owner, (node // 2) << UNIT_SHIFT | node % 2, (amount,))
+def active(task: int, node: int, amount: int, owner: str = "gm/0") -> RunningAttempt:
+    return RunningAttempt(task, 0, 0, owner, (node // 2) << UNIT_SHIFT | node % 2, (amount,))
 
 
 def test_a_slot_is_given_once_and_the_others_lack_what_its_owner_knows() -> None:
@@ -72,7 +72,7 @@ def test_a_slot_is_given_once_and_the_others_lack_what_its_owner_knows() -> None
 @pytest.mark.parametrize("twice", [False, True])
 def test_the_end_of_a_task_is_repeated_to_its_owner_only_where_it_is_told_twice(twice: bool) -> None:
     held, lm = slots(twice=twice)
-    owner: NewsRecord = lm.gms["gm/0"]
+    owner: GmSyncState = lm.gms["gm/0"]
     held.launch_all(Request(1, 0, (Task(1, 0),), (0,)), owner, 0, lambda to, message: None)
     assert held.end(1) is owner
     assert held.end(1) is None
@@ -110,7 +110,7 @@ def test_machines_take_the_tasks_of_a_request_as_long_as_they_have_enough() -> N
 @pytest.mark.parametrize("twice", [False, True])
 def test_an_end_gives_amounts_back_once_and_the_owner_lacks_it_if_it_is_told_twice(twice: bool) -> None:
     held, lm = amounts(twice=twice)
-    owner: NewsRecord = lm.gms["gm/0"]
+    owner: GmSyncState = lm.gms["gm/0"]
     held.launch_all(Request(1, 0, (Task(1, 0, request=(600,)),), (0,)), owner, 0, lambda to, message: None)
     assert held.node_of(1) == "node/0"
     assert held.end(1) is owner

@@ -12,15 +12,15 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import (
-    Answer,
+    AttemptsLost,
     Holdings,
-    Join,
-    Lost,
     Preempt,
-    Report,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
+    ResyncReply,
+    ResyncRequest,
     StateUpdate,
-    Taken,
-    Yield,
 )
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Deployment, UnknownMessageError
@@ -32,7 +32,16 @@ from volery.faults import draw, run_scenario
 from volery.live.runtime.port import LivePort
 from volery.live.runtime.snapshots import first_difference, obstacle, read_snapshot, write_snapshot
 from volery.roles.node import Completed, Node
-from volery.roles.recovery.leases import Active, Deposed, Fenced, Forget, GuardedNode, Result, Standing, Status
+from volery.roles.recovery.leases import (
+    Fenced,
+    Forget,
+    GuardedNode,
+    LeaderStatus,
+    Result,
+    RunningAttempt,
+    StaleEpoch,
+    Status,
+)
 
 SLOTS = Cluster.uniform(8)
 ROOM = Cluster((0,) * 8, (1,) * 8, "room", ("cpu_milli",), ((1000,),) * 8)
@@ -84,10 +93,11 @@ def samples() -> dict[type, Message]:
     return {
         type(one): one
         for one in (
-            Report(0, True, True, update, (), ()), Lost(()), Join(), Holdings(1, (), ()), Taken(1),
-            Preempt(1, 0, 0, task, 0, 0, 1, ()), Answer(1, False), Yield(1, 0, 0, ()), Moved(()),
-            Standing(0, False), Deposed(0), Forget(()), Fenced(0, 0),
-            Status(0, (), ()), Result(Active(1, 1, 0, "gm/0", 0)), Completed(1),
+            ResyncReply(0, True, True, update, (), ()), AttemptsLost(()), ResyncRequest(), Holdings(1, (), ()),
+            PreemptionDone(1),
+            Preempt(1, 0, 0, task, 0, 0, 1, ()), PreemptionVote(1, False), PreemptionRequest(1, 0, 0, ()), Moved(()),
+            LeaderStatus(0, False), StaleEpoch(0), Forget(()), Fenced(0, 0),
+            Status(0, (), ()), Result(RunningAttempt(1, 1, 0, "gm/0", 0)), Completed(1),
         )
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ from tests.unit.architectures.megha.words import news, refusal
 from tests.unit.architectures.parts import Alone, submit, tasks
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import Ended, Refusal, StateUpdate
+from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Cluster, Job, Task
 from volery.core.streams import Streams
@@ -173,8 +173,8 @@ def test_what_would_go_to_a_user_with_less_than_its_share_is_not_just_busy() -> 
     told(master, of("b", 1, 3))
     assert last(master, of("a", 2, 1)) == {"internal busy": 2, "internal share": 2}
     assert last(master, of("b", 3, 1)) == {"internal busy": 2, "internal share": 2}
-    assert placed(told(master, Ended((10,), 4), "lm/0")) == [12]
-    assert placed(told(master, Ended((0,), 4), "lm/0")) == [20]
+    assert placed(told(master, TasksEnded((10,), 4), "lm/0")) == [12]
+    assert placed(told(master, TasksEnded((0,), 4), "lm/0")) == [20]
 
 
 def test_machines_are_busy_where_nobody_else_waits_for_a_share() -> None:
@@ -222,13 +222,13 @@ def test_a_task_that_waited_before_the_others_is_told_once_that_they_came_first(
     told(master, of("b", 1, 2))
     assert last(master, of("a", 2, 2)) == {"internal busy": 4}
     told(master, of("b", 3, 4))
-    first = told(master, Ended((10,), 4), "lm/0")
+    first = told(master, TasksEnded((10,), 4), "lm/0")
     assert [(one.task, one.chosen, passed(one)) for one in first] == [
         (20, "queued", {"internal share": 1}), (30, "placed", {}),
     ]  # fmt: skip
-    assert [one.task for one in told(master, Ended((11,), 4), "lm/0")] == [31], "told once"
-    assert [one.task for one in told(master, Ended((0,), 4), "lm/0")] == [20]
-    again = told(master, Ended((30,), 4), "lm/0")
+    assert [one.task for one in told(master, TasksEnded((11,), 4), "lm/0")] == [31], "told once"
+    assert [one.task for one in told(master, TasksEnded((0,), 4), "lm/0")] == [20]
+    again = told(master, TasksEnded((30,), 4), "lm/0")
     assert [(one.task, one.chosen) for one in again] == [(21, "queued"), (32, "placed")]
 
 

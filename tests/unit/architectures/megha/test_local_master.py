@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.architectures.megha.words import news, refusal, request
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.megha.messages import Ended, Refusal, StateUpdate
+from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
 from volery.roles.node import Completed, Launch
@@ -83,7 +83,7 @@ def test_the_owner_hears_of_a_completion_in_its_instant_and_the_unit_is_free() -
     master.hear(request(1, 0, (A, 0), (B, 1)), "gm/0", 10)
     effects = master.hear(Completed(A.id), "node/0", 20)
     effects += master.hear(Completed(B.id), "node/1", 20)
-    told = messages(effects + fire(master, effects, 20), Ended)
+    told = messages(effects + fire(master, effects, 20), TasksEnded)
     assert sorted(task for to, message in told for task in message.tasks if to == "gm/0") == [A.id, B.id]
     assert messages(master.hear(request(2, 0, (C, 0)), "gm/0", 30), Launch) == [("node/0", Launch(3, C))]
 

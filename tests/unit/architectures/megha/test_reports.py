@@ -11,19 +11,19 @@ from tests.unit.architectures.parts import SUBMITTER, messages
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    Answer,
-    Ended,
+    AttemptsLost,
     Holdings,
-    Join,
-    Lost,
     PartitionState,
     Preempt,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
-    Report,
     Request,
+    ResyncReply,
+    ResyncRequest,
     StateUpdate,
+    TasksEnded,
     Withdraw,
-    Yield,
 )
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery
@@ -44,7 +44,7 @@ from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Forget, Lead, Result, Run, Status, Unseat
+from volery.roles.recovery.leases import Forget, Lead, Result, Run, RunningAttempt, Status, Unseat
 from volery.sim import simulate
 from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
@@ -103,7 +103,7 @@ def test_a_logical_node_goes_back_once_however_often_its_end_is_told() -> None:
     (run,) = messages(lm.hear(place(1, 1, 0, task), "gm/0"), Run)
     assert run[0] == "node/2"
     assert lm.state.allocations.active[5].guest == 0
-    done = Result(Active(5, 0, 0, "gm/0", 1 << UNIT_SHIFT, (600,)))
+    done = Result(RunningAttempt(5, 0, 0, "gm/0", 1 << UNIT_SHIFT, (600,)))
     for _ in range(2):
         lm.hear(done, "node/2")
         assert lm.state.allocations.free[1][0] == Packing(1).free((1000,))
@@ -122,10 +122,10 @@ def test_what_a_dead_machine_ran_goes_back_to_its_global_master_and_the_state_sa
     lm = Inside("lm/0", ROOM)
     lm.hear(place(1, 0, 1, Task(7, 0, request=(400,))), "gm/0")
     effects = lm.hear(Status(-1, (), ()), "node/1")
-    assert messages(effects, Lost) == []
+    assert messages(effects, AttemptsLost) == []
     effects = lm.hear(Status(0, (), ()), "node/1")
-    assert [(to, lost.attempts[0].task) for to, lost in messages(effects, Lost)] == [("gm/0", 7)]
-    told = dict(messages(effects, Report))
+    assert [(to, lost.attempts[0].task) for to, lost in messages(effects, AttemptsLost)] == [("gm/0", 7)]
+    told = dict(messages(effects, ResyncReply))
     assert free_of(told["gm/0"].update, 0) == free_of(told["gm/1"].update, 0) == [(1000,), (1000,)]
 
 
@@ -138,22 +138,22 @@ def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
     assert [one for one in node.hear(Kill(1, 3, 1), "lm/0/standby") if isinstance(one, Killed)]
     effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
     ((to, ended),) = messages(effects, Result)
-    assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
+    assert (to, ended.is_evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
 
 
 def test_what_a_node_could_not_begin_goes_back_to_its_global_master_and_its_room_is_free() -> None:
     node, task = Inside("node/0", ROOM), Task(1, 0, request=(400,))
     node.hear(Run(0, task, 0, "gm/0", 0))
     ((to, ended),) = messages(node.hear(TaskFinished(task, 0, "unstarted"), "node/0"), Result)
-    assert (to, ended.evicted) == ("lm/0", True), "it has no result, and may run here again"
+    assert (to, ended.is_evicted) == ("lm/0", True), "it has no result, and may run here again"
     assert [one for one in node.hear(Run(0, task, 1, "gm/0", 0)) if isinstance(one, Launched)]
 
     lm = Inside("lm/0", ROOM)
     lm.hear(place(1, 0, 0, task), "gm/0")
-    lost = messages(lm.hear(ended, "node/0"), Lost)
-    assert [(to, lost.attempts[0].task, lost.preempted) for to, lost in lost] == [("gm/0", 1, False)]
+    lost = messages(lm.hear(ended, "node/0"), AttemptsLost)
+    assert [(to, lost.attempts[0].task, lost.is_preemption) for to, lost in lost] == [("gm/0", 1, False)]
     assert lm.state.allocations.free[0][0] == Packing(1).free((1000,))
-    assert not messages(lm.hear(ended, "node/0"), Lost), "it is told twice, and goes back once"
+    assert not messages(lm.hear(ended, "node/0"), AttemptsLost), "it is told twice, and goes back once"
 
 
 def test_what_a_node_could_not_begin_is_no_end_of_what_was_to_stop_there() -> None:
@@ -175,23 +175,23 @@ def test_preemptions_on_a_machine_that_is_away_are_refused_for_a_while() -> None
     lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
     lm.hear(PeerLost("node/0"))
     ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Refusal)
-    assert (to, denied.kept) == ("gm/1", True)
+    assert (to, denied.is_vetoed) == ("gm/1", True)
 
 
 def test_a_new_leader_knows_of_no_preemption_and_an_old_claim_is_void() -> None:
     lm = Inside("lm/0", shares="a:1+b:1")
     lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
-    assert messages(lm.hear(preempt(1, 1), "gm/1"), Yield)
+    assert messages(lm.hear(preempt(1, 1), "gm/1"), PreemptionRequest)
     standby = Inside("lm/0/standby", shares="a:1+b:1")
     standby.hear(PeerLost("lm/0"))
-    runs = Active(1, 0, 0, "gm/0", 0, (), 0)
+    runs = RunningAttempt(1, 0, 0, "gm/0", 0, (), 0)
     for node in range(4):
         effects = standby.hear(Status(1, (runs,) if not node else (), ()), f"node/{node}")
-    assert [others.started[0].task for to, others in messages(effects, Holdings) if to == "gm/1"] == [1]
+    assert [others.started_tasks[0].task for to, others in messages(effects, Holdings) if to == "gm/1"] == [1]
     assert not standby.hear(preempt(2, 1), "gm/1"), "it names the epoch of before"
 
 
-def report(*running: Active, settled: bool = True) -> Report:
+def report(*running: RunningAttempt, settled: bool = True) -> ResyncReply:
     width = (Packing(1).guards.bit_length() + 7) // 8
     busy = {active.unit for active in running}
     states = []
@@ -199,7 +199,7 @@ def report(*running: Active, settled: bool = True) -> Report:
         idle = [int((part << UNIT_SHIFT | place) not in busy) for place in range(2)]
         free = b"".join([Packing(1).free((count,)).to_bytes(width, "little") for count in idle])
         states.append(PartitionState(part, b"", free))
-    return Report(0, True, settled, StateUpdate(1, 0, tuple(states), 4), running, ())
+    return ResyncReply(0, True, settled, StateUpdate(1, 0, tuple(states), 4), running, ())
 
 
 def submitted(count: int) -> Submit:
@@ -209,38 +209,40 @@ def submitted(count: int) -> Submit:
 def test_a_global_master_gives_nothing_up_before_it_knows_all_that_its_users_have() -> None:
     """User a runs three tasks on four machines; two are its due. The third may go, once the GM knows of it."""
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
-    running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
+    running = [RunningAttempt(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Holdings(0, (), (), whole=True))
+    gm.hear(Holdings(0, (), (), is_whole=True))
     gm.hear(report(*running, settled=False))
-    assert messages(gm.hear(Yield(1, 0, 0, (2,))), Answer) == [("lm/0", Answer(1, False))]
-    gm.hear(Report(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
+    assert messages(gm.hear(PreemptionRequest(1, 0, 0, (2,))), PreemptionVote) == [("lm/0", PreemptionVote(1, False))]
+    gm.hear(ResyncReply(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
     lost = ShareChange("a", 500_000, 750_000, 500_000)
-    assert messages(gm.hear(Yield(2, 0, 0, (2,))), Answer) == [("lm/0", Answer(2, True, lost))]
-    assert messages(gm.hear(Yield(3, 0, 0, (1,))), Answer) == [("lm/0", Answer(3, False))]
+    assert messages(gm.hear(PreemptionRequest(2, 0, 0, (2,))), PreemptionVote) == [
+        ("lm/0", PreemptionVote(2, True, lost))
+    ]
+    assert messages(gm.hear(PreemptionRequest(3, 0, 0, (1,))), PreemptionVote) == [("lm/0", PreemptionVote(3, False))]
 
 
 def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> None:
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
-    running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
+    running = [RunningAttempt(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Holdings(0, (), (), whole=True, leaving=(2,)))
+    gm.hear(Holdings(0, (), (), is_whole=True, leaving_tasks=(2,)))
     gm.hear(report(*running))
-    assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
-    assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
+    assert messages(gm.hear(PreemptionRequest(1, 0, 0, (1,))), PreemptionVote) == [("lm/0", PreemptionVote(1, False))]
+    assert not messages(gm.hear(TasksEnded((0,), 0)), Request), "nothing waits"
 
 
 def test_an_attempt_that_a_new_leader_reports_and_the_former_one_has_lost_is_not_the_one_in_doubt() -> None:
     """It wrote its report before the machine crashed; the former leader may have started the second attempt."""
     gm, standby = Inside("gm/0"), "lm/0/standby"
-    first = Active(0, 0, 0, "gm/0", 0)
+    first = RunningAttempt(0, 0, 0, "gm/0", 0)
     gm.hear(submitted(1), SUBMITTER)
-    ((_, again),) = messages(gm.hear(Lost((first,))), Request)
+    ((_, again),) = messages(gm.hear(AttemptsLost((first,))), Request)
     assert again.attempts == (1,)
-    early, settled = (replace(report(first, settled=known), epoch=1, whole=not known) for known in (False, True))
+    early, settled = (replace(report(first, settled=known), epoch=1, is_whole=not known) for known in (False, True))
     assert not messages(gm.hear(early, standby), Request)
-    assert not messages(gm.hear(Lost((first,)), standby), Request)
-    ((to, last),) = messages(gm.hear(replace(settled, running=()), standby), Request)
+    assert not messages(gm.hear(AttemptsLost((first,)), standby), Request)
+    ((to, last),) = messages(gm.hear(replace(settled, running_attempts=()), standby), Request)
     assert (to, last.attempts) == (standby, (2,))
 
 
@@ -248,22 +250,27 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     """Otherwise a Local Master answers with attempts that are the heir's, and when the job comes back they count."""
     gm, lm = Inside("gm/1"), Inside("lm/0")
     task = Task(0, 0)
-    running = Active(0, 0, 0, "gm/1", 1 << UNIT_SHIFT, task.request)
+    running = RunningAttempt(0, 0, 0, "gm/1", 1 << UNIT_SHIFT, task.request)
     lm.hear(place(1, 1, 0, task), "gm/1")
     moved = Moved((Reassignment(1, "gm/1", "gm/0"),))
     asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
-    assert asked == [moved, Join(1)]
+    assert asked == [moved, ResyncRequest(1)]
     assert running.task in lm.state.there["node/2"]
-    told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), Report)]
-    assert not [active for to, report in told if to == "gm/1" for active in report.running]
+    told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), ResyncReply)]
+    assert not [active for to, report in told if to == "gm/1" for active in report.running_attempts]
 
 
 def test_before_its_first_report_a_new_leader_sends_whole_holdings_and_nothing_else_that_counts() -> None:
     """All else of a Local Master that does not lead is void, whatever the message also carries."""
     gm, standby = Inside("gm/0", shares="a:1+b:1"), "lm/0/standby"
-    update, ousted = StateUpdate(1, 0, (), 0), (Active(1, 0, 0, "gm/0", 0),)
-    assert gm.state.heeds(Holdings(0, (), (), whole=True), standby)
-    for message in (Holdings(1, (), ()), Lost(ousted, preempted=True), Lost(ousted), Refusal((1,), update, (2,), True)):
+    update, ousted = StateUpdate(1, 0, (), 0), (RunningAttempt(1, 0, 0, "gm/0", 0),)
+    assert gm.state.heeds(Holdings(0, (), (), is_whole=True), standby)
+    for message in (
+        Holdings(1, (), ()),
+        AttemptsLost(ousted, is_preemption=True),
+        AttemptsLost(ousted),
+        Refusal((1,), update, (2,), True),
+    ):
         assert not gm.state.heeds(message, standby)
         assert gm.state.heeds(message, "lm/0")
 
@@ -275,8 +282,8 @@ def test_a_task_that_waits_for_a_dead_machine_as_printed_goes_back_when_it_is_no
     local = Inside("lm/0", recovery="paper")
     local.hear(Request(1, 0, (Task(1, 1),), (0,), (0,), (0,)), "gm/0")
     local.hear(PeerLost("node/0"))
-    assert not messages(local.hear(TimerFired(("lease", "node/0")), "lm/0", 9_000_000), Lost), "it waits"
-    assert [to for to, _ in messages(local.hear(order, source), Lost)] == ["gm/0"]
+    assert not messages(local.hear(TimerFired(("lease", "node/0")), "lm/0", 9_000_000), AttemptsLost), "it waits"
+    assert [to for to, _ in messages(local.hear(order, source), AttemptsLost)] == ["gm/0"]
 
 
 @pytest.mark.parametrize("address", ["lm/0", "lm/0/standby"])
@@ -286,9 +293,9 @@ def test_a_task_that_was_refused_is_listed_until_its_job_is_done(address: Addres
     for number in (1, 2):
         refused = messages(lm.hear(place(number, 0, 0, Task(number, number)), "gm/0"), Refusal)
     assert len(refused) == (address == "lm/0")
-    assert set(lm.state.recovery._listed) == {1, 2}
+    assert set(lm.state.recovery._listed_tasks) == {1, 2}
     lm.hear(Forget((2,)), "gm/0")
-    assert set(lm.state.recovery._listed) == {1}
+    assert set(lm.state.recovery._listed_tasks) == {1}
 
 
 def test_as_printed_a_global_master_has_a_task_forgotten_wherever_it_was_requested() -> None:
@@ -296,7 +303,7 @@ def test_as_printed_a_global_master_has_a_task_forgotten_wherever_it_was_request
     assert {to for to, _ in messages(gm.hear(Submit(Job(0, 1, (Task(0, 0),)))), Request)} == {"lm/0", "lm/0/standby"}
     asked = messages(gm.hear(Refusal((0,), StateUpdate(1, 0, (), 0)), "lm/0"), Request)
     assert {to for to, _ in asked} == {"lm/1", "lm/1/standby"}
-    forgotten = messages(gm.hear(Ended((0,)), "lm/1"), Forget)
+    forgotten = messages(gm.hear(TasksEnded((0,)), "lm/1"), Forget)
     assert {to for to, _ in forgotten} == {"lm/0", "lm/0/standby", "lm/1", "lm/1/standby"}
     assert {message.tasks for _, message in forgotten} == {(0,)}
 
@@ -311,4 +318,4 @@ def test_as_printed_no_task_is_listed_when_all_is_done() -> None:
     records = simulate(deployment, trace, cluster)
     masters: list[Any] = [one for address, one in deployment.components.items() if address.startswith("lm/")]
     assert records.counters["inconsistencies"] > 3
-    assert [master.inner.recovery._listed for master in masters] == [{}] * 4
+    assert [master.inner.recovery._listed_tasks for master in masters] == [{}] * 4

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.architectures.megha.test_shares import FOUR_OF_A, A, B, busy_lm, contended, job, preempt, sent, task
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import Answer, Preempt, Yield
+from volery.architectures.megha.messages import Preempt, PreemptionRequest, PreemptionVote
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import DueShares
 from volery.core.component import Deployment
@@ -34,7 +34,7 @@ def test_a_gm_claims_by_the_weights_that_it_has_heard_last() -> None:
     asked = sent(master.hear(job(1, 4, "b")), Preempt)
     assert len(asked) == 2, "half of four machines"
     more = sent(master.hear(Reweigh(2, (("b", 3),))), Preempt)
-    assert [(one.user, one.loser, one.weighed, one.gain.due) for one in more] == [(B, A, 2, 750_000)]
+    assert [(one.user, one.loser, one.weights_number, one.gain.due) for one in more] == [(B, A, 2, 750_000)]
     assert not master.hear(Reweigh(2, (("b", 3),))), "a repeat"
     assert not master.hear(Reweigh(1, (("b", 9),))), "it is older"
 
@@ -42,20 +42,20 @@ def test_a_gm_claims_by_the_weights_that_it_has_heard_last() -> None:
 def test_under_other_weights_a_place_may_be_taken_back() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    local.hear(Answer(1, True), "gm/0")
+    local.hear(PreemptionVote(1, True), "gm/0")
     local.hear(Completed(3, 0, killed=True), "node/3")
-    back = Preempt(3, 1, 1, task(5), A, 0, B, (10,), weighed=1)
-    assert sent(local.hear(back, "gm/0"), Yield)
+    back = Preempt(3, 1, 1, task(5), A, 0, B, (10,), weights_number=1)
+    assert sent(local.hear(back, "gm/0"), PreemptionRequest)
 
 
 def test_what_was_agreed_on_by_weights_of_before_bars_nobody() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    local.hear(Answer(1, True), "gm/0")
-    local.hear(Preempt(3, 0, 0, task(6), B, 0, A, (0,), weighed=1), "gm/1")
+    local.hear(PreemptionVote(1, True), "gm/0")
+    local.hear(Preempt(3, 0, 0, task(6), B, 0, A, (0,), weights_number=1), "gm/1")
     local.hear(Completed(3, 0, killed=True), "node/3")
-    back = Preempt(4, 1, 1, task(5), A, 0, B, (10,), weighed=1)
-    assert sent(local.hear(back, "gm/0"), Yield)
+    back = Preempt(4, 1, 1, task(5), A, 0, B, (10,), weights_number=1)
+    assert sent(local.hear(back, "gm/0"), PreemptionRequest)
 
 
 def built(**parameters: Any) -> Deployment:

@@ -11,19 +11,19 @@ from tests.unit.architectures.parts import Alone, messages
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    Answer,
-    Ended,
+    AttemptsLost,
     Holding,
     Holdings,
-    Lost,
     PartitionState,
     Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
     Request,
     StateUpdate,
-    Taken,
+    TasksEnded,
     Withdraw,
-    Yield,
 )
 from volery.architectures.megha.users import UserLines
 from volery.conformance.cases import trace_of
@@ -38,7 +38,7 @@ from volery.core.why import Reason
 from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 from volery.sim import Options, simulate
 from volery.sim.effects import Observed, Sent, TimerSet
 
@@ -201,37 +201,39 @@ def owner() -> Alone:
 def test_the_losers_gm_gives_up_what_is_beyond_the_share_and_keeps_the_rest() -> None:
     master = owner()
     lost = [ShareChange("a", HALF, had, had - HALF // 2) for had in (2 * HALF, 3 * HALF // 2)]
-    assert master.hear(Yield(1, HEARD, A, (0,)), "lm/0") == [("lm/0", Answer(1, True, lost[0]))]
-    assert master.hear(Yield(2, HEARD, A, (1,)), "lm/0") == [("lm/0", Answer(2, True, lost[1]))]
-    assert master.hear(Yield(3, HEARD, A, (2,)), "lm/0") == [("lm/0", Answer(3, False))]
-    assert not master.hear(Yield(3, HEARD, A, (2,)), "lm/0"), "a repeat"
+    assert master.hear(PreemptionRequest(1, HEARD, A, (0,)), "lm/0") == [("lm/0", PreemptionVote(1, True, lost[0]))]
+    assert master.hear(PreemptionRequest(2, HEARD, A, (1,)), "lm/0") == [("lm/0", PreemptionVote(2, True, lost[1]))]
+    assert master.hear(PreemptionRequest(3, HEARD, A, (2,)), "lm/0") == [("lm/0", PreemptionVote(3, False))]
+    assert not master.hear(PreemptionRequest(3, HEARD, A, (2,)), "lm/0"), "a repeat"
 
 
 def test_what_may_still_be_refused_does_not_count_when_tasks_are_given_up() -> None:
     master = part("gm/0")
     master.hear(job(0, 4, "a"))
-    assert master.hear(Yield(1, 2, A, (0,)), "lm/0") == [("lm/0", Answer(1, False))], "two are known to run"
+    assert master.hear(PreemptionRequest(1, 2, A, (0,)), "lm/0") == [("lm/0", PreemptionVote(1, False))], (
+        "two are known to run"
+    )
     lost = ShareChange("a", HALF, 2 * HALF, 3 * HALF // 2)
-    assert master.hear(Yield(2, 3, A, (0,)), "lm/0") == [("lm/0", Answer(2, True, lost))]
+    assert master.hear(PreemptionRequest(2, 3, A, (0,)), "lm/0") == [("lm/0", PreemptionVote(2, True, lost))]
 
 
 def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> None:
     master = owner()
-    master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
-    assert not master.hear(Lost((Active(0, 0, 0, "gm/0", 0),), preempted=True), "lm/0")
-    assert not master.hear(Lost((Active(0, 0, 0, "gm/0", 0),), preempted=True), "lm/0"), "a repeat"
-    (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), Request)
+    master.hear(PreemptionRequest(1, HEARD, A, (0,)), "lm/0")
+    assert not master.hear(AttemptsLost((RunningAttempt(0, 0, 0, "gm/0", 0),), is_preemption=True), "lm/0")
+    assert not master.hear(AttemptsLost((RunningAttempt(0, 0, 0, "gm/0", 0),), is_preemption=True), "lm/0"), "a repeat"
+    (asked,) = sent(master.hear(TasksEnded((1,), 4), "lm/0"), Request)
     assert (asked.tasks[0].id, asked.attempts) == (0, (1,))
 
 
 def test_a_task_that_ends_before_it_is_evicted_is_done_and_leaves_no_room() -> None:
     master = owner()
     master.hear(job(1, 1, "a"))
-    master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
-    assert not master.hear(Ended((0,), 4), "lm/0"), "its place is the beneficiary's, not the waiting task's"
-    assert sent(master.hear(Ended((1,), 4), "lm/0"), Request)
-    master.hear(Ended((2,), 5), "lm/0")
-    assert sent(master.hear(Ended((3,), 5), "lm/0"), JobDone) == [JobDone(0)]
+    master.hear(PreemptionRequest(1, HEARD, A, (0,)), "lm/0")
+    assert not master.hear(TasksEnded((0,), 4), "lm/0"), "its place is the beneficiary's, not the waiting task's"
+    assert sent(master.hear(TasksEnded((1,), 4), "lm/0"), Request)
+    master.hear(TasksEnded((2,), 5), "lm/0")
+    assert sent(master.hear(TasksEnded((3,), 5), "lm/0"), JobDone) == [JobDone(0)]
 
 
 def test_a_gm_preempts_the_largest_violator_among_its_own_users() -> None:
@@ -297,15 +299,15 @@ def preempt(number: int, *victims: int, node: int = 3, beneficiary: int = 10, lo
 
 def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -> None:
     local = busy_lm()
-    assert messages(local.hear(preempt(1, 3), "gm/1", 50), Message) == [("gm/0", Yield(1, 2, A, (3,)))]
-    assert local.hear(Answer(1, True), "gm/0", 60) == [("node/3", Kill(3, 0))]
+    assert messages(local.hear(preempt(1, 3), "gm/1", 50), Message) == [("gm/0", PreemptionRequest(1, 2, A, (3,)))]
+    assert local.hear(PreemptionVote(1, True), "gm/0", 60) == [("node/3", Kill(3, 0))]
     local.component.handle(Completed(3, 0, killed=True), "node/3", 70)
     effects = local.port.drain()
     assert [one.fact for one in effects if isinstance(one, Observed)][1] == Preemption(70, 3, 0, 10)
     assert [one.message for one in effects if isinstance(one, Sent)] == [
-        Lost((Active(3, 0, 0, "gm/0", 1 << UNIT_SHIFT | 1, account=A),), preempted=True),
+        AttemptsLost((RunningAttempt(3, 0, 0, "gm/0", 1 << UNIT_SHIFT | 1, account=A),), is_preemption=True),
         Launch(5, task(10), 0),
-        Taken(10),
+        PreemptionDone(10),
     ]
     assert not local.hear(Completed(3, 0, killed=True), "node/3", 71), "a repeat"
 
@@ -313,10 +315,10 @@ def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -
 def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    denied = sent(local.hear(Answer(1, False), "gm/0"), Refusal)
-    assert [(one.tasks, one.gone, one.kept) for one in denied] == [((10,), (), True)]
-    assert not sent(local.hear(Answer(1, False), "gm/0"), Refusal), "a repeat"
-    assert sent(local.hear(preempt(2, 3), "gm/1"), Yield), "it can be asked for again"
+    denied = sent(local.hear(PreemptionVote(1, False), "gm/0"), Refusal)
+    assert [(one.tasks, one.unavailable_victims, one.is_vetoed) for one in denied] == [((10,), (), True)]
+    assert not sent(local.hear(PreemptionVote(1, False), "gm/0"), Refusal), "a repeat"
+    assert sent(local.hear(preempt(2, 3), "gm/1"), PreemptionRequest), "it can be asked for again"
 
 
 @pytest.mark.parametrize(
@@ -326,7 +328,7 @@ def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
 )
 def test_the_lm_refuses_what_is_not_true_and_tells_the_state(stale: Preempt) -> None:
     (denied,) = sent(busy_lm().hear(stale, "gm/1"), Refusal)
-    assert (denied.gone, denied.kept) == (stale.victims, False)
+    assert (denied.unavailable_victims, denied.is_vetoed) == (stale.victims, False)
     assert denied.update.number == 1
 
 
@@ -334,18 +336,18 @@ def test_one_task_is_preempted_for_one_other_only() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     (denied,) = sent(local.hear(preempt(2, 3, beneficiary=11), "gm/1"), Refusal)
-    assert denied.gone == (3,)
+    assert denied.unavailable_victims == (3,)
 
 
 def test_who_has_lost_a_place_never_takes_it_back_from_those_who_got_it() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    local.hear(Answer(1, True), "gm/0")
+    local.hear(PreemptionVote(1, True), "gm/0")
     local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(3, 1, 1, task(5), A, 0, B, (10,))
-    assert sent(local.hear(back, "gm/0"), Refusal)[0].gone == (10,)
+    assert sent(local.hear(back, "gm/0"), Refusal)[0].unavailable_victims == (10,)
     stranger = Preempt(4, 1, 1, task(6), OTHERS, 0, B, (10,))
-    assert sent(local.hear(stranger, "gm/0"), Yield), "somebody else may"
+    assert sent(local.hear(stranger, "gm/0"), PreemptionRequest), "somebody else may"
 
 
 def test_all_or_none_of_the_victims_are_preempted() -> None:
@@ -354,7 +356,9 @@ def test_all_or_none_of_the_victims_are_preempted() -> None:
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Completed(2), "node/2")
     on_two = Preempt(3, 1, 0, task(11), A, 0, A, (3,))
-    assert sent(local.hear(on_two, "gm/0"), Refusal)[0].gone == (3,), "node/2 would be free, but 3 is not to be had"
+    assert sent(local.hear(on_two, "gm/0"), Refusal)[0].unavailable_victims == (3,), (
+        "node/2 would be free, but 3 is not to be had"
+    )
 
 
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:
@@ -367,15 +371,15 @@ def test_a_victim_that_ends_by_itself_leaves_its_place_to_the_beneficiary() -> N
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     assert not messages(local.hear(Completed(3), "node/3"), Launch), "its GM has not agreed yet"
-    assert sent(local.hear(Answer(1, True), "gm/0"), Launch) == [Launch(5, task(10), 0)]
+    assert sent(local.hear(PreemptionVote(1, True), "gm/0"), Launch) == [Launch(5, task(10), 0)]
 
 
 def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Withdraw((10,)), "gm/1")
-    assert sent(local.hear(TimerFired("notices")), Ended) == [Ended((10,), 1)]
-    local.hear(Answer(1, True), "gm/0")
+    assert sent(local.hear(TimerFired("notices")), TasksEnded) == [TasksEnded((10,), 1)]
+    local.hear(PreemptionVote(1, True), "gm/0")
     assert not sent(local.hear(Completed(3, 0, killed=True), "node/3"), Launch)
     request = Request(2, 1, (task(11),), (1,), (0,), (B,))
     assert sent(local.hear(request, "gm/1"), Launch) == [Launch(5, task(11), 0)]
@@ -395,7 +399,7 @@ def test_gms_are_told_of_others_tasks_before_the_state_that_comes_of_them() -> N
 def test_a_heartbeat_tells_a_gm_which_of_its_requests_were_heard() -> None:
     """Else it could not count on what it has, and would give nothing up."""
     told = messages(busy_lm().hear(TimerFired("heartbeat"), "lm/0", 10_000_000), StateUpdate)
-    assert ("gm/0", 2) in [(to, message.heard) for to, message in told]
+    assert ("gm/0", 2) in [(to, message.last_request) for to, message in told]
 
 
 def built(**parameters: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.unit.architectures.parts import Alone, messages
 
-from volery.architectures.megha.messages import Ended, PartitionState, Refusal, Request, StateUpdate
+from volery.architectures.megha.messages import PartitionState, Refusal, Request, StateUpdate, TasksEnded
 from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
@@ -90,7 +90,7 @@ def test_a_logical_node_takes_what_is_asked_for_and_gives_it_back_when_its_task_
     (refused,) = messages(master.hear(Request(1, 1, (task(5, BIG),), (0,)), "gm/1"), Refusal)
     assert free_in(refused[1].update) == {0: [WHOLE, WHOLE], 1: [(1000, 7168), WHOLE]}
     master.hear(Completed(0), "node/2", 40)
-    assert messages(master.hear(TimerFired("notices"), "lm/0", 40), Ended) == [("gm/0", Ended((0,), 1))]
+    assert messages(master.hear(TimerFired("notices"), "lm/0", 40), TasksEnded) == [("gm/0", TasksEnded((0,), 1))]
     effects = master.hear(Request(2, 1, (task(5, BIG),), (0,)), "gm/1", 50)
     assert messages(effects, Launch) == [("node/2", Launch(2, task(5, BIG)))]
 
@@ -160,7 +160,7 @@ def test_what_is_under_way_is_taken_off_a_state_that_does_not_contain_it() -> No
 def test_an_end_frees_what_the_task_took_and_the_job_is_told_done() -> None:
     master = gm()
     master.hear(job(0, BIG))
-    assert (("submitter", JobDone(0))) in master.hear(Ended((0,), 1), "lm/0")
+    assert (("submitter", JobDone(0))) in master.hear(TasksEnded((0,), 1), "lm/0")
     assert asked(master.hear(job(1, (4000, 8192)))) == [("Request", 0, [10], (0,))]
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import NoFairness
-from volery.architectures.megha.messages import UNIT_SHIFT, Change, Ended, PartitionState, StateUpdate
+from volery.architectures.megha.messages import UNIT_SHIFT, Change, PartitionState, StateUpdate, TasksEnded
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.view import SlotView
 from volery.core.model import Cluster, Task
 from volery.policies.match import vector_bytes
-from volery.roles.recovery.leases import Active
+from volery.roles.recovery.leases import RunningAttempt
 
 SLOTS = Cluster.uniform(4)
 """Two GMs, one LM: gm/0 owns partition 0, machines 0 and 1; partition 1 is external."""
@@ -79,11 +79,11 @@ def test_what_an_ended_task_had_goes_to_the_queue_before_its_job_is_counted_down
     for task in view.place(fill):
         view.queue.push(task)
     view.check()
-    view.end(Ended((1,)), 0)
+    view.end(TasksEnded((1,)), 0)
     assert master.asked[-1] == (0, [4], [1])
     assert master.done == [(0, 1)]
     assert 1 not in view.placed
-    view.end(Ended((1,)), 0)
+    view.end(TasksEnded((1,)), 0)
     assert master.done == [(0, 1)], "a repeat is stale"
 
 
@@ -109,7 +109,7 @@ def test_slots_that_another_has_taken_are_not_given_until_they_are_freed() -> No
 
 def test_a_snapshot_replaces_the_view() -> None:
     view, _ = slots()
-    view.learn(StateUpdate(1, changes=(Change(0, vector_bytes(0b01), b""),), snapshot=True), 0)
+    view.learn(StateUpdate(1, changes=(Change(0, vector_bytes(0b01), b""),), is_snapshot=True), 0)
     assert view.free_by_machine() == {0: 1, 2: 1, 3: 1}
 
 
@@ -129,7 +129,7 @@ def test_a_state_contains_no_request_that_is_under_way() -> None:
 
 def test_a_task_of_before_is_followed_to_where_it_runs() -> None:
     for view, _ in (slots(), amounts()):
-        view.follow(Task(7, 0), Active(7, 0, 3, "gm/0", 1 << UNIT_SHIFT | 1))
+        view.follow(Task(7, 0), RunningAttempt(7, 0, 3, "gm/0", 1 << UNIT_SHIFT | 1))
         assert view.placed[7][1:] == (1, 1)
         assert view.take_back(7).id == 7
         assert not view.placed

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.architectures.parts import messages
 
-from volery.architectures.megha.messages import Change, Ended, Refusal, Request, StateUpdate
+from volery.architectures.megha.messages import Change, Refusal, Request, StateUpdate, TasksEnded
 from volery.core.model import Address, Task
 from volery.policies.match import vector_bytes
 
@@ -25,15 +25,15 @@ def requests(effects: list[Any]) -> list[tuple[Address, int, dict[int, int]]]:
     ]
 
 
-def notice(*tasks: int) -> Ended:
+def notice(*tasks: int) -> TasksEnded:
     """These tasks have finished."""
-    return Ended(tasks)
+    return TasksEnded(tasks)
 
 
 def news(number: int, changes: Mapping[int, tuple[int, int]], snapshot: bool = False) -> StateUpdate:
     """Partition > (freed, taken), as vectors."""
     told = tuple(Change(part, vector_bytes(freed), vector_bytes(taken)) for part, (freed, taken) in changes.items())
-    return StateUpdate(number, changes=told, snapshot=snapshot)
+    return StateUpdate(number, changes=told, is_snapshot=snapshot)
 
 
 def refusal(tasks: tuple[int, ...], update: StateUpdate) -> Refusal:

@@ -11,7 +11,7 @@ from volery.core.events import Cancel, JobDone, PeerLost
 from volery.core.model import Address, Cluster, Task
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Linked
-from volery.roles.recovery.leases import Active, Deposed, Forget, Lead, Result, Run, Standing, Status
+from volery.roles.recovery.leases import Forget, Lead, LeaderStatus, Result, Run, RunningAttempt, StaleEpoch, Status
 from volery.sim.effects import Observed, RecordingPort, Sent
 
 FIRST, STANDBY, DEALER = "master/0", "master/0/standby", "distributor/0"
@@ -44,8 +44,8 @@ def dealt(effects: list[tuple[Address, Any]]) -> list[tuple[Address, int, tuple[
     ]
 
 
-def active(task: int, attempt: int = 0, unit: int = 0) -> Active:
-    return Active(task, 0, attempt, DEALER, unit)
+def active(task: int, attempt: int = 0, unit: int = 0) -> RunningAttempt:
+    return RunningAttempt(task, 0, attempt, DEALER, unit)
 
 
 def test_tasks_that_a_settled_leader_does_not_know_of_are_sent_again() -> None:
@@ -54,7 +54,7 @@ def test_tasks_that_a_settled_leader_does_not_know_of_are_sent_again() -> None:
     assert not one.hear(Report(1, whole=False, settled=True, running=()), STANDBY), "a leader's first report is whole"
     assert not one.hear(Report(1, whole=True, settled=False, running=(active(0),)), STANDBY)
     assert dealt(one.hear(Report(1, whole=False, settled=True, running=()), STANDBY)) == [(STANDBY, 1, (1,), (1,))]
-    assert one.hear(Standing(-1, False), FIRST) == [(FIRST, Deposed(1))]
+    assert one.hear(LeaderStatus(-1, False), FIRST) == [(FIRST, StaleEpoch(1))]
     assert not one.hear(Report(0, whole=True, settled=True, running=()), FIRST), "deposed"
 
 

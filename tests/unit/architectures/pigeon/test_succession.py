@@ -15,7 +15,7 @@ from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 from volery.roles.recovery.channel import Linked, Renewed
 from volery.roles.recovery.election import CLAIM
-from volery.roles.recovery.leases import Deposed, Lead, Run, Standing, Status
+from volery.roles.recovery.leases import Lead, LeaderStatus, Run, StaleEpoch, Status
 from volery.sim.effects import RecordingPort, Sent
 
 FIRST, SECOND, THIRD, FOURTH = "master/0", "master/0/standby", "master/0/2", "master/0/3"
@@ -51,10 +51,10 @@ class Candidate:
 def test_a_distributor_grants_an_epoch_once_and_refuses_lower_ones() -> None:
     promises = Promises([FIRST])
     assert promises.answer(0, VoteRequest(2), THIRD) == Granted(2, (FIRST, THIRD))
-    assert promises.answer(0, VoteRequest(1), SECOND) == Deposed(2)
-    assert promises.answer(0, VoteRequest(2), THIRD) == Deposed(2), "of an earlier incarnation"
+    assert promises.answer(0, VoteRequest(1), SECOND) == StaleEpoch(2)
+    assert promises.answer(0, VoteRequest(2), THIRD) == StaleEpoch(2), "of an earlier incarnation"
     assert promises.answer(0, VoteRequest(2, "node/0", 5), THIRD) == Granted(2, (FIRST, THIRD), "node/0", 5)
-    assert promises.answer(0, VoteRequest(1, "node/0", 5), SECOND) == Deposed(2), "it leads no more"
+    assert promises.answer(0, VoteRequest(1, "node/0", 5), SECOND) == StaleEpoch(2), "it leads no more"
 
 
 def test_the_second_claims_and_leads_when_a_majority_has_granted() -> None:
@@ -62,7 +62,7 @@ def test_the_second_claims_and_leads_when_a_majority_has_granted() -> None:
     assert one.hear(PeerLost(FIRST)) == [(dealer, VoteRequest(1)) for dealer in DEALERS]
     assert not one.hear(Granted(1, (FIRST,)), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,)), DEALERS[1])
-    led = [to for to, message in effects if message == Lead(1, confirmed=True)]
+    led = [to for to, message in effects if message == Lead(1, is_confirmed=True)]
     assert led == [f"node/{number}" for number in range(4)]
     assert {(to, message.second) for to, message in effects if isinstance(message, Lineup)} == {
         (FIRST, FOURTH), (THIRD, FOURTH), (FOURTH, FOURTH),
@@ -98,9 +98,9 @@ def test_the_first_or_the_strongest_of_those_that_declared_claims(election: str,
 def test_a_claimant_follows_whom_distributors_have_promised_a_later_epoch() -> None:
     one = Candidate(SECOND)
     one.hear(PeerLost(FIRST))
-    assert not one.hear(Deposed(2), DEALERS[0])
+    assert not one.hear(StaleEpoch(2), DEALERS[0])
     assert not one.lead(1), "the grants are of an epoch that it has given up"
-    assert one.hear(Lineup(2, FOURTH), THIRD) == [(THIRD, Standing(2, False))]
+    assert one.hear(Lineup(2, FOURTH), THIRD) == [(THIRD, LeaderStatus(2, False))]
 
 
 def test_a_leader_asks_the_distributors_before_it_leads_a_restarted_node() -> None:
@@ -110,7 +110,7 @@ def test_a_leader_asks_the_distributors_before_it_leads_a_restarted_node() -> No
         (dealer, VoteRequest(0, "node/1", 9)) for dealer in DEALERS
     ]
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
-    assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0, confirmed=True))]
+    assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0, is_confirmed=True))]
 
 
 def test_a_candidate_that_began_anew_leads_a_node_once_it_has_received_something_from_it() -> None:
@@ -119,9 +119,9 @@ def test_a_candidate_that_began_anew_leads_a_node_once_it_has_received_something
     one.hear(Lineup(0, SECOND), FIRST)
     one.hear(PeerLost(FIRST))
     asked = [(to, message) for to, message in one.lead(1) if to.startswith("node")]
-    assert asked == [(f"node/{number}", Standing(1, True)) for number in range(4)]
-    assert one.hear(Deposed(0), "node/0") == [("node/0", Lead(1, confirmed=True))]
-    assert one.hear(Deposed(-1), "node/1", now=9) == [(dealer, VoteRequest(1, "node/1", 9)) for dealer in DEALERS]
+    assert asked == [(f"node/{number}", LeaderStatus(1, True)) for number in range(4)]
+    assert one.hear(StaleEpoch(0), "node/0") == [("node/0", Lead(1, is_confirmed=True))]
+    assert one.hear(StaleEpoch(-1), "node/1", now=9) == [(dealer, VoteRequest(1, "node/1", 9)) for dealer in DEALERS]
 
 
 def test_what_was_granted_before_a_node_began_anew_does_not_lead_it() -> None:
@@ -146,7 +146,7 @@ def test_a_lost_node_that_begins_anew_is_given_up_after_another_confirmation() -
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
     assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[1])
     one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[0])
-    assert one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[1]) == [("node/1", Lead(0, confirmed=True))]
+    assert one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[1]) == [("node/1", Lead(0, is_confirmed=True))]
 
 
 def test_a_claimant_claims_a_later_epoch_when_a_node_begins_anew() -> None:
@@ -166,9 +166,9 @@ def test_a_node_that_never_answered_is_given_up_when_former_leaders_have_lost_it
         one.hear(Status(1, (), ()), f"node/{number}")
     lease = TimerFired(("lease", "node/3"))
     assert not one.hear(lease, now=20), "the former leader may lead it"
-    assert not one.hear(Standing(1, False), FIRST, now=30)
-    assert one.hear(lease, now=40) == [(FIRST, Standing(1, True, "node/3", 40))]
-    asked = one.hear(Standing(1, False, "node/3", 40), FIRST)
+    assert not one.hear(LeaderStatus(1, False), FIRST, now=30)
+    assert one.hear(lease, now=40) == [(FIRST, LeaderStatus(1, True, "node/3", 40))]
+    asked = one.hear(LeaderStatus(1, False, "node/3", 40), FIRST)
     assert asked == [(dealer, VoteRequest(1, "node/3", 40)) for dealer in DEALERS]
     one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[1])

@@ -11,15 +11,15 @@ from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Linked, LinkSetting, Renewed
 from volery.roles.recovery.leases import (
     FENCE,
-    Active,
-    Deposed,
     Forget,
     GuardedNode,
     Lead,
+    LeaderStatus,
     Lease,
     Result,
     Run,
-    Standing,
+    RunningAttempt,
+    StaleEpoch,
     Status,
 )
 from volery.sim.effects import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
@@ -27,7 +27,7 @@ from volery.sim.effects import Killed, Launched, RecordingPort, TimerCancelled, 
 PAIR = ("lm/0", "lm/0/standby")
 LEASE = Lease(SECOND)
 TASK = Task(7, 3)
-RAN = Active(7, 3, 0, "gm/0", 1)
+RAN = RunningAttempt(7, 3, 0, "gm/0", 1)
 
 
 class Spy(Linked):
@@ -75,7 +75,7 @@ def test_a_result_is_kept_until_it_is_forgotten_and_stands_for_a_later_attempt()
     bench.take(run())
     bench.take(TaskFinished(TASK, 0), "node/0")
     bench.port.drain()
-    again = Active(7, 3, 1, "gm/0", 1)
+    again = RunningAttempt(7, 3, 1, "gm/0", 1)
     assert bench.take(run(attempt=1)) == [(master, Result(again)) for master in PAIR]
     assert not bench.port.drain(), "it does not run again"
     assert bench.take(Lead(1), PAIR[1]) == [(PAIR[1], Status(1, (), (again,)))]
@@ -86,10 +86,10 @@ def test_a_result_is_kept_until_it_is_forgotten_and_stands_for_a_later_attempt()
 def test_it_obeys_the_highest_epoch_and_refuses_the_older_master() -> None:
     bench = Bench()
     bench.take(Lead(1), PAIR[1])
-    assert bench.take(run(0), PAIR[0]) == [(PAIR[0], Deposed(1))]
-    assert bench.take(Lead(0), PAIR[0]) == [(PAIR[0], Deposed(1))]
+    assert bench.take(run(0), PAIR[0]) == [(PAIR[0], StaleEpoch(1))]
+    assert bench.take(Lead(0), PAIR[0]) == [(PAIR[0], StaleEpoch(1))]
     assert Launched(TASK, 0) not in bench.port.drain()
-    assert bench.take(Standing(-1, False), PAIR[0]) == [(PAIR[0], Deposed(1))]
+    assert bench.take(LeaderStatus(-1, False), PAIR[0]) == [(PAIR[0], StaleEpoch(1))]
 
 
 def test_an_epoch_of_a_masters_earlier_life_is_refused_but_a_repeated_one_is_not() -> None:
@@ -97,7 +97,7 @@ def test_an_epoch_of_a_masters_earlier_life_is_refused_but_a_repeated_one_is_not
     bench.take(Lead(2), PAIR[0])
     assert not bench.take(Lead(2), PAIR[0])
     bench.take(Renewed(PAIR[0]), PAIR[0])
-    assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], Deposed(2))]
+    assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], StaleEpoch(2))]
 
 
 def test_cut_off_from_its_master_it_ends_everything_after_its_grace() -> None:
@@ -130,18 +130,18 @@ def test_the_loss_of_the_master_that_follows_changes_nothing() -> None:
 
 def test_a_node_that_begins_anew_says_so_and_obeys_nobody_yet() -> None:
     bench = Bench(incarnation=1)
-    assert bench.sent == [(master, Status(NO_EPOCH, (), (), anew=True)) for master in PAIR]
+    assert bench.sent == [(master, Status(NO_EPOCH, (), (), is_restarted=True)) for master in PAIR]
     assert not bench.take(run(4))
     assert not bench.port.drain()
 
 
 def test_a_node_that_began_anew_says_so_until_its_master_is_confirmed() -> None:
     bench = Bench(incarnation=1)
-    assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], Status(2, (), (), anew=True))]
-    assert bench.take(Standing(-1, False), PAIR[1]) == [(PAIR[1], Deposed(-1))]
-    bench.take(Lead(2, confirmed=True), PAIR[1])
-    assert bench.take(Lead(3), PAIR[1]) == [(PAIR[1], Status(3, (), (), anew=True))], "it obeyed another"
-    assert not bench.take(Lead(3, confirmed=True), PAIR[1])
+    assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], Status(2, (), (), is_restarted=True))]
+    assert bench.take(LeaderStatus(-1, False), PAIR[1]) == [(PAIR[1], StaleEpoch(-1))]
+    bench.take(Lead(2, is_confirmed=True), PAIR[1])
+    assert bench.take(Lead(3), PAIR[1]) == [(PAIR[1], Status(3, (), (), is_restarted=True))], "it obeyed another"
+    assert not bench.take(Lead(3, is_confirmed=True), PAIR[1])
     assert bench.take(Lead(4), PAIR[0]) == [(PAIR[0], Status(4, (), ()))]
 
 
@@ -179,7 +179,7 @@ def test_what_was_adopted_goes_on_without_the_other_master_once_the_one_that_lea
     bench.take(PeerLost(PAIR[1]), "node/0", now=5)
     bench.take(Lead(2), PAIR[0])
     assert bench.port.drain() == [TimerSet(FENCE, 5 + LEASE.grace_us)]
-    bench.take(Lead(2, confirmed=True), PAIR[0])
+    bench.take(Lead(2, is_confirmed=True), PAIR[0])
     assert bench.port.drain() == [TimerCancelled(FENCE)]
     bench.take(PeerBack(PAIR[1]), "node/0")
     bench.take(PeerLost(PAIR[1]), "node/0")

@@ -1,0 +1,5 @@
+"""`python -m experiments` begins here."""
+
+from experiments.commands import main
+
+main()

@@ -1,0 +1,217 @@
+"""Every claim with its sentence, its test, its values and its first form, as pages of tables; they are not committed.
+
+index.html      all sources, and all that five of them describe
+KEY.html        a source: its chapters, and experiment by experiment the claims, the measured values, the explanation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from experiments.claims import NOT_TRIED, STRICT, VERDICTS, Claim, Judgement
+from experiments.experiment import Experiment, Workload, claim_id
+from experiments.first_forms import FirstForm, form_of
+from experiments.ledger import EXPLANATIONS, Ledger, Paper, read_ledger
+from experiments.notation import amount, claim_text, ours, spread, verdict
+from experiments.records import SHORT, Fact, Record, content_sha256
+from experiments.things import Thing
+from volery.look.html import EMPTY, Markup, code, joined, link, paragraph, scrolled_table, section, tag
+from volery.look.text import NOTHING
+from volery.report.page import page
+
+COLUMNS: Final = (
+    ("median", "delay_s.p50"), ("mean", "delay_s.mean"), ("p90", "delay_s.p90"), ("p99", "delay_s.p99"),
+    ("max", "delay_s.max"), ("utilisation", "utilisation_mean"), ("inconsistencies", "counters.inconsistencies"),
+)  # fmt: skip
+INPUT_COLUMNS: Final = (
+    ("median load", "load.median"), ("mean load", "load.mean"), ("p99 load", "load.p99"),
+    ("highest p99 per constraint", "constraint_load.highest.p99"), ("waiting per second", "conflicts.waiting.mean"),
+    ("collisions per second", "conflicts.collisions.mean"),
+)  # fmt: skip
+RANGED: Final = ("delay_s.p50", "delay_s.p99")
+STYLE: Final = Markup("body { max-width: none } td { white-space: normal; text-align: left; min-width: 5rem }")
+SEARCH: Final = Markup("""
+for (const field of document.querySelectorAll("input[type=search]")) field.addEventListener("input", () => {
+  for (const row of document.querySelectorAll("tbody tr"))
+    row.hidden = !row.textContent.toLowerCase().includes(field.value.toLowerCase());
+});""")
+
+
+def details(folder: Path) -> dict[str, str]:
+    """The pages by their names.
+
+    Raises:
+        InputError: when something in the folder is wrong or missing.
+    """
+    ledger = read_ledger(folder)
+    return {"index.html": _index(ledger)} | {
+        f"{paper.key}.html": _source_page(ledger, paper) for paper in ledger.papers.paper
+    }
+
+
+def _document(title: str, below: str, sections: Iterable[Markup]) -> str:
+    search = paragraph(joined(("Rows with ", tag("input", type="search"))))
+    parts = [search, *sections]
+    return page(title, below, parts, head=tag("style", STYLE), tail=tag("script", SEARCH))
+
+
+def _index(ledger: Ledger) -> str:
+    rows: list[list[str | int]] = []
+    for paper in ledger.papers.paper:
+        members = ledger.experiments_of(paper)
+        counts = ledger.verdicts(members)
+        rows.append([link(f"{paper.key}.html", paper.title), len(members), *map(counts.__getitem__, VERDICTS)])
+    parts = [_table(("source", "experiments", *VERDICTS), rows)]
+
+    verdicts = {
+        claim_id(experiment.name, claim.id): (experiment.paper, ledger.judgements(experiment, claim))
+        for experiment in ledger.experiments.values()
+        for claim in experiment.claim
+    }
+    for number, source in ledger.sources.items():
+        thing_rows = [
+            [thing.id, thing.says, thing.status, thing.where, _claims_of(thing, verdicts)] for thing in source.thing
+        ]
+        heads = ("id", "what", "status", "where, or what is missing", "verdicts")
+        parts.append(section(f"Source {number}: {source.title}", _table(heads, thing_rows)))
+    return _document("Claims of published work", "All sources, and all that five of them describe.", parts)
+
+
+def _claims_of(thing: Thing, verdicts: dict[str, tuple[str, list[Judgement]]]) -> Markup:
+    """The claims that belong to a thing, with their verdicts, each with a link to its experiment."""
+    lines = []
+    for name in thing.claims:
+        paper, judgements = verdicts[name]
+        words = ", ".join(dict.fromkeys(judgement.verdict for judgement in judgements)) or NOT_TRIED
+        lines.append(joined((link(f"{paper}.html#{name.partition('/')[0]}", name), f": {words}")))
+    return joined(lines, tag("br"))
+
+
+def _source_page(ledger: Ledger, paper: Paper) -> str:
+    parts = [code(ledger.text(EXPLANATIONS, chapter)) for chapter in paper.chapters]
+    parts += [_experiment(ledger, experiment) for experiment in ledger.experiments_of(paper)]
+    return _document(paper.title, paper.citation, parts)
+
+
+def _experiment(ledger: Ledger, experiment: Experiment) -> Markup:
+    record = ledger.records[experiment.name]
+    explanation = ledger.text(EXPLANATIONS, experiment.name)
+    return section(
+        f"{experiment.figure}: {experiment.title}",
+        paragraph(joined((tag("code", experiment.name), f": {_setting(experiment, record)}"))),
+        _table(("claim", "published", "reading", "ours", "verdict"), list(_claim_rows(ledger, experiment))),
+        *([] if record is None else _value_tables(record, experiment)),
+        code(explanation) if explanation else EMPTY,
+        id=experiment.name,
+    )
+
+
+def _setting(experiment: Experiment, record: Record | None) -> str:
+    """The workloads of an experiment, its runs, and the age of its record."""
+    workloads = "; ".join(map(_workload, experiment.workload))
+    if record is None:
+        return f"{workloads}; not run."
+    seeds = f"{len(record.seeds)} seeds" + (f" ({record.stopped})" if record.stopped else "")
+    populations = f"{len(record.populations)} populations of machines"
+    runs = f"{record.runs} runs" if record.complete else f"{record.runs} of {record.planned} runs so far"
+    return f"{workloads}; {populations}, {seeds}; {runs}. {_age(experiment, record)}"
+
+
+def _workload(workload: Workload) -> str:
+    text = f"{workload.label} on {workload.workers:,} workers"
+    if workload.stands_for:
+        return f"{text} (a stand-in for {workload.stands_for})"
+    return f"{text} (as the source defines it: {workload.is_source})" if workload.is_source else text
+
+
+def _age(experiment: Experiment, record: Record) -> str:
+    """The date and code of a record, the changes since, and checks by other code."""
+    text = f"Recorded on {record.date} with code {record.code_sha256[:SHORT]}"
+    if record.judged:
+        text += f", judged on {record.judged}"
+    if record.is_former:
+        text += ", judged by the former rules"
+    if record.experiment_sha256 != content_sha256(experiment):
+        text += ", before the experiment changed"
+    check = record.checked
+    if check is None:
+        return f"{text}; no run was run again since."
+    runs = f"{check.runs} of {record.runs} runs"
+    return f"{text}; {runs} run again on {check.date} with code {check.code_sha256[:SHORT]}: same digests."
+
+
+def _claim_rows(ledger: Ledger, experiment: Experiment) -> Iterator[list[str | int]]:
+    """The claims with a row per judgement; the text of a claim stands in its first row."""
+    for claim in experiment.claim:
+        first = ledger.first_forms.get(claim_id(experiment.name, claim.id))
+        text: list[str | int] = [_claim(claim, first), claim.published]
+        judgements = ledger.judgements(experiment, claim)
+        for judgement in judgements:
+            values = joined(ours(claim, judgement), tag("br"))
+            yield [*text, judgement.reading or NOTHING, values, verdict(judgement)]
+            text = ["", ""]
+        if not judgements:
+            yield [*text, NOTHING, NOTHING, NOT_TRIED]
+
+    for name, form in ledger.first_forms.items():
+        if form.dropped and name.startswith(f"{experiment.name}/"):
+            yield [joined(_first_form(form), tag("br")), "", NOTHING, NOTHING, f"dropped on {form.dropped}"]
+
+
+def _claim(claim: Claim, first: FirstForm | None) -> Markup:
+    """The sentence of the source, our reading of it, the test, and the first form where that was another one."""
+    lines: list[str] = [tag("b", f"{claim.section}, {claim.id}")]
+    if claim.sentence:
+        lines.append(f"\u201c{claim.sentence}\u201d")
+    lines.append(f"Our reading: {claim.says}{f' ({claim.note})' if claim.note else ''}")
+    lines.append(joined(("Order: " if claim.relation in STRICT else "Test: ", tag("code", claim_text(claim)))))
+    if claim.input:
+        lines.append(f"Set by an input that we chose: {claim.input}")
+    if claim.changed:
+        lines.append(f"Changed: {claim.changed}")
+    if first is not None and first.form != form_of(claim):
+        lines += _first_form(first)
+    return joined(lines, tag("br"))
+
+
+def _first_form(form: FirstForm) -> list[str]:
+    gave = "; ".join(f"{one['verdict']} ({one['ours']})" for one in form.gave) or "never recorded"
+    tested = msgspec.json.encode(form.form).decode()
+    return [f"First form of {form.date}: {form.says}", joined((tag("code", tested), f" gave: {gave}"))]
+
+
+def _value_tables(record: Record, experiment: Experiment) -> Iterator[Markup]:
+    """The measured values of runs and of inputs, as means over populations."""
+    facts: dict[tuple[str, str], dict[str, list[Fact]]] = {}
+    for fact in record.facts:
+        facts.setdefault((fact.workload, fact.of), {}).setdefault(fact.metric, []).append(fact)
+
+    columns = tuple((metric.replace("_", " ").replace(".", " "), metric) for metric in experiment.columns) or COLUMNS
+    for is_of_runs, candidates in ((True, columns), (False, INPUT_COLUMNS)):
+        rows = {key: by_metric for key, by_metric in facts.items() if bool(key[1]) == is_of_runs}
+        shown = [(name, metric) for name, metric in candidates if any(metric in row for row in rows.values())]
+        if shown:
+            heads = ("workload", "architecture", *(name for name, _ in shown))
+            cells = [[*key, *(_value(row.get(metric, [])) for _, metric in shown)] for key, row in rows.items()]
+            yield _table(heads, cells)
+
+
+def _value(facts: Sequence[Fact]) -> str:
+    """The mean over populations; with its range where a reader needs it."""
+    if not facts:
+        return NOTHING
+    metric = facts[0].metric
+    mean = sum(fact.mean for fact in facts) / len(facts)
+    if metric in RANGED:
+        return spread(metric, mean, min(fact.low for fact in facts), max(fact.high for fact in facts))
+    return amount(metric, mean)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str | int]]) -> Markup:
+    return scrolled_table(
+        (tag("th", head) for head in heads), (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
+    )

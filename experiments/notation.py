@@ -1,0 +1,127 @@
+"""Verdicts and measured values in words, for the terminal and for docs/papers.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from experiments.claims import STRICT, Claim, ClaimCase, Judgement, Quantity, Side
+from experiments.judgement import allowed
+from experiments.measures import unit
+from volery.look.text import NOTHING, TIMES, digits, duration
+
+LONGEST_OWN_UNIT_S: Final = 1.0
+"""From here on durations are told in seconds, as papers tell them: a reader compares the two."""
+STEADY: Final = 0.005
+"""A range over seeds and populations that is narrower than this share of the mean is not told."""
+
+
+def amount(metric: str, number: float) -> str:
+    """A value of a metric with its unit."""
+    kind = unit(metric)
+    if kind == "s":
+        return duration(number) if abs(number) < LONGEST_OWN_UNIT_S else f"{digits(number)} s"
+    return f"{digits(100 * number)} %" if kind == "%" else digits(number)
+
+
+def spread(metric: str, mean: float, low: float, high: float) -> str:
+    """A mean, with its range where there is one to speak of."""
+    text = amount(metric, mean)
+    if high - low <= STEADY * abs(mean):
+        return text
+    return f"{text} ({amount(metric, low)} to {amount(metric, high)})"
+
+
+def ours(claim: Claim, judgement: Judgement) -> list[str]:
+    """The measured values, one text per pair of architectures and workload; a dash where nothing was measured."""
+    groups: dict[tuple[str, ...], list[ClaimCase]] = {}
+    for case in judgement.cases:
+        if case.left is not None:
+            groups.setdefault((case.workload, *_names(case.left), *_names(case.right)), []).append(case)
+    if not groups:
+        return [NOTHING]
+    varies = [len({key[place] for key in groups}) > 1 for place in range(5)]
+    found = []
+    for key, cases in groups.items():
+        named = (key[0] if varies[0] else "", key[1] if varies[1] or (varies[3] and not varies[0]) else "")
+        name = " ".join(part for part in named if part)
+        found.append((f"{name}: " if name else "") + _values(claim, cases))
+    return found
+
+
+def _names(quantity: Quantity | None) -> tuple[str, str]:
+    return ("", "") if quantity is None else (quantity.of, quantity.on)
+
+
+def _values(claim: Claim, cases: Sequence[ClaimCase]) -> str:
+    left = [case.left for case in cases if case.left is not None]
+    text = _over(claim.left.metric, left)
+    if isinstance(claim.right, float):
+        return text
+    right = [case.right for case in cases if case.right is not None]
+    against = _over(claim.right.metric if isinstance(claim.right, Side) else claim.left.metric, right)
+    a, b = (sum(one.mean for one in side) / len(side) for side in (left, right))
+    return f"{text} against {against}{_times(a, b)}"
+
+
+def _times(a: float, b: float) -> str:
+    """The ratio a / b as text; below one as one over a number."""
+    if a <= 0 or b <= 0:
+        return ""
+    larger = a >= b * (1 - STEADY)
+    return f", {digits(a / b)}{TIMES}" if larger else f", 1/{digits(b / a)}"
+
+
+def _over(metric: str, quantities: Sequence[Quantity]) -> str:
+    mean = sum(one.mean for one in quantities) / len(quantities)
+    return spread(metric, mean, min(one.low for one in quantities), max(one.high for one in quantities))
+
+
+def verdict(judgement: Judgement) -> str:
+    """The verdict with its reason."""
+    return f"{judgement.verdict}: {judgement.why}" if judgement.why else judgement.verdict
+
+
+def claim_text(claim: Claim, *, is_former: bool = False) -> str:
+    """The inequality that stands for the claim.
+
+    Args:
+        is_former: true for a form under the former rules, where an order needed no effect.
+    """
+    right = claim.right
+    if isinstance(right, float):
+        target = amount(claim.left.metric, claim.factor * right)
+    elif isinstance(right, str):
+        target = f"{claim.factor:g} {TIMES} {right}" if claim.factor != 1 else right
+    else:
+        same = right.metric == claim.left.metric and right.labels != claim.left.labels
+        what = right.metric if not same else "that"
+        target = " ".join(part for part in (what, _of(right.labels), f"on {right.on}" if right.on else "") if part)
+        target = f"{claim.factor:g} {TIMES} {target}" if claim.factor != 1 else target
+    left = " ".join(
+        part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
+        if part
+    )  # fmt: skip
+    return f"{left} {claim.relation} {target}{_room(claim, is_former=is_former)}"
+
+
+def _room(claim: Claim, *, is_former: bool) -> str:
+    """The tolerance, or what an order must exceed."""
+    if claim.relation in STRICT:
+        return "" if is_former or claim.right == 0.0 else f" by {claim.effect:g} % and more"
+    room = allowed(claim)
+    parts = [f"{100 * room.share:.3g} %"] * bool(room.share)
+    parts += [_margin(claim, room.margin)] * bool(room.margin)
+    return f" \u00b1 {' + '.join(parts)}" if parts else ""
+
+
+def _margin(claim: Claim, margin: float) -> str:
+    """The absolute tolerance; that of a share in points, since percent are relative."""
+    if unit(claim.left.metric) == "%":
+        return f"{100 * margin:g} percentage points"
+    return amount(claim.left.metric, margin)
+
+
+def _of(labels: Sequence[str]) -> str:
+    named = ", ".join(label for label in labels if label)
+    return f"of {named}" if named else ""

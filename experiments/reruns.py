@@ -1,0 +1,300 @@
+"""Runs an experiment again: with further seeds until its claims are decided, or some recorded runs as a spot check.
+
+The seeds of the file are the first look. Each further look draws seeds for the runs of undecided claims alone; claims
+that want for something else than seeds, and timed stages, draw none. All looks together keep the confidence of one
+(see `volery.statistics.looks`).
+
+Most changes to the code are meant to change no result. Equal digests of runs that are spread over an experiment are
+evidence for that, in minutes instead of hours; a single other digest refutes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from experiments.claims import EVERY, Claim, ClaimCase, Judgement
+from experiments.experiment import Experiment
+from experiments.measures import STAGE_COSTS
+from experiments.records import Check, Record, reusable
+from experiments.reproduction import Reproduction, plan_experiment, reproduce
+from experiments.values import Place, RunDigest, ValueTable, claim_metrics, full_label
+from volery.core.errors import InputError
+from volery.report.notes import limit_reached
+from volery.statistics import SEEDS_MIN, InterimLook, looks
+from volery.study.plan import PlannedRun, code_digest
+from volery.study.pool import check_places, each_outcome
+from volery.study.seeds import AutoSeeds
+from volery.study.watcher import Watcher
+
+Wanted = list[tuple[Judgement, frozenset[Place]]]
+"""Undecided claims with the places whose runs may decide them."""
+
+
+def seeds_of(experiment: Experiment, count: int) -> tuple[int, ...]:
+    """The first so many seeds: those of the file, then the numbers above them."""
+    above = max(experiment.seeds) + 1
+    return (*experiment.seeds, *range(above, above + max(0, count - len(experiment.seeds))))[:count]
+
+
+def planned_looks(experiment: Experiment, seeds_max: int) -> tuple[InterimLook, ...]:
+    """The looks, with a confidence each; after a single seed nothing can be decided and nothing is spent.
+
+    Raises:
+        InputError: the file has more seeds than may be drawn.
+    """
+    first = max(SEEDS_MIN, len(experiment.seeds))
+    if seeds_max < first:
+        raise InputError(
+            "--seeds-max", f"{seeds_max} is below the first look of {experiment.name}; give {first} or more"
+        )
+    plan = looks(first, seeds_max)
+    alone = (InterimLook(1),) if len(experiment.seeds) == 1 else ()
+    return alone + tuple(InterimLook(count, plan.confidence_at(count)) for count in plan.counts)
+
+
+def reproduce_until_decided(
+    experiment: Experiment,
+    limits: AutoSeeds,
+    *,
+    folder: Path,
+    traces: Path,
+    processes: int = 1,
+    dask: str | None = None,
+    watcher: Watcher | None = None,
+    kept: ValueTable | None = None,
+) -> Reproduction:
+    """Run an experiment, and add seeds until every claim is decided, or the limits end it.
+
+    Args:
+        limits: of the seeds per run of an undecided claim, those of the file among them.
+        folder, traces, processes, dask, watcher, kept: as for `experiments.reproduction.reproduce`.
+
+    Raises:
+        InputError: as `reproduce` does, or the file has more seeds than may be drawn.
+        LostRunError: when a run's process died.
+    """
+    planned = planned_looks(experiment, limits.seeds_max)
+    drawn: dict[Place, Sequence[int]] = {}
+    found = None
+    wanted: Wanted = []
+    for number, look in enumerate(planned):
+        seeds = seeds_of(experiment, look.seeds)
+        if found is not None:
+            places = _affordable(found, wanted, look.seeds, limits.budget_s)
+            if not places:
+                break
+            drawn |= dict.fromkeys(places, seeds)
+        found = reproduce(
+            experiment, folder=folder, traces=traces, processes=processes, dask=dask, watcher=watcher, kept=kept,
+            drawn=drawn,
+        )  # fmt: skip
+        found.seeds, found.looks = seeds, planned[: number + 1]
+        wanted = [] if found.interrupted else _undecided(experiment, found)
+        if not wanted:
+            break
+    assert found is not None, "there is one look at least"
+    found.stopped = _end(found, wanted, limits)
+    return found
+
+
+def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
+    """Run an experiment with its own seeds; seeds that were added for its record stay, where their runs are at hand.
+
+    Args:
+        record: the last one.
+        options: as for `experiments.reproduction.reproduce`.
+
+    Raises:
+        InputError, LostRunError: as `reproduce` does.
+    """
+    kept = reusable(experiment, record)
+    drawn = redrawn(experiment, record)
+    if record is not None and drawn:
+        found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
+        if found.complete:
+            found.seeds, found.looks, found.stopped = record.seeds, record.looks, record.stopped
+            return found
+    return reproduce(experiment, kept=kept, **options)
+
+
+def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[int, ...]]:
+    """Return all seeds of the places for which --seeds auto drew more than the file names."""
+    kept = record.table if record is not None and record.stopped else None
+    if kept is None:
+        return {}
+    found: dict[Place, list[int]] = {}
+    for run in kept.runs:
+        found.setdefault((run.of, run.workload, run.population), []).append(run.seed)
+    for one in kept.inputs:
+        found.setdefault(("", one.workload, one.population), []).append(one.seed)
+    own = experiment.seeds
+    more = {place: tuple(seeds) for place, seeds in found.items() if len(seeds) > len(own)}
+    return {place: seeds for place, seeds in more.items() if seeds[: len(own)] == own}
+
+
+def _undecided(experiment: Experiment, found: Reproduction) -> Wanted:
+    claims = {claim.id: claim for claim in experiment.claim}
+    return [
+        (judgement, frozenset(_places(experiment, claims[judgement.claim], judgement)))
+        for judgement in found.judgements()
+        if judgement.wants_seeds and not _is_timed(claims[judgement.claim])
+    ]
+
+
+def _is_timed(claim: Claim) -> bool:
+    return any(metric.startswith(f"{STAGE_COSTS}.") for metric in claim_metrics(claim))
+
+
+def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
+    found = []
+    for case in judgement.cases:
+        if case.wants_seeds:
+            populations = [case.population]
+            if case.population == EVERY:
+                populations = list(claim.populations) or [one.label for one in experiment.population]
+            found += [place for population in populations for place in _sides(experiment, judgement, case, population)]
+    return found
+
+
+def _sides(experiment: Experiment, judgement: Judgement, case: ClaimCase, population: str) -> list[Place]:
+    found = []
+    for side in (case.left, case.right):
+        if side is None or not side.on or side.of in experiment.unseeded:
+            continue
+        several = isinstance(experiment.architectures.get(side.of), dict)
+        found.append((full_label(side.of, judgement.reading if several else ""), side.on, population))
+    return found
+
+
+def _affordable(found: Reproduction, wanted: Wanted, count: int, budget_s: float | None) -> set[Place]:
+    """The places to draw for: of all undecided claims, or of the cheapest ones that the rest of the budget pays."""
+    if budget_s is None:
+        return set().union(*(places for _, places in wanted))
+    costs = {place: _cost_s(found, place, count) for _, places in wanted for place in places}
+    own = found.experiment.seeds
+    spent_s = sum(one.summary.cpu_s for one in found.finished.values() if one.summary.seed not in own)
+    chosen: set[Place] = set()
+    for _, places in sorted(wanted, key=lambda one: sum(costs[place] for place in one[1])):
+        if spent_s + sum(costs[place] for place in chosen | places) <= budget_s:
+            chosen |= places
+    return chosen
+
+
+def _cost_s(found: Reproduction, place: Place, count: int) -> float:
+    """CPU seconds that the further runs of a place are expected to take, from the stored ones; 0 where none is."""
+    runs = found.planned.runs.get(place, [])
+    return _run_s(found, place) * max(0, count - len(runs))
+
+
+def _run_s(found: Reproduction, place: Place) -> float:
+    """Mean CPU seconds of the stored runs of a place, or of all where it has none."""
+    times = [summary.cpu_s for summary in found.summaries(found.planned.runs.get(place, []))]
+    times = times or [stored.summary.cpu_s for stored in found.finished.values()]
+    return sum(times) / len(times) if times else 0.0
+
+
+def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
+    if found.interrupted:
+        return "it was interrupted"
+    if not wanted:
+        return "every claim that seeds can decide is decided"
+    if found.looks[-1].seeds == limits.seeds_max:
+        return limit_reached(limits.seeds_max)
+    slowest = max(_run_s(found, place) for _, places in wanted for place in places)
+    claims = len({judgement.claim for judgement, _ in wanted})
+    return (
+        f"the budget of {limits.budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
+        f"(a run takes up to {slowest:.0f} s)"
+    )
+
+
+class SpotCheck(msgspec.Struct, frozen=True):
+    """The result of a check of recorded runs.
+
+    Args:
+        runs: how many were run again.
+        recorded: how many the record holds.
+        differing: those that came out otherwise, as recorded.
+    """
+
+    experiment: str
+    runs: int
+    recorded: int
+    differing: tuple[RunDigest, ...]
+
+
+AFFORDABLE_CPU_S: Final = 120.0
+"""What a single run may cost that stands for its experiment, where there is a choice (CPU seconds)."""
+
+
+def spread(record: Record, count: int) -> list[RunDigest]:
+    """Take `count` recorded runs, evenly spread over all of them."""
+    total = len(record.digests)
+    count = min(count, total)
+    return [record.digests[total * i // count] for i in range(count)]
+
+
+def affordable(record: Record) -> RunDigest:
+    """The first recorded run that costs no more than `AFFORDABLE_CPU_S`, else the cheapest one."""
+    cheap = (run for run in record.digests if run.cpu_s <= AFFORDABLE_CPU_S)
+    return next(cheap, None) or min(record.digests, key=lambda run: run.cpu_s)
+
+
+def spot_check(
+    experiment: Experiment,
+    record: Record | None,
+    count: int,
+    *,
+    traces: Path,
+    runs: Sequence[RunDigest] = (),
+    processes: int = 1,
+    dask: str | None = None,
+    watcher: Watcher | None = None,
+) -> SpotCheck:
+    """Run recorded runs again.
+
+    Args:
+        count: how many runs, evenly spread over all recorded ones.
+        runs: these instead.
+        processes, dask, watcher: as in `volery.study.pool`.
+
+    Raises:
+        InputError: there is no record with runs, a run is no part of the experiment, or its input is not here.
+        LostRunError: when a run's process died.
+    """
+    check_places(processes, dask)
+    place = f"experiment {experiment.name}"
+    if record is None or not record.digests:
+        raise InputError(place, f"has no recorded run; `python -m experiments run {experiment.name}` runs it")
+    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
+    known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
+    chosen: dict[str, tuple[RunDigest, PlannedRun]] = {}
+    for expected in runs or spread(record, count):
+        run = known.get((expected.of, expected.workload, expected.population, expected.seed))
+        if run is None:
+            raise InputError(
+                place, f"{expected.of} on {expected.workload} is no part of it now, or its trace is not here"
+            )
+        chosen[run.key] = (expected, run)
+    differing = []
+    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher, dask)) as outcomes:
+        for run, outcome in outcomes:
+            expected, _ = chosen[run.key]
+            if outcome.summary.digest != expected.digest:
+                differing.append(expected)
+    return SpotCheck(experiment.name, len(chosen), len(record.digests), tuple(differing))
+
+
+def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:
+    """The record with a check that found no difference; as it was where the code is still the one that made it."""
+    assert not found.differing, "a check that refutes a record does not confirm it"
+    code = code_digest(*experiment.architecture_names())
+    if code == record.code_sha256:
+        return record
+    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), found.runs))

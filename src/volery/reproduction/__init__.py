@@ -1,1 +1,0 @@
-"""Reproduction of published results: experiments, claims, the ledger of verdicts, and the pages made from it."""
