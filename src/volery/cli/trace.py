@@ -200,7 +200,7 @@ def convert_trace(
         Path(source),
         output,
         form=form,
-        chosen=choices(repair or []),
+        chosen_repairs=choices(repair or []),
         parents=not without_parents,
         submissions=not without_submissions,
         only=checked_only(only),

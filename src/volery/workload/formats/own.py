@@ -39,11 +39,13 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         if not words:
             noticed["blank lines"] += 1
             continue
+
         with place(path, number, ".tr"):
             if not has_its_durations(words):
                 raise ValueError(f"it has {len(words) - JOB_FIELDS} durations where field 2 says {words[1:2]}")
             submit, estimate = microseconds(words[0]), microseconds(words[2])
             runtimes = [microseconds(word) for word in words[JOB_FIELDS:]]
+
         for task, runtime in enumerate(runtimes):
             yield TaskRow(
                 job=str(number),
