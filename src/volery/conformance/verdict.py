@@ -83,6 +83,7 @@ def run(
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
     if interceptor is not None:
         deployment = interceptor.over(deployment)
+
     trace = case.trace
     last_arrival = trace.arrival_us[-1] if trace.job_count else 0
     late = last_arrival + LATE_FACTOR * sum(trace.duration_us) + QUIET_US
@@ -92,6 +93,7 @@ def run(
         nonlocal quiet_by
         if progress.jobs_done == trace.job_count:
             quiet_by = min(quiet_by, progress.now_us + QUIET_US)
+
         if progress.now_us > quiet_by:
             raise NotQuietError(f"still awake at {progress.now_us} us with {progress.jobs_done} jobs done")
 

@@ -65,7 +65,7 @@ class JobColumns:
 
     Attributes:
         id, submitted_us, tasks, first, done_us, cancelled_us: see `JobEntry`; `LATER`: never.
-        started_us: when the first task started.
+        started_us: time at which the first task started.
         unsatisfiable: tasks that no machine can run.
         users: all names, sorted; user: per job, the place of its own.
     """
@@ -78,10 +78,13 @@ class JobColumns:
 
         self.id, self.submitted_us = column("id"), column("submitted_us")
         self.tasks, self.first = column("tasks"), column("first")
+
         self.done_us, self.cancelled_us = (_later(column(name)) for name in ("done_us", "cancelled_us"))
+
         self.users = sorted({job.user for job in self.of})
         place = {name: at for at, name in enumerate(self.users)}
         self.user = np.array([place[job.user] for job in self.of], dtype=np.int64)
+
         self.started_us = np.full(len(self.of), LATER)
         self.unsatisfiable = np.zeros(len(self.of), dtype=np.int64)
 
@@ -101,19 +104,26 @@ class AttemptColumns:
     """
 
     def __init__(self, log: RunLog, jobs: JobColumns) -> None:
-        known = {name: np.frombuffer(column, dtype=np.int64) for name, column in log.attempts.items() if column}
-        if not known:
-            known = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
-        job = np.searchsorted(jobs.id, known["job"])
-        there = job < len(jobs.of)
-        there[there] &= jobs.id[job[there]] == known["job"][there]
-        order = np.flatnonzero(there)[np.lexsort((known["task"][there], known["start_us"][there]))]
+        columns = {name: np.frombuffer(column, dtype=np.int64) for name, column in log.attempts.items() if column}
+
+        if not columns:
+            columns = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
+
+        job = np.searchsorted(jobs.id, columns["job"])
+        is_known_job = job < len(jobs.of)
+        is_known_job[is_known_job] &= jobs.id[job[is_known_job]] == columns["job"][is_known_job]
+        order = np.flatnonzero(is_known_job)[
+            np.lexsort((columns["task"][is_known_job], columns["start_us"][is_known_job]))
+        ]
+
         self.job: Longs = job[order]
-        self.place: Longs = known["task"][order] - jobs.first[self.job]
+        self.place: Longs = columns["task"][order] - jobs.first[self.job]
         self.machine, self.start_us, self.attempt, self.outcome = (
-            known[name][order] for name in ("machine", "start_us", "attempt", "outcome")
+            columns[name][order] for name in ("machine", "start_us", "attempt", "outcome")
         )
-        self.finish_us: Longs = np.where(self.outcome == RUNNING, LATER, known["finish_us"][order])
+
+        self.finish_us: Longs = np.where(self.outcome == RUNNING, LATER, columns["finish_us"][order])
+
         self.by_task: Longs = np.lexsort((self.start_us, self.place, self.job))
         self.bounds: Longs = np.searchsorted(self.job[self.by_task], np.arange(len(jobs.of) + 1))
         np.minimum.at(jobs.started_us, self.job, self.start_us)
@@ -139,14 +149,17 @@ class Recording:
         self.attempts = AttemptColumns(log, self.jobs)
         self.node_on = {machine: address for address, machine in source.nodes.items()}
         self.moments = _moments(log)
+
         decided = log.decided
         self.asked = tuple(
             np.frombuffer(column, dtype=np.int64) if column else np.zeros(0, dtype=np.int64)
             for column in (decided.time_us, decided.pair, decided.age_us)
         )
+
         self._misses: dict[tuple[int, Amounts], str] = {}
         for at in range(len(self.jobs.of)):
             self.jobs.unsatisfiable[at] = sum(count for _, count, miss in self.groups(at) if miss)
+
         self._kept: OrderedDict[tuple[Time, str], Any] = OrderedDict()
         self._lock = Lock()
 
@@ -160,11 +173,12 @@ class Recording:
 
     def groups(self, at: int) -> list[tuple[int, int, str]]:
         """Runs of equal tasks of a job: place of the first, count, reason for which no machine can run them."""
-        job, found = self.jobs.of[at], []
+        job, task_groups = self.jobs.of[at], []
+
         ends = [first for first, _, _ in job.kinds[1:]] + [job.first + job.tasks]
         for (first, mask, request), end in zip(job.kinds, ends, strict=True) if job.kinds else ():
-            found.append((first - job.first, max(0, end - first), self.miss(mask, request)))
-        return found
+            task_groups.append((first - job.first, max(0, end - first), self.miss(mask, request)))
+        return task_groups
 
     def miss(self, mask: int, request: Amounts) -> str:
         """The reason for which no machine can run such a task; empty where one can."""
@@ -175,12 +189,13 @@ class Recording:
     def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
         """Constraints and amounts of a task."""
         job = self.jobs.of[at]
-        found: tuple[int, Amounts] = (0, ())
+        request_found: tuple[int, Amounts] = (0, ())
+
         for first, mask, request in job.kinds:
             if first - job.first > place:
                 break
-            found = mask, request
-        return found
+            request_found = mask, request
+        return request_found
 
     def where(self, task: TaskId) -> tuple[int, int]:
         """The row of a task's job, and its place there; (-1, -1): no job has it."""
@@ -197,19 +212,21 @@ class Recording:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
+
                 return self._kept[key]
-            made = self._kept[key] = make()
+            answer = self._kept[key] = make()
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-            return made
+            return answer
 
 
 def _moments(log: RunLog) -> list[tuple[Time, str]]:
-    found: dict[Time, list[str]] = {}
-    for at_us, what in log.moments:
+    texts_at: dict[Time, list[str]] = {}
+    for at_us, texts in log.moments:
         if log.begin_us <= at_us <= log.end_us:
-            found.setdefault(at_us, []).append(what)
-    return [(at_us, " ".join(what)) for at_us, what in sorted(found.items())]
+            texts_at.setdefault(at_us, []).append(texts)
+
+    return [(at_us, " ".join(texts)) for at_us, texts in sorted(texts_at.items())]
 
 
 def _later(times: Longs) -> Longs:
@@ -234,14 +251,14 @@ class Counts:
     @functools.cached_property
     def runs(self) -> Longs:
         """Rows of attempts that run."""
-        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] > self.time_us)
-        return found
+        rows: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] > self.time_us)
+        return rows
 
     @functools.cached_property
     def over(self) -> Longs:
         """Rows of attempts that are over."""
-        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] <= self.time_us)
-        return found
+        rows: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] <= self.time_us)
+        return rows
 
     def _per_job(self, rows: Longs) -> Longs:
         return np.bincount(self.recording.attempts.job[rows], minlength=len(self.recording.jobs.of))
@@ -269,20 +286,23 @@ class Counts:
     def states(self) -> Longs:
         """Per job, the place of its state in `STATES`; -1: it has not been submitted."""
         jobs, now = self.recording.jobs, self.time_us
-        done = jobs.done_us <= now
+
+        is_done = jobs.done_us <= now
         states = np.where(jobs.started_us <= now, BUSY, PENDING)
-        states = np.where(done, np.where(self.failed > 0, FAULTY, DONE), states)
-        states = np.where(done & (jobs.cancelled_us <= now), CANCELLED, states)
-        found: Longs = np.where(jobs.submitted_us <= now, states, -1)
-        return found
+        states = np.where(is_done, np.where(self.failed > 0, FAULTY, DONE), states)
+        states = np.where(is_done & (jobs.cancelled_us <= now), CANCELLED, states)
+
+        states_now: Longs = np.where(jobs.submitted_us <= now, states, -1)
+        return states_now
 
     @functools.cached_property
     def pending(self) -> Longs:
         """Per job, tasks that wait."""
         jobs = self.recording.jobs
-        left = jobs.tasks - self.running - self.finished - self.failed - jobs.unsatisfiable
-        found: Longs = np.where((self.states == PENDING) | (self.states == BUSY), np.maximum(left, 0), 0)
-        return found
+
+        unfinished = jobs.tasks - self.running - self.finished - self.failed - jobs.unsatisfiable
+        waiting_tasks: Longs = np.where((self.states == PENDING) | (self.states == BUSY), np.maximum(unfinished, 0), 0)
+        return waiting_tasks
 
     @functools.cached_property
     def on_machine(self) -> Longs:
@@ -308,10 +328,14 @@ class RecordedShares:
         """All shares, in the order of the tree."""
         return [
             ShareStatus(
-                name=one.name, within=one.within, organisation=one.members > 0, weight=one.weight, share=float(one.due)
+                name=listed_share.name,
+                within=listed_share.within,
+                organisation=listed_share.members > 0,
+                weight=listed_share.weight,
+                share=float(listed_share.due),
             )
-            for one in self._recording.source.shares
-            if user in (None, one.name)
+            for listed_share in self._recording.source.shares
+            if user in (None, listed_share.name)
         ]
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
@@ -322,20 +346,23 @@ class RecordedShares:
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
     ) -> list[PreemptionStatus]:
         """Preemptions so far, the last first."""
-        found: list[PreemptionStatus] = []
-        known = self._recording.log.preemptions
-        for number in range(len(known) if before is None else min(before, len(known)), 0, -1):
-            if known[number - 1][0] <= self._time_us and len(found) < limit:
-                one = self._status(number)
-                if user in (None, one.user, one.for_user) and job in (None, one.job, one.for_job):
-                    found.append(one)
-        return found
+        listed_preemptions: list[PreemptionStatus] = []
+        logged = self._recording.log.preemptions
+
+        for number in range(len(logged) if before is None else min(before, len(logged)), 0, -1):
+            if logged[number - 1][0] <= self._time_us and len(listed_preemptions) < limit:
+                status = self._status(number)
+                if user in (None, status.user, status.for_user) and job in (None, status.job, status.for_job):
+                    listed_preemptions.append(status)
+        return listed_preemptions
 
     def _status(self, number: int) -> PreemptionStatus:
         at_us, by, fact = self._recording.log.preemptions[number - 1]
+
         jobs = self._recording.jobs
         row, place = self._recording.where(fact.task)
         for_row, for_place = self._recording.where(fact.beneficiary)
+
         return PreemptionStatus(
             number=number,
             at_us=self._recording.source.origin_us + at_us,

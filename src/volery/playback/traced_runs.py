@@ -51,7 +51,7 @@ WORK: Final = (
 CRASH: Final = Crash(round(6.5 * SECOND), "node/4", round(9.5 * SECOND))
 LENGTH_US: Final[Time] = round(13.5 * SECOND)
 DELAY_US: Final[Time] = 40_000
-"""Of every message between components: as slow as on a bad day between continents, so that one can see it move."""
+"""The delay of every message between components: as long as between continents on a bad day, to be seen."""
 
 
 class TracedRun(msgspec.Struct, frozen=True, eq=False):
@@ -90,15 +90,20 @@ def trace_run(
         InputError: there is no such run, an input is gone, or the digest is not that of the folder.
     """
     spec, digest = kept_run(folder, label, seed)
+
     inputs = read_inputs(spec)
     spec = with_cutoff(spec, inputs.facts)
+
     if watch is not None:
         watch(inputs.facts)
+
     architecture, deployment = architectures.lookup(spec.architecture), build(spec, inputs.cluster)
     tracer = Tracer(begin_us, end_us, inputs.cluster.slots, deployment.machines, architecture.captions, part=part)
     deployment = tracer.on(deployment)
+
     if drive(spec, inputs, deployment, watch).records.digest() != digest:
         raise InputError(str(folder), f"{label}, seed {seed}, does not run as it did; `volery verify` says more")
+
     return TracedRun(architecture, inputs.cluster, deployment, tracer.log())
 
 
