@@ -248,8 +248,8 @@ def overlaps(attempts: Attempts) -> Iterator[Breach]:
             if earlier.end_us > later.start_us:
                 yield Breach(
                     "runs twice",
-                    f"task {task} ran on machine {earlier.worker} until {earlier.end_us} us and from {later.start_us} us "
-                    f"on {later.worker}",
+                    f"task {task} ran on machine {earlier.worker} until {earlier.end_us} us "
+                    f"and from {later.start_us} us on {later.worker}",
                 )
             if earlier.number >= later.number:
                 yield Breach("numbers", f"task {task}: attempt {later.number} after attempt {earlier.number}")
