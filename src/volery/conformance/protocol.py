@@ -216,6 +216,7 @@ def check_costly_roles_saturate(architecture: Architecture) -> None:
         if role == SUBMITTER or sum(counts.values()) < len(arrivals):
             continue
 
+        # Three times what the busiest component could do in the time: its queue grows to the end.
         cost = 3 * arrivals[-1] // max(counts.values())
         costly = Deliveries()
         slow = run(architecture, case, options=Options(costs={role: cost}), interceptor=costly)

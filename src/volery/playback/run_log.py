@@ -183,6 +183,7 @@ class WorkLog:
         elif isinstance(message, Cancel):
             if (entry := self._jobs.get(message.job)) is not None and entry.cancelled_us == NEVER == entry.done_us:
                 entry.cancelled_us = now
+        # An operator's repeated order changes nothing and is no moment.
         elif isinstance(message, Drain) and self._is_drained.get(message.node, False) != message.drained:
             self._is_drained[message.node] = message.drained
             self.drained.append((now, message.node, message.drained))

@@ -174,6 +174,7 @@ class Snapshot:
         unsatisfiable, failed = int(jobs.unsatisfiable[row]), int(self._count.failed[row])
 
         killed = 0
+        # Only cancellation kills for good; an attempt that was preempted runs again.
         if state == CANCELLED:
             killed = len({*self._killed_places(row)})
 

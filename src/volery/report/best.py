@@ -25,13 +25,13 @@ class Best(msgspec.Struct, frozen=True):
     """The lowest of one quantity in one setting.
 
     Args:
-        setting: The text in square brackets at the end of the labels; empty where the study has one setting.
+        setting: the text in square brackets at the end of the labels; empty where the study has one setting.
         quantity: "median delay", "mean delay", "p99 delay" or "messages per task".
         unit: "s" or "messages".
         label: whose mean over the seeds is the lowest.
         level: the others that no corrected comparison shows to be higher, by their means.
-        next: Labels with the lowest mean that is shown to be higher; empty where there is none.
-        next_mean: Mean of the labels in `next`; 0 where there is none.
+        next: labels with the lowest mean that is shown to be higher; empty where there is none.
+        next_mean: mean of the labels in `next`; 0 where there is none.
     """
 
     setting: str
@@ -61,7 +61,7 @@ def best(groups: Sequence[RunGroup], confidence: float = CONFIDENCE) -> list[Bes
     """Rank within each setting that has three architectures or more, and two seeds that all of them share.
 
     Args:
-        confidence: Confidence that all differences of one quantity in one setting have together.
+        confidence: confidence that all differences of one quantity in one setting have together.
     """
     ranking: list[Best] = []
     for setting, members in by_setting(groups):

@@ -76,9 +76,9 @@ def comparisons_part(differences: Sequence[ComparedMeans], name: str, chance: st
     """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
-        differences: Comparisons over seeds, or of single runs job by job.
-        name: Name of the pictures, unlike that of any other of the page.
-        chance: The chance that they are about, as a sentence.
+        differences: comparisons over seeds, or of single runs job by job.
+        name: name of the pictures, unlike that of any other of the page.
+        chance: the chance that they are about, as a sentence.
     """
     if not differences:
         return EMPTY

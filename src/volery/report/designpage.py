@@ -93,6 +93,7 @@ def explanation(entry: Architecture) -> str:
 def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
     """The prose, with the picture after its first section."""
     first, *other_sections = text.strip().split("\n\n## ")
+    # The picture stands where a reader has the idea of the design, before its details.
     yield from ((first, "") if first else ())
     yield from picture
     for section in other_sections:

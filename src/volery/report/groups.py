@@ -111,6 +111,7 @@ def file_names(values: Iterable[Any]) -> dict[Any, str]:
     paths = [value for value in values if isinstance(value, str)]
     names = [value.rsplit("/", 1)[-1] for value in paths]
     pairs = zip(paths, names, strict=True)
+    # Two files of one name in different folders keep their paths: labels must tell them apart.
     return {value: name for value, name in pairs if value.startswith("/") and name and names.count(name) == 1}
 
 

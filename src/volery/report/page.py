@@ -116,10 +116,12 @@ def figure(svg: str, name: str, caption: str) -> Markup:
         caption: also read out in place of the picture.
     """
     used = {reference.group(2) for reference in _REFERENCE.finditer(svg)}
+    # Pictures of one page would share the ids that matplotlib gives: those that are referred to get the picture's name.
     svg = _ID.sub(lambda reference: f' id="{name}-{reference.group(1)}"' if reference.group(1) in used else "", svg)
     svg = _REFERENCE.sub(lambda reference: f"{reference.group(1)}{name}-{reference.group(2)}", svg)
     svg = _STYLED.sub(lambda reference: _COLOUR.sub(lambda c: THEMED.get(c.group(), c.group()), reference.group()), svg)
 
+    # Neither is needed inside an HTML page, and the fixed size would keep the picture from following the page's width.
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'<svg width="[^"]*" height="[^"]*"|<svg height="[^"]*" width="[^"]*"', "<svg", svg)

@@ -96,6 +96,7 @@ def each_part(folder: Path, progress: ReportProgress | None = None) -> Iterator[
 
     path = folder / JOBS
     with readable(path), parquet.ParquetFile(path, read_dictionary=["label"]) as file:
+        # Tables of earlier versions lack columns; `_typed` puts defaults in their place.
         present = file.schema_arrow.names
         _check(path, ("label", "seed", "delay_s", "is_short"), present)
         names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
@@ -148,6 +149,7 @@ def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]
     if not number.size:
         return
 
+    # A row group may end one run and begin the next.
     edges = np.flatnonzero((np.diff(number) != 0) | (np.diff(seed) != 0)) + 1
     for low, high in zip([0, *edges.tolist()], [*edges.tolist(), number.size], strict=True):
         run_columns = {name: column[low:high] for name, column in columns.items()}

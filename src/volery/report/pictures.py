@@ -283,6 +283,7 @@ def _rows(axes: Axes, profile: StageProfile) -> None:
 def _log_axis(axes: Axes, profiles: Sequence[StageProfile]) -> None:
     every = [s for profile in profiles for time in _entered(profile) for s in time.call_s]
     low = 10.0 ** np.floor(np.log10(max(LEAST_S, min(every))))
+    # At least a decade, so that an axis of equal values is one, too.
     high = max(low * 10, *every) * 1.5
 
     axes.set_xscale("log")

@@ -194,6 +194,7 @@ def _draw_curve(axes: Axes, curve: SeedCurves, divisor: float, points_max: int =
         return
 
     if times.size > points_max:
+        # Neighbours become one point: their mean, and for the band the least and the largest of them.
         first = np.arange(0, times.size, -(-times.size // points_max))
         mean = np.add.reduceat(mean, first) / np.diff(first, append=times.size)
         times, low, high = times[first], np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)

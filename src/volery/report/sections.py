@@ -223,6 +223,7 @@ def ratios(groups: Sequence[RunGroup], baseline: str) -> Rows:
         own = f"{baseline} [{setting}]" if setting else baseline
         base = next((group for group in members if group.label == own), None)
 
+        # A setting without a finished run of the baseline has no ratios.
         for group in members if base is not None else ():
             if group is base or base is None:
                 continue
@@ -262,6 +263,7 @@ def _work(group: RunGroup) -> SchedulerWork:
 def _work_rows(groups: Sequence[RunGroup]) -> Rows:
     """The cells of `SchedulerWork`; no rows where no group reports more than messages."""
     groups_work = work(groups)
+    # Messages alone stand in the table of costs already.
     if all(scheduler_work.probes_per_task is None and not scheduler_work.queue for scheduler_work in groups_work):
         return []
     return [[scheduler_work.label, *scheduler_work.cells] for scheduler_work in groups_work]

@@ -58,7 +58,7 @@ class CostColumn(msgspec.Struct, frozen=True):
     """A column of the table of costs.
 
     Args:
-        head: Head of the column in the terminal; empty: the column is not shown in 80 columns.
+        head: head of the column in the terminal; empty: the column is not shown in 80 columns.
         of: the quantity, whose mean over the seeds is shown.
     """
 

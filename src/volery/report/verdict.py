@@ -251,6 +251,7 @@ def rule(differences: Sequence[ComparedMeans]) -> str:
 
     procedure = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
     subject = "Delays are compared as ratios b / a"
+    # A comparison job by job has no means over seeds: its quantities are those of single runs.
     by_job = any(isinstance(d, ComparedJobs) for d in differences)
     subject += "" if by_job else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
 
@@ -277,7 +278,7 @@ def over_seeds(on_days: Sequence[ComparedMeans] | None) -> str:
     """The chance that differences over seeds are about, in a few words.
 
     Args:
-        on_days: Comparisons job by job; empty where every seed draws the workload, None where that is not known.
+        on_days: comparisons job by job; empty where every seed draws the workload, None where that is not known.
     """
     if on_days is None:
         return "over seeds"
@@ -293,7 +294,7 @@ def caution(differences: Sequence[ComparedMeans], on_days: Sequence[ComparedMean
     """A warning of what the seeds do not show; empty where there is none.
 
     Args:
-        on_days: Comparisons of single runs, job by job; None where that is not known.
+        on_days: comparisons of single runs, job by job; None where that is not known.
     """
     if not differences:
         return ""

@@ -69,6 +69,7 @@ def _check_runs(folder: Path) -> Iterator[CheckedFile]:
         file = checked(path, partial(_check_json, StoredRun))
         yield file
 
+        # The columns can be checked only against the digest in a sound JSON file.
         stored = results.summarised(key) if not file.damages else None
         if stored is not None:
             yield checked(path.with_suffix(".npz"), partial(_check_columns, results, stored))

@@ -97,6 +97,7 @@ def on_days_like_this(jobs: Mapping[str, JobTimes], baselines: Collection[str] =
     """
     first = _baseline(jobs, baselines)
     comparisons = [compared for name in CLASSES for compared in _of_class(name, first, jobs)]
+    # In the order of the study, as the tables over seeds are, and not class by class.
     order = list(jobs)
     return sorted(comparisons, key=lambda compared: order.index(compared.b))
 

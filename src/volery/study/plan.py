@@ -303,6 +303,7 @@ def _parsed(path: Path) -> tuple[tuple[str, ...], bytes]:
     statements = list(_statements(ast.parse(content)))
     imported = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
 
+    # Comments and docstrings are no part of the meaning: a change to them keeps the keys of finished runs.
     lines = content.decode().splitlines()
     for token in tokenize.tokenize(io.BytesIO(content).readline) if b"#" in content else ():
         if token.type == tokenize.COMMENT:

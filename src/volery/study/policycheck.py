@@ -400,10 +400,12 @@ def _check_decisions(stage: Stage, policy: Policy) -> CheckResult:
 
 def _check_determinism(stage: Stage, text: str, policy: Policy) -> CheckResult:
     decided_here = fingerprints(stage, policy)
+    # A policy with a state of its own would decide otherwise when it is made anew.
     if fingerprints(stage, parse(stage, text, f"{stage}")) != decided_here:
         return CheckResult("determinism", False, "on an equal state, with an equal stream, it decided something else")
     module = "import sys; from volery.study.policycheck import elsewhere; elsewhere(*sys.argv[1:])"
 
+    # The order of a set of texts depends on the hash seed alone.
     for hash_seed in HASH_SEEDS:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         answer = subprocess.run(  # noqa: S603 - our own interpreter runs our own module
@@ -468,6 +470,7 @@ def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> CheckResult
     calls, spent_s = 0, 0.0
     for seed in SEEDS:
         example = Example(seed)
+        # The table is made once per state, and is not the policy's cost.
         example.state.free_table()
         began = time.process_time()
         for _ in decisions(stage, policy, example):

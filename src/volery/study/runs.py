@@ -118,6 +118,7 @@ def read_inputs(run: RunSpec) -> Inputs:
 
     if run.variability:
         cluster = msgspec.structs.replace(cluster, variability=parse_variability(run.variability, run.seed))
+    # A machine of another speed would make fractions of seconds again.
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
 

@@ -218,6 +218,7 @@ def make_study(
         for axis in SETTING_FIELDS
         if axis in axes
     }
+    # An axis that has only its default is left out, so that the same study has one form, however it was written.
     checked = {axis: values for axis, values in checked.items() if values != (DEFAULTS.get(axis, _NO_DEFAULT),)}
 
     choices = _distinct(list(architectures), "architectures", place)

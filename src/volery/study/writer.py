@@ -146,6 +146,7 @@ class ResultsWriter:
             config = with_baseline(manifest.config, baseline, "--baseline")
             manifest = msgspec.structs.replace(manifest, config=config)
 
+        # The keys of the manifest, not those of today: inputs may have moved, and the code may have changed.
         keys = {(line.label, line.seed): line.key for line in manifest.runs}
         planned = [
             msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))

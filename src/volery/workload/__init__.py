@@ -107,6 +107,7 @@ def load_workload(
         trace = first_jobs(trace, trace.job_count if job_count is None else job_count)
         return apply_quirks(trace, durations, arrivals), None
 
+    # A path may hold a colon, and a drive has one letter: only a word before a colon is taken for a mistyped kind.
     kind, colon, _ = text.partition(":")
     if colon and not path.exists() and kind.isalnum() and len(kind) > 1:
         raise InputError(

@@ -91,6 +91,7 @@ def _stream(
     def drawn(name: str, size: int) -> Reals:
         return exponential(generator(seed, f"workload/{user}/{name}").random(size))
 
+    # The cut at the span is exact: enough jobs were drawn for the last of them to come after it.
     arrivals = np.cumsum(drawn("arrivals", count)) * gap_s
     jobs = int(np.searchsorted(arrivals, span_s))
     sizes = np.maximum(np.ceil(drawn("tasks", jobs) * mean_tasks), 1).astype(np.int64)

@@ -104,6 +104,7 @@ def task_constraints(task_count: int, seed: int) -> array[int]:
 
     stream = generator(seed, "constraints/tasks")
     bit_sets = array("i")
+    # In batches, so that the memory for draws does not grow with the trace; the stream is the same.
     for low in range(0, task_count, BATCH_ROWS):
         u = stream.random((min(BATCH_ROWS, task_count - low), 2 + frequency.shape[1]))
         task_type = (u[:, 0] * len(weights)).astype(np.int64)

@@ -95,6 +95,7 @@ def convert(
     with table_output(output, force=force) as table, closing(Examiner()) as examiner:
         examined = examiner.watch(batches)
 
+        # Nothing is changed: one pass is enough, and what was found stays.
         if set(chosen_repairs.values()) <= {"keep"}:
             for batch in examined:
                 table.add(batch)

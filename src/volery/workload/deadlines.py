@@ -236,6 +236,7 @@ def recurring(text: str, seed: int) -> Trace:
 
     spec.check_size(kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
     templates = [_template(spec, kind) for kind in range(kinds)]
+    # Every job has the same number of runs, in a random order.
     order = np.argsort(generator(seed, "workload/order").random(kinds * runs), kind="stable") % kinds
 
     load, workers = spec.positive("load", 0.4, most=100), spec.count("workers", 200)
@@ -262,6 +263,7 @@ def _template(spec: Spec, kind: int) -> Template:
     parent_stages = [_above(stage, draw) for stage in range(stages)]
 
     path_s = [0.0] * stages
+    # Parents have smaller numbers than their children, so that their paths are known here.
     for stage, parents in enumerate(parent_stages):
         path_s[stage] = mean_s[stage] + max([path_s[parent] for parent, _ in parents], default=0.0)
 

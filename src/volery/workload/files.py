@@ -240,6 +240,7 @@ def atomic_output(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     if not path.name:
         raise InputError("output", f"{str(path)!r} names no file; give the name of one")
 
+    # Beside the output, so that the rename stays within one file system and is atomic.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists() and not force:

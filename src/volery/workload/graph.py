@@ -209,6 +209,7 @@ class Arranged:
 
         self.order: list[int] = []
         while ready:
+            # The smallest number first, so that rows keep the order of the file where the waits allow it.
             row = heapq.heappop(ready)
             self.order.append(row)
             for child in children[row]:
@@ -216,6 +217,7 @@ class Arranged:
                 if not waits_left[child]:
                     heapq.heappush(ready, child)
 
+        # Rows in a circle, and those that wait for them, never have all their parents behind them.
         if len(self.order) < len(tasks):
             raise CycleError(f"{len(tasks) - len(self.order)} tasks wait for each other in a circle or below one")
 

@@ -118,6 +118,7 @@ def _placement(draw: list[float], ranges: list[range], rack_of: tuple[int, ...],
 
     for place, u in enumerate(draw[1:], start=1):
         rack = ranges[rack_of[machines[-1]]]
+        # The second replica lies in another rack, the third in the rack of the second, as HDFS places them.
         if place == 1 and len(rack) < workers:
             machine = int(u * (workers - len(rack)))
             machine += len(rack) * (machine >= rack.start)

@@ -194,6 +194,7 @@ def machines_for(trace: Trace, cluster: Cluster, load: float) -> Cluster:
 
     loads, machine_count = _loads_of_first(trace, cluster, span_us), len(cluster.constraints)
     _refuse_lacking(loads[-1])
+    # Rounded to the nearest number of machines the whole cluster would still be too small.
     if loads[-1] * machine_count > load * (machine_count + 0.5):
         needed = int(np.ceil(loads[-1] * machine_count / load))
         raise InputError(

@@ -224,6 +224,7 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
         try:
             present = set(file.schema_arrow.names)
             for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in SCHEMA.names if name in present]):
+                # Tables of earlier versions lack columns: nothing is known in them.
                 missing = [pa.nulls(batch.num_rows, field.type) for field in SCHEMA if field.name not in present]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *missing], schema=SCHEMA)
         except (OSError, pa.ArrowInvalid) as error:

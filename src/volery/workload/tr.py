@@ -152,6 +152,7 @@ class _Rows:
         self.line.append(number)
         self.first.append(self.first[-1] + task_count)
 
+        # In pieces: the seconds and the microseconds of a large trace are never both whole in memory.
         if pending_before + durations_read >= FLUSH_TASKS:
             self.convert()
 

@@ -97,6 +97,7 @@ def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJob
         if above < rising.size:
             low, high = min(low, float(rising[above])), max(high, float(rising[-1]))
 
+    # At least a decade: equal delays have a grid, too.
     grid = DelayGrid(low, max(high, 10 * low)) if high > 0 else DelayGrid(1.0, 10.0)
     return grid, [_ranked(*label_parts, grid) for label_parts in zip(labels, orders, sorted_s, strict=True)]
 
@@ -291,6 +292,7 @@ def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) ->
         jobs += shared_jobs.job.size
         a_lower += int((shared_jobs.a_s < shared_jobs.b_s).sum())
         b_lower += int((shared_jobs.b_s < shared_jobs.a_s).sum())
+        # Delays of zero and below count as the least delay of the grid, so that their ratio is finite.
         factor = np.maximum(shared_jobs.a_s, grid.low_s) / np.maximum(shared_jobs.b_s, grid.low_s)
         slower_a.look(factor, shared_jobs)
         faster_a.look(1 / factor, shared_jobs)

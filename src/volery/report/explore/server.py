@@ -68,6 +68,7 @@ def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
     Raises:
         InputError: when it cannot listen there.
     """
+    # `http.server` makes a handler per request and hands it no argument: the site comes by the class.
     handler = type("Handler", (_Handler,), {"site": site})
     try:
         server = ThreadingHTTPServer((host, port), handler)
@@ -111,6 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_foreign(self) -> bool:
         host = self.headers.get("Host", "")
+        # The port counts for nothing; an IPv6 address in brackets has colons of its own.
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
         return "*" not in self.site.names and name.lower() not in self.site.names
 

@@ -342,6 +342,7 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
 
     The graph is held in memory only where the two columns differ in the number of waits.
     """
+    # The metadata of the parts tell the number of waits without reading the columns.
     names = ["parents", "children"]
     stated = dict.fromkeys(names, 0)
 

@@ -174,6 +174,7 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             row.runtime_us = span(row.start_us, event.time_us)
             del alive[key]
 
+            # An evicted or failed attempt may be followed by another, which is asked for as this one was.
             if event.kind in COMES_BACK:
                 ended[key] = row
             if row.job in sets:

@@ -228,6 +228,7 @@ def _attempts(job: LoggedJob, name: str | None, line: int) -> list[TaskRow]:
         end = _time(attempt.end_time, last_us)
         last_us = last_us if end is None else end
 
+        # The log states the status of a job; all its attempts but the last have failed.
         is_last = number >= len(job.attempts) - 1
         status = PHILLY_STATUS.get(job.status or "") if is_last else "failed"
         if is_last and start is not None and end is None:  # it ran on when the log was taken, by its description

@@ -167,6 +167,7 @@ def _misfit(path: Path, head: Head, form: Format) -> InputError:
         if not (head.columns or is_json or head.names() >= form.columns):
             return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
 
+    # Names agree: only reading shows the first row that is wrong.
     reader = form.rows or form.batches
 
     try:
