@@ -70,6 +70,7 @@ def calibrate(
         raise InputError(str(output), "exists already; give --force to replace it, or another name")
 
     architectures = architecture or ["megha", "pigeon"]
+    # Apart, each frame goes through the broker: the paces are lower there.
     works = [load_trace(spec, seed=1) for spec in trace or paces(nodes, PACES if broker is None else APART_PACES)]
 
     if broker is None:

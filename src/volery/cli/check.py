@@ -55,6 +55,7 @@ def _print_checks(folder: Path, files: list[CheckedFile]) -> None:
 
     rows = []
     for file in files:
+        # A note says that a file cannot be proved, as those of earlier versions, which is neither sound nor damaged.
         sound = Text("see note", "yellow") if file.note else Text("sound", "green")
         verdict = Text("DAMAGED", "bold red") if file.damages else sound
         rows.append((_name(folder, file), verdict, file.note))

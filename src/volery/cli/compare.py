@@ -45,6 +45,7 @@ def compare(
     from volery.study import compare_spec
 
     network = _network(cost_file, setting.pop("delay_us"), _pairs(setting.pop("links"), "links"))
+    # An option for one role is stronger than the file of costs.
     network["costs"] |= _pairs(setting.pop("costs"), "costs")
     setting |= {"warmup": moment(setting["warmup"] or "0"), "window": measured_window(setting["window"])}
 

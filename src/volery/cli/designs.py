@@ -361,6 +361,7 @@ def check_policies(
     from volery.study.policycheck import check_policy, find_stage
 
     stage_id, equals, policy_text = name.partition("=")
+    # A policy's name may have parameters with `=` of its own: only a stage's id before it names the stage.
     stages = [_stage_named(stage_id)] if equals and stage_id in STAGE_IDS else find_stage(name)
     text = policy_text if equals and stage_id in STAGE_IDS else name
     findings_of = {stage: check_policy(stage, text, budget_us) for stage in stages}

@@ -314,6 +314,7 @@ def logs(
             sys.stdout.buffer.flush()
             offset = piece.end
 
+            # There may be more already: no wait.
             if len(piece.content) == OUTPUT_BYTES_MAX:
                 continue
 
@@ -433,6 +434,7 @@ def _jobs(client: Client, state: str | None, user: str | None, since_us: int | N
 
         if len(page) < PAGE:
             return
+        # The newest come first: the next page begins below the last of this one.
         before_id = page[-1].id
 
 

@@ -61,7 +61,7 @@ def load(
                 loaded = load_here(federation, work, executor, watch)
 
     report = report_of(loaded, federation, work, executor, speedup)
-    if folder is None:
+    if folder is None:  # the journal lay in a temporary folder, which is gone
         report.journal = ""
 
     if as_json:

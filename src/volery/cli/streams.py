@@ -35,6 +35,7 @@ class _Descriptor(io.FileIO):
 
     def write(self, content: Any, /) -> int:
         size = memoryview(content).nbytes
+        # The first failure is told once; what is written to a closed standard error has no reader.
         if self._has_failed or (self._is_closed and not self._is_output):
             return size
         if not self._is_closed:

@@ -98,6 +98,7 @@ def describe_trace(
     if requests != "none":  # tasks ask for what the model draws
         trace, reading = workload.ask(trace, requests, seed), _without_requests(reading)
     stated = stated_processors(Path(source)) if trace.resources and not (capacity or machines) else None
+    # A file that states its processors is one machine of that many.
     count = workers if workers is not None else 1 if stated else WORKERS
 
     cluster = workload.load_cluster(

@@ -111,6 +111,7 @@ def check_knowledge_is_honest(architecture: Architecture) -> None:
         first_end = min(finish_us for finish_us in records.finish_us if finish_us != NEVER)
         starts.append((first_end, list(zip(records.start_us, records.worker, strict=True))))
 
+    # Up to the first end of either run, both have seen the same events.
     first_end_of_both = min(first_end for first_end, _ in starts)
     for task, (a, b) in enumerate(zip(starts[0][1], starts[1][1], strict=True)):
         demand(

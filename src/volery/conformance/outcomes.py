@@ -110,6 +110,7 @@ def _demand_amount(uses: Sequence[Interval], offered: int, subject: str) -> None
     )
 
     for start, end, amount in uses:
+        # An attempt of no duration lies between the ends and the starts of its instant, and beside no other such one.
         if start == end:
             instantaneous[start] = max(instantaneous[start], amount)
         else:

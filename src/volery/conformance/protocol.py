@@ -341,6 +341,7 @@ def check_worker_queues_are_reported(architecture: Architecture) -> None:
             continue
 
         address = node_of[records.worker[BUSY_TASKS]]
+        # What the node receives beyond the run without the task is about the task.
         news_before, news_after = _news(without, address), _news(with_task, address)
 
         if len(news_after) > len(news_before) and start > LATE_US + 2 * NEWS_US:

@@ -273,6 +273,7 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
 
 def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: Fraction) -> None:
     """After each of its losses the user has its slots; tasks count whose ends were not known yet."""
+    # The end of a killed attempt is known to those who ordered it; others' ends travel for a while.
     killed = {(task, at) for (task, _), at in records.killed.items()}
     stays = [
         (start, end if (task, end) in killed else end + IN_FLIGHT_US)

@@ -91,6 +91,7 @@ def run(
 
     def limit(progress: Progress) -> None:
         nonlocal quiet_by
+        # When all is answered, the design has a fixed time to become quiet.
         if progress.jobs_done == trace.job_count:
             quiet_by = min(quiet_by, progress.now_us + QUIET_US)
 

@@ -158,9 +158,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         for fault in self.faults:
             host_addresses, at, until = self.hosts.get(fault.base, ()), fault.at_us, fault.until_us
-            # A lost broker cuts every host off from all others, each of which goes on by itself.
             match fault.kind:
                 case "broker":
+                    # Every host is cut off from all others, and goes on by itself.
                     partitions += [Partition(at, until, addresses) for addresses in self.hosts.values()]
                 case "stop" | "cut" if host_addresses and not fault.host.endswith(KEEPER):
                     partitions.append(Partition(at, until, host_addresses))
@@ -170,12 +170,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                             start_us=at, end_us=until, delay=1.0, extra_us=fault.extra_us, among=host_addresses
                         )
                     )
-                # A host that is lost crashes for good: a crash from which it would come back after that is dropped.
                 case "lose":
+                    # It crashes for good: a crash from which it would come back after that is dropped.
                     lost_addresses += host_addresses
                     crashes = [crash for crash in crashes if crash.address not in host_addresses or crash.back_us < at]
                     lost_us = at
                 case "restart":
+                    # A component that is down already comes back by its own crash, and is not restarted twice.
                     crashed_addresses = {crash.address for crash in crashes if crash.at_us <= at <= crash.back_us}
                     all_addresses = [address for addresses in self.hosts.values() for address in addresses]
                     crashes += [
@@ -193,6 +194,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         if not lost_addresses:
             return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), deadline_us)
+        # The lost ones come back when all else is over, to check that their old state does no harm.
         crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in lost_addresses]
         whole_us = deadline_us + LATE_US
         return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
@@ -277,6 +279,7 @@ def _with_loss(
         for host, addresses in hosts.items()
         if addresses and all(entry in replaceable_entries for entry in addresses)
     ]
+    # One of them must remain to take over.
     if len(replaceable) < 2:
         yield from faults
         return
@@ -289,6 +292,7 @@ def _with_loss(
     other_faults = [
         fault
         for fault in faults
+        # The lost host has no faults later on, and none begins while all others restart.
         if (fault.base != lost or fault.until_us + BACK_US < at)
         and not restart.at_us <= fault.at_us <= restart.at_us + 2 * BACK_US
     ]
@@ -301,6 +305,7 @@ def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tu
     hosts: dict[str, list[Address]] = {}
     for address in addresses:
         number, _, standby = address.partition("/")[2].partition("/")
+        # A master and its standby are on different hosts: the loss of one host takes only one of them.
         side = (int(number) + bool(standby)) % 2
         hosts.setdefault(f"{role_of(address)}-{'ab'[side]}", []).append(address)
 
@@ -315,6 +320,7 @@ def borne(
     The API's host may end where components can be rebuilt; its disk may be full under any design.
     """
     tolerates = architecture.tolerates
+    # A killed host loses what was on its way to it, too.
     survives = deployment.capability(CrashRecovery) is not None and "loss" in tolerates
 
     mortal = [

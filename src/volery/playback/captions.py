@@ -68,6 +68,7 @@ class Captions:
         """Write the caption of a fact; False where it has none."""
         name = fact.name if isinstance(fact, Counted) else type(fact).__name__
         if isinstance(fact, Decision):
+            # The first task that has to wait is worth a caption; those after it are not.
             if fact.chosen != "queued" or "queued" in self._known:
                 return False
             self._known.add("queued")

@@ -164,8 +164,10 @@ class Tracer:
             inner = component
             while (inner_component := getattr(inner, "inner", None)) is not None:
                 inner = inner_component
+            # The class changes, not the object: its port, its parts and its snapshots keep the component itself.
             inner.__class__ = _traced_class(type(inner), self, address, offset_us)
 
+            # A node that is rebuilt without a crash that was seen has lost its tasks all the same.
             if address in self._components and address in self._machines and address not in self._gone:
                 self._end_all(self._machines[address])
             self._components[address] = inner
@@ -203,8 +205,8 @@ class Tracer:
         if self._over:
             return
 
-        # From here on the components go on, for the digest, and nothing is recorded.
         if self._part and now > self._end_us:
+            # The components go on, for the digest of the run; nothing is recorded any more.
             self._over = True
             self._shows = False
             now = self._end_us
@@ -223,6 +225,7 @@ class Tracer:
     def _crash(self, address: Address) -> None:
         if self._over:
             return
+
         running = 0
         if address in self._machines:
             running = sum(machine == self._machines[address] for machine, *_ in self._running.values())
@@ -282,6 +285,7 @@ class Tracer:
 
         is_shown = self._shown[self._bin, name] < FLIGHTS_PER_KIND
         self._shown[self._bin, name] += is_shown
+        # Messages that are not shown are followed, too: a later message must not be taken for them.
         self._flying.setdefault((sender, receiver), deque()).append((self._now, message, is_shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
@@ -313,6 +317,7 @@ class Tracer:
         if self._shows:
             lost, back = f"{event.peer} does not answer any more", f"{event.peer} answers again"
             change, earlier_change = (lost, back) if isinstance(event, PeerLost) else (back, lost)
+            # A peer may be lost and come back many times: each change permits a caption of the other.
             self._captions.again(earlier_change)
             self._captions.once(self._now, change, f"{address} detects that {change}.")
 
@@ -321,6 +326,7 @@ class Tracer:
         if not flying:
             return
 
+        # Links are mostly FIFO, so that the message is near the front; those before it were overtaken, or lost.
         for place in range(min(len(flying), OVERTAKEN_MAX)):
             sent_us, message_sent, is_shown = flying[place]
             if message_sent is message or message_sent == message:
@@ -341,6 +347,7 @@ class Tracer:
         if self._over:
             return
         machine = self._machines[address]
+        # An adopted attempt may run already in the tracer's account.
         if (task.id, attempt) not in self._running:
             self._running[task.id, attempt] = machine, self._now, task.job
             self._free[machine] -= 1

@@ -233,8 +233,8 @@ class Arranged:
             self.stated += parent_id in rows_of or parent_id not in gone
             if parent_id in rows_of:
                 parent_rows.update(rows_of[parent_id])
-            # A parent that was passed over lends its own parents: who waited for it waits for them.
             elif parent_id in gone:
+                # A parent that was passed over lends its own parents: who waited for it waits for them.
                 grandparents = [parent for parent in gone[parent_id] if parent not in ids_seen]
                 ids_seen.update(grandparents)
                 open_ids += grandparents
