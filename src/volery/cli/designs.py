@@ -37,7 +37,7 @@ def show_architectures(
         _write_pages(pages, name, as_json)
         return
     if name is None:
-        entries = [architectures.lookup(known) for known in architectures.names()]
+        entries = [architectures.lookup(registered) for registered in architectures.names()]
         if as_json:
             fields = ("name", "summary", "source", "vectors", "graphs")
             print_json([{field: getattr(entry, field) for field in fields} for entry in entries])

@@ -59,7 +59,7 @@ RESERVED_SHARE = 10
 log = logging.getLogger(__name__)
 
 
-def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
+def choose(name: str, parameters: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
     """The architecture of that name and its configuration.
 
     Raises:
@@ -68,7 +68,7 @@ def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.S
     from volery.architectures import configure, lookup
 
     architecture = lookup(name)
-    return architecture, configure(architecture, given)
+    return architecture, configure(architecture, parameters)
 
 
 def up(

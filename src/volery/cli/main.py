@@ -92,8 +92,8 @@ STATUSES: Final = {
 """The statuses with which commands end, and their meanings."""
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"volery {volery.__version__}")
         raise typer.Exit
 

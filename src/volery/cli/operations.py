@@ -280,7 +280,7 @@ def add(
     """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
     from volery.live.service.authentication import ROLES, TokenFile
 
-    known_role = next((one for one in ROLES if one == role), None)
+    known_role = next((known_name for known_name in ROLES if known_name == role), None)
     if known_role is None:
         raise InputError("--role", f"expected {', '.join(ROLES)}, not {role!r}")
 

@@ -44,7 +44,7 @@ class Cancels(Interceptor):
             job = event.job.id
             self._entries[job] = component
             wait = EVENTS_BEFORE[job // CANCELLED_EVERY % len(EVENTS_BEFORE)]
-            # A second Cancel follows soon: a cancelled job must be reported once all the same.
+            # A second Cancel follows soon, as from an impatient user: it must do no harm.
             for at in (self._events + wait, self._events + wait + 10):
                 self._due.setdefault(at, []).append((component, job))
 

@@ -71,17 +71,17 @@ CONFLICTS_NOTE: Final = (
 CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
 
 
-def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
+def write_report(folder: Path, explanations: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
-        why: explanations, by runs that explain themselves, of the tasks that waited longest.
+        explanations: explanations, by runs that explain themselves, of the tasks that waited longest.
 
     Raises:
         InputError: when a file of the folder is missing or damaged, or the report cannot be written.
     """
     results = read_results(folder)
-    text = render(results, explored(results, why).content)
+    text = render(results, explored(results, explanations).content)
     path = folder / REPORT
     write_page(path, text)
     return path

@@ -99,11 +99,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             choices += [ArchitectureChoice(choice.name, choice.parameters | point) for point in points]
         return choices
 
-    def same_runs(self, other: StudySpec) -> bool:
+    def same_runs(self, compared_study: StudySpec) -> bool:
         """True if another study consists of the same runs, whatever they are compared with."""
-        other_study = msgspec.structs.replace(other, baseline=self.baseline)
+        other_study = msgspec.structs.replace(compared_study, baseline=self.baseline)
 
-        if self.auto and other.auto and self.auto.seeds_max == other.auto.seeds_max:
+        if self.auto and compared_study.auto and self.auto.seeds_max == compared_study.auto.seeds_max:
             # drawn seeds, the budget and its looks tell how far a study is, not which one it is
             other_study = msgspec.structs.replace(other_study, seeds=self.seeds, auto=self.auto)
 
@@ -395,14 +395,14 @@ def split_parameters(axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def check_parameters(
-    chosen: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
+    choices: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
 ) -> dict[str, tuple[Value, ...]]:
     """The axes, once every value fits a parameter of a design of the study that is not given otherwise.
 
     Raises:
         InputError: naming the place of the axis or value that is wrong.
     """
-    designs = list(dict.fromkeys(choice.name for choice in chosen))
+    designs = list(dict.fromkeys(choice.name for choice in choices))
     for axis, values in swept.items():
         design, _, parameter = axis.partition(".")
         if design not in designs:
@@ -410,7 +410,7 @@ def check_parameters(
                 place(axis, None), f"no architecture {design!r} in this study{suggestion(design, designs)}"
             )
 
-        clashing = [choice.label for choice in chosen if choice.name == design and parameter in choice.parameters]
+        clashing = [choice.label for choice in choices if choice.name == design and parameter in choice.parameters]
         if clashing:
             raise InputError(place(axis, None), f"is given by {clashing[0]!r} as well; leave one out")
 

@@ -152,10 +152,10 @@ def _type(hint: Any) -> str:
 
 def _meaning(message: type[Message]) -> str:
     """The whole docstring, fields last."""
-    said = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
+    docstring = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
     meanings = args(message)
     fields = (f"`{name}`: {text.rstrip('.')}." for name, text in meanings.items() if name in message.__struct_fields__)
-    return cell(f"{said} {' '.join(fields)}")
+    return cell(f"{docstring} {' '.join(fields)}")
 
 
 def _way(hops: Mapping[tuple[str, str], None]) -> str:

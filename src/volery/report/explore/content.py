@@ -108,11 +108,13 @@ class ExploredContent(msgspec.Struct, frozen=True, eq=False):
     ranked: list[RankedJobs]
 
 
-def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serves: bool = False) -> ExploredContent:
+def explored(
+    results: StoredResults, explanations: Sequence[RunExplanation] = (), *, serves: bool = False
+) -> ExploredContent:
     """Everything that the page holds of a results folder.
 
     Args:
-        why: explanations of the runs that explain themselves.
+        explanations: explanations of the runs that explain themselves.
         serves: true where a server answers what the page does not hold.
     """
     settings = by_setting(group_runs(results.summary.runs))[:SETTINGS_MAX]
@@ -138,7 +140,7 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
         ],
         cells=CELLS,
         pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, with_others=not serves)],
-        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in why],
+        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in explanations],
         conflicts=[conflicts_of(conflict_table) for conflict_table in results.conflicts[:SETTINGS_MAX]],
     )
 

@@ -169,7 +169,7 @@ class ResultsSite:
 
     Args:
         explaining: makes the explainer of waits; called whenever the folder is read.
-        told: receives the progress, in words.
+        report_progress: receives the progress, in words.
         failed: receives the error for which the folder could not be read the first time.
     """
 
@@ -177,12 +177,12 @@ class ResultsSite:
         self,
         folder: Path,
         explaining: Callable[[], WaitExplainer],
-        told: Told = lambda _: None,
+        report_progress: Told = lambda _: None,
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._folder = folder
         self._explaining = explaining
-        self._told = told
+        self._told = report_progress
         self._failed = failed
 
         self._lock = Lock()
