@@ -130,6 +130,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
                 hosts={role: [f"{role}/*"] for role in roles},
             )
             measurements += [load_apart(file, Path(name), choose, work, FramingHost).noted for work in works]
+
     costs, frames = model_of(measurements, 0.0)
     return CostModel(delay_us=sorted(frames.delays_us)[len(frames.delays_us) // 2], hosts=costs, frames=frames)
 

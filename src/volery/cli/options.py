@@ -150,10 +150,8 @@ def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, i
     numbers: dict[str, int] = {}
     for entry in entries:
         name, equals, number = entry.rpartition("=")
-
         if not (name and equals and number.isascii() and number.isdigit()):
             raise InputError(option, f"{entry!r} is not {form}, with a whole number of microseconds")
-
         if name in numbers:
             raise InputError(option, f"{name!r} is given twice")
         numbers[name] = int(number)

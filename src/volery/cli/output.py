@@ -148,6 +148,7 @@ def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.cells import cell_len
     from rich.control import strip_control_codes
 
+    # Many facts are unknown under the lab's nodes, and a column without any says nothing.
     filled_columns = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
 
     shown = [
@@ -178,7 +179,6 @@ def print_results(
     from volery.report import best, groups, notes, sections
 
     run_groups = groups.group_runs(results.runs)
-
     warnings = notes.warnings(run_groups)
 
     if as_json:

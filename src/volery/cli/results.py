@@ -40,6 +40,7 @@ def report(
     from volery.study import write_results_report
 
     written = []
+    # Pictures of results that nobody may change can still be drawn, elsewhere.
     if pictures is not None and folder.is_dir() and not os.access(folder, os.W_OK):
         typer.echo(f"{folder} is read-only: report.html stays as it is, and pictures come from the tables", err=True)
     else:
@@ -205,6 +206,7 @@ class BrowseServer:
     def failed(self, problem: Exception) -> None:
         """End the server; its caller prints the error."""
         self._problem = problem
+        # The reading may fail before the server runs: `serve` sees the problem then.
         if self._server is not None:
             self._server.shutdown()
 

@@ -98,7 +98,6 @@ def _filled() -> set[int]:
         The descriptors that were closed.
     """
     closed = set[int]()
-    # The lowest free descriptor is the next one that is opened: unfilled, a journal could become standard output.
     for number in range(len(_NAMES)):
         try:
             os.fstat(number)
@@ -107,7 +106,6 @@ def _filled() -> set[int]:
             null = os.open(os.devnull, os.O_RDWR)
             if null != number:
                 os.dup2(null, number)
-
                 os.close(null)
             os.set_inheritable(number, True)
 

@@ -112,7 +112,6 @@ def _numbers(text: str, place: str) -> int:
     for part in text.split(","):
         shape = ITEM.fullmatch(part.strip())
         low, high = (int(shape[1]), int(shape[2] or shape[1])) if shape else (1, 0)
-
         if not low <= high < MACHINES_MAX:
             raise InputError(place, f"{part!r} is no machine or range of machines below {MACHINES_MAX}, as 0-3")
         machine_bits |= ((1 << (high - low + 1)) - 1) << low

@@ -75,7 +75,6 @@ def check_features_are_declared(architecture: Architecture) -> None:
     declarable = [feature for feature in FEATURES if feature not in DERIVED]
     for feature, condition in architecture.features.items():
         demand(feature in declarable, f"uses {feature!r}, which is not one of {', '.join(declarable)}")
-
         fields = architecture.defaults.__struct_fields__
         is_parameter = all(not parameter or parameter in fields for parameter, _ in alternatives(condition))
         demand(is_parameter, f"uses {feature} when {condition}, but there is no such parameter")

@@ -84,7 +84,6 @@ def check_cancel(architecture: Architecture) -> None:
             _demand_ended(case, records, job, at, grace)
             answers = cancels.answers.get(job, [])
             demand(len(answers) >= 1, f"job {job} was cancelled at {at} us and never reported done")
-
             late = answers[0] - at
             demand(late <= 2 * grace, f"job {job}, cancelled at {at} us, was reported done {late} us later")
 

@@ -95,7 +95,6 @@ def demand_capacity(case: Case, records: Records) -> None:
 
     for machine, intervals in attempts(records).items():
         offered = cluster.capacities[machine] if cluster.resources else (cluster.slots[machine],)
-
         for k, name in enumerate(names):
             uses = [(start, end, needs[need_of[task]][k]) for start, end, task in intervals]
             _demand_amount(uses, offered[k], f"machine {machine} has {offered[k]} {name}")
@@ -120,7 +119,6 @@ def _demand_amount(uses: Sequence[Interval], offered: int, subject: str) -> None
     running = 0
     for time_us in sorted({*ended, *started, *instantaneous}):
         running -= ended[time_us]
-
         demand(running + instantaneous[time_us] <= offered, f"{subject}, more are used at {time_us} us")
         running += started[time_us]
         demand(running <= offered, f"{subject}; {running} are in use at {time_us} us")

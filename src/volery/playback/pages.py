@@ -372,7 +372,6 @@ def _view_table(views: Sequence[ViewErrors], at: int) -> Markup | None:
     rows: list[Sequence[Piece]] = []
     for view in views:
         ages = {of: ages_us[at] for of, ages_us in zip(view.of, view.age_us, strict=True) if ages_us[at] >= 0}
-
         oldest = max(ages, key=lambda of: ages[of], default=None)
         age_note = "no message yet" if oldest is None else f"{oldest}: {time_span(ages[oldest])}"
         mean = time_span(sum(ages.values()) // len(ages)) if ages else ""

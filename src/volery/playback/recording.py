@@ -212,7 +212,6 @@ class Recording:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-
                 return self._kept[key]
             answer = self._kept[key] = make()
             if len(self._kept) > KEPT:

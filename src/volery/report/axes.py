@@ -103,6 +103,7 @@ def slug(name: str, setting: str) -> str:
 
     if len(file_name) <= SLUG_MAX:
         return file_name
+    # Cut names of two settings could be equal; the digest tells them apart.
     digest = hashlib.sha256(f"{name} {setting}".encode()).hexdigest()[:8]
 
     return f"{file_name[: SLUG_MAX - 9]}-{digest}"

@@ -71,7 +71,6 @@ def best(groups: Sequence[RunGroup], confidence: float = CONFIDENCE) -> list[Bes
 
         for jobs, name, unit, quantity in _QUANTITIES:
             values = {group.label: _values(group, seeds, quantity) for group in members}
-
             ranked = _ranked({label: means for label, means in values.items() if len(means) == len(seeds)})
             if len(ranked) >= RIVALS_MIN:
                 ranking.append(_lowest(setting, jobs, name, unit, ranked, confidence))

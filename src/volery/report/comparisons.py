@@ -124,6 +124,7 @@ def interval_picture(differences: Sequence[ComparedMeans]) -> str:
 def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
     places = [_places(compared, ratios=all(factor(compared) is not None for compared in panel)) for compared in panel]
 
+    # Zero, where nothing differs, is on every scale.
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
 

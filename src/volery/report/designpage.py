@@ -155,7 +155,6 @@ def _hashable(value: Any) -> bool:
 def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
     for stage in Stage:
         declared = entry.stages.get(stage)
-
         if declared is not None:
             remark = declared.how + (f" (with `{declared.when}`)" if declared.when else "")
             yield stage.value, STAGES[stage].name, declared.extent, f"`{declared.method}`", remark

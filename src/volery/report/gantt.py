@@ -294,6 +294,7 @@ class _Lanes:
 
 def _heat(cells: dict[str, Longs], first: Longs, height: float, scale: _Scale) -> Iterator[str]:
     """A path per shade; neighbours in time of one shade are one stretch."""
+    # Rounded up: a machine that was used at all has the lightest shade, not none.
     table = -(-cells["percent"].astype(np.int64) * LEVELS // 100).reshape(first.size, -1)
     bins = table.shape[1]
     edges = [scale.x(float(at) / SECOND_US) for at in (*cells["begin_us"][:bins], cells["end_us"][bins - 1])]

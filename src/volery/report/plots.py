@@ -172,8 +172,8 @@ def _strips(curves: Sequence[SeedCurves], divisor: float, unit: str, title: str)
 
     for place, (axes, curve) in enumerate(zip(strips, curves, strict=True)):
         axes.patch.set_visible(False)
-        # All strips share their axes, so that a strip shows a curve against the first one at the same height.
         if place:
+            # All strips share their axes, so that a strip shows a curve against the first one at the same height.
             _draw_curve(
                 axes, curves[0], divisor, points_per_strip, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7
             )
@@ -272,6 +272,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         places = np.arange(len(labels))
         totals_s = np.sum([np.asarray(values) for values in parts.values()], axis=0)
 
+        # Shares, not seconds: a bar of a slow design would press those of the others to nothing.
         left_end = np.zeros(len(labels))
         for place, (name, values) in enumerate(parts.items()):
             share = np.divide(values, totals_s, out=np.zeros(len(labels)), where=totals_s > 0)

@@ -292,7 +292,6 @@ def decisions(groups: Sequence[RunGroup]) -> Rows:
     for group, runs in _having(groups, lambda run: run.transactions):
         for name in sorted({name for run in runs for name in run.workloads}):
             waits = [run.workloads[name] for run in runs if name in run.workloads]
-
             busyness, deviation, *other_cells, given_up = _cells(waits, _WAITS)
             placed_waits = [wait for wait in waits if wait.wait_full_s.count]
             placed = _cells(placed_waits, _PLACED) if placed_waits else [NOTHING]

@@ -143,7 +143,6 @@ def _of_quantity(
 
     for b, difference in _corrected(single, is_shown, confidence).items():
         a_mean, b_mean = (sum(quantities) / len(quantities) for quantities in values[b])
-
         stated_confidence = msgspec.UNSET if confidence == CONFIDENCE else confidence
         yield ComparedMeans(
             a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1, stated_confidence

@@ -405,7 +405,6 @@ def of_columns(
         else:
             pairs = enumerate(zip(old.tolist(), new.tolist(), strict=True))
             first_difference = next((row for row in pairs if not same(*row[1])), None)
-
             if first_difference is not None:
                 at, (value, new_value) = first_difference
                 yield f"{name}[{first_row + at}] is {_short(value)}, and comes out as {_short(new_value)}"

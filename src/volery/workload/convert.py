@@ -292,6 +292,5 @@ def in_order(batches: Iterable[pa.RecordBatch], samples: Integers, rows: int, fo
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as stream:
             table = stream.read_all()
         path.unlink()
-
         order = np.argsort(_submissions(table), kind="stable")
         yield from table.take(pa.array(order)).combine_chunks().to_batches(BATCH_ROWS)

@@ -18,7 +18,6 @@ def keys(struct: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(struct):
         hint, meaning = field.type, meanings.get(field.name, "")
-
         if get_origin(hint) is Annotated:
             meaning = next((e.description for e in get_args(hint)[1:] if getattr(e, "description", None)), meaning)
         default = "required" if field.required else _default(field)
