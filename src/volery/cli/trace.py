@@ -42,28 +42,29 @@ RepairChoice = Annotated[
     list[str] | None,
     typer.Option("--repair", metavar="RULE=ACTION", help="What to do about a defect; repeatable."),
 ]
+AnySource = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|SPEC|-",
+        help="A trace of any known format, or syn:/poisson:/workflow:...",
+        callback=trace_name,
+    ),
+]
+LoadWorkers = Annotated[
+    int | None,
+    option(
+        "Workers that the load is taken over: with the processors that the file states (MaxProcs of SWF), else of "
+        "one slot or processor each, unless --machines or --capacity say more; 10,000 without all of these."
+    ),
+]
+Cutoff = Annotated[float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")]
 
 
 @trace_app.command("describe")
 def describe_trace(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|SPEC|-",
-            help="A trace of any known format, or syn:/poisson:/workflow:...",
-            callback=trace_name,
-        ),
-    ],
-    workers: Annotated[
-        int | None,
-        option(
-            "Workers that the load is taken over: with the processors that the file states (MaxProcs of SWF), else of "
-            "one slot or processor each, unless --machines or --capacity say more; 10,000 without all of these."
-        ),
-    ] = None,
-    cutoff: Annotated[
-        float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
-    ] = None,
+    source: AnySource,
+    workers: LoadWorkers = None,
+    cutoff: Cutoff = None,
     constraints: Annotated[str, declared("constraints", shown=True)] = "none",
     machines: Annotated[Path | None, declared("machines")] = None,
     capacity: Annotated[str, declared("capacity")] = "",
@@ -112,16 +113,15 @@ def describe_trace(
         reference_mhz=reference_mhz,
     )
 
-    load_cluster = (
-        cluster if cluster.resources or not trace.resources else workload.processors_alone(trace, count, stated)
-    )
+    load_cluster = cluster
+    if trace.resources and not cluster.resources:
+        load_cluster = workload.processors_alone(trace, count, stated)
     described = workload.describe(trace, count, cutoff, reading, load_cluster)
 
     constraint_use = describe_constraints(workload.constrain(trace, constraints, seed), cluster)
     if picture is not None:
-        draw_load_curve(
-            workload.load_curve(trace, count, cluster=load_cluster), f"{trace.name} on {count:,} workers", picture
-        )
+        curve = workload.load_curve(trace, count, cluster=load_cluster)
+        draw_load_curve(curve, f"{trace.name} on {count:,} workers", picture)
 
     if as_json:
         content: dict[str, Any] = msgspec.to_builtins(described)

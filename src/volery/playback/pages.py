@@ -73,8 +73,6 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
     begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
 
     moments = recording.moments[:MOMENTS_MAX]
-    speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
-
     step = max(1, (end - begin) // 1000)
     scrubber = tag(
         "input",
@@ -86,20 +84,6 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         step=seconds(step),
         value=seconds(now),
         aria_label="time, in seconds",
-    )
-
-    controls = tag(
-        "div",
-        tag("button", "play", type="button", id="play", title="space"),
-        tag("button", "\N{BLACK LEFT-POINTING TRIANGLE}|", type="button", id="back", title="one step back: comma"),
-        tag("button", "|\N{BLACK RIGHT-POINTING TRIANGLE}", type="button", id="forth", title="one step on: full stop"),
-        tag("button", "previous moment", type="button", id="previous", title="p"),
-        tag("button", "next moment", type="button", id="next", title="n"),
-        tag("label", "all of it in ", tag("select", *speeds, id="lasts")),
-        tag("label", tag("input", type="checkbox", id="hold", checked=True), " stop to read"),
-        class_="controls",
-        id="moved",
-        hidden=True,
     )
 
     form = tag(
@@ -131,7 +115,7 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         "section",
         heading,
         scrubber,
-        controls,
+        _controls(lasts_s),
         form,
         caption,
         all_moments,
@@ -143,6 +127,24 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         data_at=seconds(now),
         data_origin=seconds(stage.origin_us),
         data_moments=msgspec.json.encode([(at_us / SECOND, text) for at_us, text in moments]).decode(),
+    )
+
+
+def _controls(lasts_s: int) -> Markup:
+    """The buttons that play and step; the script shows them."""
+    speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
+    return tag(
+        "div",
+        tag("button", "play", type="button", id="play", title="space"),
+        tag("button", "\N{BLACK LEFT-POINTING TRIANGLE}|", type="button", id="back", title="one step back: comma"),
+        tag("button", "|\N{BLACK RIGHT-POINTING TRIANGLE}", type="button", id="forth", title="one step on: full stop"),
+        tag("button", "previous moment", type="button", id="previous", title="p"),
+        tag("button", "next moment", type="button", id="next", title="n"),
+        tag("label", "all of it in ", tag("select", *speeds, id="lasts")),
+        tag("label", tag("input", type="checkbox", id="hold", checked=True), " stop to read"),
+        class_="controls",
+        id="moved",
+        hidden=True,
     )
 
 

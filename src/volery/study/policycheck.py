@@ -232,13 +232,9 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
     elif stage is Stage.M5:
         managers = example.managers()
         for task in tasks:
-            manager_number = decide.select(view, task, managers, draw)
-            yield (
-                manager_number,
-                ""
-                if any(manager_number == known_manager.number for known_manager in managers)
-                else f"there is no manager {manager_number!r}",
-            )
+            number = decide.select(view, task, managers, draw)
+            is_known = any(number == manager.number for manager in managers)
+            yield number, "" if is_known else f"there is no manager {number!r}"
     elif stage is Stage.M4:
         for task in tasks:
             for manager in example.managers():
@@ -249,7 +245,7 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         for user in USERS:
             machines_of = decide.machines(view, user)
             numbers = None if machines_of is None else list(machines_of)
-            is_wrong = numbers is not None and not all(isinstance(known_manager, int) for known_manager in numbers)
+            is_wrong = numbers is not None and not all(isinstance(machine, int) for machine in numbers)
             yield numbers, "machines are numbers" if is_wrong else ""
     elif stage in TIMES or stage is Stage.T6:
         yield from _upkeep(stage, decide, example)
