@@ -90,6 +90,7 @@ class Case(msgspec.Struct, frozen=True):
 
         first, late = self.trace.first, self.trace.submit_us
         jobs = [range(first[job], first[job + 1]) for job in range(self.trace.job_count)]
+        # A job that is submitted in parts, or whose tasks wait for each other, cannot start at one instant: no gang.
         flows = [any(map(self.trace.parents_of, tasks)) or len({*late[tasks.start : tasks.stop]}) > 1 for tasks in jobs]
         return [
             fit
@@ -228,6 +229,7 @@ def vector_cases(seed: int = 0) -> list[Case]:
         cluster = msgspec.structs.replace(slots, resources=RESOURCES, capacities=capacities)
 
         trace = _mixed(name, stream, jobs, instants, True)
+        # The edges first: more than any machine has, nothing, and all of the largest machine.
         requests = [TOO_LARGE, (0, 0, 0), (16000, 16384, 0), (1000, 1, 1)]
         requests += [
             (stream.randint(1, 4000), stream.randint(1, 4096), stream.choice((0, 0, 0, 1))) for _ in range(KINDS)
@@ -308,6 +310,7 @@ def tag_cases(seed: int = 0) -> list[Case]:
             group: NodeGroup = stream.choice(("node", "rack"))
             rules.append(TagConstraint(("worker", application), ("cache", application), 1, UNLIMITED, group))
         elif kind == "service":
+            # Up to 24 tasks for 12 machines: some services cannot have all their tasks apart at once.
             short = short * 4
             rules.append(TagConstraint((application,), (application,), 0, 0, "node"))
         jobs.append(short)
@@ -367,6 +370,7 @@ def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
     ]
     workflow_cases[0] = msgspec.structs.replace(workflow_cases[0], trace=in_parts(workflow_cases[0].trace, stream))
 
+    # More than one chunk, so that parents and children are submitted apart.
     wide = CHUNK_TASKS + 3
     trace = trace_of("wide", [0, 0], [[1000, *[stream.choice((0, 900)) for _ in range(wide)], 5], [7, 0, 0, 9]])
     parents = [(), *[(0,)] * wide, tuple(range(1, wide + 1))]

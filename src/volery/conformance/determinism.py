@@ -177,6 +177,7 @@ def digests_under(hash_seed: str, architecture: Architecture) -> list[str] | str
         asking.flush()
         answer: list[str] | str = pickle.load(answering)  # noqa: S301 - written by our own child
     except (BrokenPipeError, EOFError):
+        # The process is gone: the next design gets another.
         _interpreter.cache_clear()
         return f"it ended with status {interpreter.wait()}"
     return answer

@@ -86,6 +86,7 @@ def run(
 
     trace = case.trace
     last_arrival = trace.arrival_us[-1] if trace.job_count else 0
+    # A bound for designs that never answer: as if all tasks ran one after another, several times.
     late = last_arrival + LATE_FACTOR * sum(trace.duration_us) + QUIET_US
     quiet_by = late
 

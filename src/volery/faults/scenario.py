@@ -443,6 +443,7 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
         runs_max: number of runs that may be tried.
     """
     runs = 0
+    # Greedy: after each success the candidates begin anew, the smallest first.
     progress = True
 
     while progress:

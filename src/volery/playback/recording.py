@@ -110,6 +110,7 @@ class AttemptColumns:
             columns = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
 
         job = np.searchsorted(jobs.id, columns["job"])
+        # Where the first files of a journal are gone, attempts remain of jobs whose submission is not in it.
         is_known_job = job < len(jobs.of)
         is_known_job[is_known_job] &= jobs.id[job[is_known_job]] == columns["job"][is_known_job]
         order = np.flatnonzero(is_known_job)[

@@ -146,7 +146,7 @@ def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
 def _zip_blocks(raw: BinaryIO) -> Iterator[bytes]:
     """The text of the only file of a zip archive, in blocks."""
     with zipfile.ZipFile(raw) as archive:
-        files = (member_info.filename for member_info in archive.infolist() if not member_info.is_dir())
+        files = (listed_entry.filename for listed_entry in archive.infolist() if not listed_entry.is_dir())
         names = [name for name in files if not name.startswith(MAC_EXTRAS)]
 
         if len(names) != 1:
