@@ -194,14 +194,14 @@ class BrowseServer:
     def __init__(self) -> None:
         self._server: ThreadingHTTPServer | None = None
         self._problem: Exception | None = None
-        self._began = self._last = time.monotonic()
+        self._began_s = self._last_told_s = time.monotonic()
 
     def told(self, text: str) -> None:
         """Print it, but not too often."""
         now = time.monotonic()
-        if now - self._last >= TOLD_EVERY_S:
-            typer.echo(f"{text} ({now - self._began:.0f} s)", err=True)
-            self._last = now
+        if now - self._last_told_s >= TOLD_EVERY_S:
+            typer.echo(f"{text} ({now - self._began_s:.0f} s)", err=True)
+            self._last_told_s = now
 
     def failed(self, problem: Exception) -> None:
         """End the server; its caller prints the error."""

@@ -35,15 +35,15 @@ class Captions:
     ) -> None:
         self.moments: list[tuple[Time, str]] = []
         self._declared = declared
-        self._known: set[str] = set()
-        self._where = place_of_task
+        self._captioned: set[str] = set()
+        self._place_of_task = place_of_task
 
     def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
         name = type(message).__name__
-        if name in self._known:
+        if name in self._captioned:
             return
         template = self._template(type(message))
-        self._known.add(name)
+        self._captioned.add(name)
         if template:
             self._write(now, template, sender, receiver, list(tasks_of(message)), message)
 
@@ -55,7 +55,7 @@ class Captions:
         if kind in _OF_ALL:
             return _OF_ALL[kind]
 
-        if self._declared or len(self._known) >= KINDS_MAX:
+        if self._declared or len(self._captioned) >= KINDS_MAX:
             return ""
 
         doc = (inspect.getdoc(kind) or "").partition("\n")[0].replace("{", "(").replace("}", ")")
@@ -69,9 +69,9 @@ class Captions:
         name = fact.name if isinstance(fact, Counted) else type(fact).__name__
         if isinstance(fact, Decision):
             # The first task that has to wait is worth a caption; those after it are not.
-            if fact.chosen != "queued" or "queued" in self._known:
+            if fact.chosen != "queued" or "queued" in self._captioned:
                 return False
-            self._known.add("queued")
+            self._captioned.add("queued")
             counts = [
                 f"{rejection.count:,} {_SCOPES[rejection.scope]} {_REASONS[rejection.reason]}"
                 for rejection in fact.rejected
@@ -81,22 +81,22 @@ class Captions:
             self.moments.append((now, words))
             return True
 
-        if name in self._known or name not in self._declared:
+        if name in self._captioned or name not in self._declared:
             return False
-        self._known.add(name)
+        self._captioned.add(name)
         if self._declared[name]:
             self._write(now, self._declared[name], address, "", [], None)
         return True
 
     def once(self, now: Time, subject: str, words: str) -> None:
         """Write a caption, unless there is one for this already."""
-        if subject not in self._known:
-            self._known.add(subject)
+        if subject not in self._captioned:
+            self._captioned.add(subject)
             self.moments.append((now, words))
 
     def again(self, subject: str) -> None:
         """Permit a second caption for this."""
-        self._known.discard(subject)
+        self._captioned.discard(subject)
 
     def _write(
         self,
@@ -120,7 +120,7 @@ class Captions:
         self.moments.append((now, words.replace(" (no task)", "")))
 
     def _in_words(self, tasks: Sequence[TaskId]) -> str:
-        return in_words([place for place in map(self._where, tasks[:TASKS_MAX]) if place is not None])
+        return in_words([place for place in map(self._place_of_task, tasks[:TASKS_MAX]) if place is not None])
 
 
 _OF_ALL: Final[Mapping[type[Message], str]] = {

@@ -136,9 +136,9 @@ class Tracer:
         self._kinds: dict[str, list[int]] = {}
         self._numbers: dict[str, int] = {}
         self._meanings: list[str] = []
-        self._shown: Counter[tuple[int, str]] = Counter()
+        self._flight_counts: Counter[tuple[int, str]] = Counter()
         self._flights: list[Flight] = []
-        self._flying: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
+        self._in_flight: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
 
         self._queues = Queues(self._bins)
         self._received: dict[str, list[int]] = {}
@@ -147,9 +147,9 @@ class Tracer:
         self._captions = Captions(captions, self._work.where)
         self._crashes = sorted(crashes, reverse=True)
 
-        self._gone: set[Address] = set()
-        self._part = part
-        self._shows, self._over = begin_us <= 0, False
+        self._crashed_addresses: set[Address] = set()
+        self._is_part = part
+        self._is_recording, self._is_over = begin_us <= 0, False
         self._running: dict[tuple[TaskId, int], tuple[int, Time, JobId]] = {}
         self._views: dict[Address, ViewErrorLog] = {}
         self._stride = 1
@@ -168,7 +168,7 @@ class Tracer:
             inner.__class__ = _traced_class(type(inner), self, address, offset_us)
 
             # A node that is rebuilt without a crash that was seen has lost its tasks all the same.
-            if address in self._components and address in self._machines and address not in self._gone:
+            if address in self._components and address in self._machines and address not in self._crashed_addresses:
                 self._end_all(self._machines[address])
             self._components[address] = inner
 
@@ -202,16 +202,16 @@ class Tracer:
         self._advance(now)
 
     def _advance(self, now: Time) -> None:
-        if self._over:
+        if self._is_over:
             return
 
-        if self._part and now > self._end_us:
+        if self._is_part and now > self._end_us:
             # The components go on, for the digest of the run; nothing is recorded any more.
-            self._over = True
-            self._shows = False
+            self._is_over = True
+            self._is_recording = False
             now = self._end_us
-        elif now >= self._begin_us and not self._shows:
-            self._shows = True
+        elif now >= self._begin_us and not self._is_recording:
+            self._is_recording = True
             self._queues.begin(0)
 
         self._now = now
@@ -223,7 +223,7 @@ class Tracer:
             self._queues.begin(self._bin)
 
     def _crash(self, address: Address) -> None:
-        if self._over:
+        if self._is_over:
             return
 
         running = 0
@@ -231,15 +231,15 @@ class Tracer:
             running = sum(machine == self._machines[address] for machine, *_ in self._running.values())
             self._end_all(self._machines[address])
 
-        self._gone.add(address)
+        self._crashed_addresses.add(address)
         self._work.crashed.append((self._now, address, True))
 
         lost_tasks = f", and {running:,} task{'s' if running != 1 else ''} that ran there with it" if running else ""
         self.happened(self._now, f"{address} crashes{lost_tasks}.")
 
     def begins(self, address: Address) -> None:
-        if address in self._gone:
-            self._gone.discard(address)
+        if address in self._crashed_addresses:
+            self._crashed_addresses.discard(address)
             self._work.crashed.append((self._now, address, False))
             self.happened(self._now, f"{address} is restarted with an empty state.")
 
@@ -261,14 +261,14 @@ class Tracer:
                 view.note(self._bin, end_us, believed_free, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        if self._over:
+        if self._is_over:
             return
 
         if receiver == SUBMITTER and isinstance(message, JobDone):
             self._queues.forget(message.job)
             self._work.answered(message, self._now)
 
-        if not self._shows:
+        if not self._is_recording:
             return
 
         self._captions.sent(self._now, sender, receiver, message)
@@ -283,21 +283,21 @@ class Tracer:
         if receiver == SUBMITTER:
             return
 
-        is_shown = self._shown[self._bin, name] < FLIGHTS_PER_KIND
-        self._shown[self._bin, name] += is_shown
+        is_shown = self._flight_counts[self._bin, name] < FLIGHTS_PER_KIND
+        self._flight_counts[self._bin, name] += is_shown
         # Messages that are not shown are followed, too: a later message must not be taken for them.
-        self._flying.setdefault((sender, receiver), deque()).append((self._now, message, is_shown))
+        self._in_flight.setdefault((sender, receiver), deque()).append((self._now, message, is_shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
-        if self._over:
+        if self._is_over:
             return
 
         if isinstance(event, Message):
             if role_of(source) == SUBMITTER:
                 self._work.received(event, self._now)
-                if self._shows:
+                if self._is_recording:
                     self._captions.sent(self._now, source, address, event)
-            if self._shows:
+            if self._is_recording:
                 received = self._received.get(role := role_of(address))
                 if received is None:
                     received = self._received[role] = [0] * self._bins
@@ -314,7 +314,7 @@ class Tracer:
             self._on_peer(address, event)
 
     def _on_peer(self, address: Address, event: PeerLost | PeerBack) -> None:
-        if self._shows:
+        if self._is_recording:
             lost, back = f"{event.peer} does not answer any more", f"{event.peer} answers again"
             change, earlier_change = (lost, back) if isinstance(event, PeerLost) else (back, lost)
             # A peer may be lost and come back many times: each change permits a caption of the other.
@@ -322,7 +322,7 @@ class Tracer:
             self._captions.once(self._now, change, f"{address} detects that {change}.")
 
     def _land(self, sender: Address, receiver: Address, message: Message) -> None:
-        flying = self._flying.get((sender, receiver))
+        flying = self._in_flight.get((sender, receiver))
         if not flying:
             return
 
@@ -344,7 +344,7 @@ class Tracer:
         return self._addresses.setdefault(address, len(self._addresses))
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
-        if self._over:
+        if self._is_over:
             return
         machine = self._machines[address]
         # An adopted attempt may run already in the tracer's account.
@@ -376,11 +376,11 @@ class Tracer:
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
-        if self._over:
+        if self._is_over:
             return
 
         self._work.observed(address, fact, self._now)
-        if not self._shows:
+        if not self._is_recording:
             return
 
         has_caption = self._captions.observed(self._now, address, fact)
@@ -394,7 +394,7 @@ class Tracer:
 
     def happened(self, now: Time, text: str) -> None:
         """Record a moment that is no event of a component."""
-        if self._begin_us <= now and not self._over:
+        if self._begin_us <= now and not self._is_over:
             self._captions.moments.append((now, text))
 
     def log(self) -> RunLog:
@@ -425,7 +425,7 @@ class Tracer:
             ],
             self._facts,
             sorted(self._captions.moments, key=lambda moment: moment[0]),
-            end_us=self._end_us if self._part else max(self._now, self._end_us),
+            end_us=self._end_us if self._is_part else max(self._now, self._end_us),
             **self._work.parts(),
         )
 

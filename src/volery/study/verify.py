@@ -105,7 +105,7 @@ def verify(
     planned = _planned(folder, manifest, recorded, moved)
 
     with tempfile.TemporaryDirectory() as place:
-        rerun = _Again(folder, Path(place), manifest, planned)
+        rerun = _Rerun(folder, Path(place), manifest, planned)
         unique = {run.key: run for run in planned}.values()
 
         with closing(each_outcome(list(unique), processes, watcher, dask)) as outcomes:
@@ -211,33 +211,33 @@ def _files(place: Path) -> list[Path]:
     return [place]
 
 
-class _Again:
+class _Rerun:
     """The folder as today's runs make it, beside the recorded one."""
 
     def __init__(self, folder: Path, place: Path, manifest: StudyManifest, planned: Sequence[PlannedRun]) -> None:
-        self._recorded = folder
-        self._new = ResultsFolder(place)
+        self._recorded_folder = folder
+        self._new_folder = ResultsFolder(place)
         (place / RUNS).mkdir()
         with suppress(FileNotFoundError):
             (place / STAGE_TIMES).write_bytes((folder / STAGE_TIMES).read_bytes())
         self._manifest = manifest
         self._planned = planned
-        self._done: dict[str, StoredRun] = {}
+        self._new_runs: dict[str, StoredRun] = {}
 
     def add(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """Keep a run, with the processor times, the memory and the name of the file that were recorded."""
-        stored = ResultsFolder(self._recorded).summarised(run.key)
+        stored = ResultsFolder(self._recorded_folder).summarised(run.key)
         if stored is not None:
             outcome.summary = _as_measured(outcome.summary, stored.summary)
             outcome.trace = _as_measured(outcome.trace, stored.trace)
             if not is_synthetic(run.spec.trace):  # the name of a file is no number: the file may have another today
                 outcome.summary = msgspec.structs.replace(outcome.summary, trace=stored.summary.trace)
                 outcome.trace = msgspec.structs.replace(outcome.trace, name=stored.trace.name)
-        self._done[run.key] = self._new.write_run(run.key, outcome)
+        self._new_runs[run.key] = self._new_folder.write_run(run.key, outcome)
 
     def verified(self, run: PlannedRun, line: FinishedRun) -> RunCheck:
         """The digests of a run, then and now."""
-        outcome = self._done[run.key]
+        outcome = self._new_runs[run.key]
         same_input = outcome.trace.sha256 == line.trace_sha256
         return RunCheck(line.label, line.seed, line.digest, outcome.summary.digest, same_input)
 
@@ -252,26 +252,28 @@ class _Again:
             **{name: getattr(old, name) for name in kept_fields},
         )
 
-        writer = ResultsWriter(fresh, self._planned, self._new, self._done)
+        writer = ResultsWriter(fresh, self._planned, self._new_folder, self._new_runs)
         if old.stopping and old.config.auto:
             writer.manifest = msgspec.structs.replace(fresh, stopping=study_end(writer, old.stopping.baseline))
 
         writer.write_tables()
         if len(old.runs) == planned and (old.stopping or not old.config.auto):
             writer.complete()
-        elif (self._recorded / REPORT).exists():
+        elif (self._recorded_folder / REPORT).exists():
             writer.write_report()
 
-        pairs = ((path, _tree(path / MANIFEST)) for path in (self._recorded, self._new.path))
+        pairs = ((path, _tree(path / MANIFEST)) for path in (self._recorded_folder, self._new_folder.path))
         (_, recorded_tree), (_, new_tree) = pairs
         yield from _first(MANIFEST, of_trees(recorded_tree, new_tree, same))
         yield from self._files(same)
 
     def _files(self, same: Same) -> Iterator[str]:
-        names = sorted(str(path.relative_to(self._new.path)) for path in self._new.path.rglob("*") if path.is_file())
+        names = sorted(
+            str(path.relative_to(self._new_folder.path)) for path in self._new_folder.path.rglob("*") if path.is_file()
+        )
         label = {run.key: f" ({run.spec.label}, seed {run.spec.seed})" for run in self._planned}
         for name in names:
-            path, kind = self._recorded / name, Path(name).suffix
+            path, kind = self._recorded_folder / name, Path(name).suffix
             if name in NOT_COMPARED or kind not in COMPARED:
                 continue
 
@@ -280,10 +282,10 @@ class _Again:
                     yield f"{name} is missing"
                 continue
 
-            differences = COMPARED[kind](path, self._new.path / name, same)
+            differences = COMPARED[kind](path, self._new_folder.path / name, same)
             yield from _first(name + label.get(path.stem, ""), _damaged(differences))
 
-        for path in sorted(self._recorded.glob("*.parquet")):
+        for path in sorted(self._recorded_folder.glob("*.parquet")):
             if path.name not in names:
                 yield f"{path.name} does not come out"
 

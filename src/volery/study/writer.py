@@ -96,7 +96,7 @@ class ResultsWriter:
         """Seeds that an earlier call of a study that adds seeds has begun."""
 
         self._takes_over = False
-        self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
+        self._comparisons_of: dict[tuple[int, int, str], list[ComparedMeans]] = {}
         self._jobs: dict[str, JobTimes] = {}
         self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
 
@@ -265,8 +265,8 @@ class ResultsWriter:
 
         # Each new run asks again after every comparison: equal questions have equal answers until the next run ends.
         state = len(self.done), len(among), baseline
-        if state in self._judged:
-            return self._judged[state]
+        if state in self._comparisons_of:
+            return self._comparisons_of[state]
 
         confidence = msgspec.structs.replace(self.study, seeds=among).confidence
         settings: dict[int, dict[str, list[RunSummary]]] = {}
@@ -274,8 +274,8 @@ class ResultsWriter:
             if run.spec.seed in among:
                 settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
 
-        self._judged[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
-        return self._judged[state]
+        self._comparisons_of[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
+        return self._comparisons_of[state]
 
     def _is_compared_by_job(self, run: PlannedRun) -> bool:
         """True for runs of the first seed, unless every seed draws a workload of its own."""

@@ -127,7 +127,7 @@ class Examiner:
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
         self._form, self._only = form, only
         self._resources: tuple[str, ...] = ()
-        self._weighed = ""
+        self._weighed_resource = ""
         self._tally: OmissionTally | None = None
 
         self.graph = TaskGraph()
@@ -166,10 +166,10 @@ class Examiner:
             return
         if self._tally is None:
             self._resources = resources_of(self._form, batch)
-            self._weighed = weighed_of(batch, self._resources)
-            self._tally = OmissionTally(self._resources, by_job=False, weighed=self._weighed)
+            self._weighed_resource = weighed_of(batch, self._resources)
+            self._tally = OmissionTally(self._resources, by_job=False, weighed=self._weighed_resource)
         amounts = amounts_of(batch, self._resources)
-        self._tally.add(batch, judge(batch, amounts, self._only, self._weighed), amounts)
+        self._tally.add(batch, judge(batch, amounts, self._only, self._weighed_resource), amounts)
 
     def _count(self, rule: str, mask: Mask, lines: Integers) -> None:
         rows_found = np.flatnonzero(mask)

@@ -200,8 +200,8 @@ class OmissionTally:
     def __init__(
         self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "", has_users: bool = True
     ) -> None:
-        self._weighed = weighed or next(iter(resources), "")
-        self._unit, self._scale = machine_unit((self._weighed,) if self._weighed else ())
+        self._weighed_resource = weighed or next(iter(resources), "")
+        self._unit, self._scale = machine_unit((self._weighed_resource,) if self._weighed_resource else ())
         self._by_job = by_job
         self._counts: defaultdict[tuple[Effect, str], _Count] = defaultdict(_Count)
         self._tasks, self._machine_us = 0, 0.0
@@ -277,7 +277,7 @@ class OmissionTally:
         members = members & ~_null(starts)
 
         if members.any():
-            weight = weight_of(batch, amounts, self._weighed)
+            weight = weight_of(batch, amounts, self._weighed_resource)
             weight = np.where(weight >= 0, weight, 0.0)  # an unknown one is NaN
             began = _numbers(starts)
             self._open = (

@@ -162,8 +162,8 @@ class _Source:
     ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
         self.resources = resources
-        self._weighed = ""
-        self._taken: set[str] = set()
+        self._weighed_resource = ""
+        self._job_ids: set[str] = set()
         self._last_us = 0
         self._tally: OmissionTally | None = None
         self._passed = Passed()
@@ -177,9 +177,9 @@ class _Source:
             self.resources = resources_of(self._form, batch)
 
         if self._tally is None:
-            self._weighed = weighed_of(batch, self.resources)
+            self._weighed_resource = weighed_of(batch, self.resources)
             has_users = self._form.name not in TABLES_OF_REQUESTS
-            self._tally = OmissionTally(self.resources, weighed=self._weighed, has_users=has_users)
+            self._tally = OmissionTally(self.resources, weighed=self._weighed_resource, has_users=has_users)
 
         other_amounts = {
             name: amounts_of_other
@@ -190,7 +190,7 @@ class _Source:
             name for name, amounts_of_other in other_amounts.items() if amounts_of_other.null_count < batch.num_rows
         }
         amounts = amounts_of(batch, self.resources)
-        judged = judge(batch, amounts, self._only, self._weighed)
+        judged = judge(batch, amounts, self._only, self._weighed_resource)
 
         rows_before = self.links.rows
         is_open = True
@@ -201,10 +201,10 @@ class _Source:
                 if not self.links.whole:
                     is_open = False
                     break
-                if job not in self._taken:  # more rows of a job that was begun may follow
+                if job not in self._job_ids:  # more rows of a job that was begun may follow
                     continue
             self.jobs.setdefault((job, arrival_us), []).append(row)
-            self._taken.add(job)
+            self._job_ids.add(job)
             self._passed.unsorted_rows += arrival_us < self._last_us
             self._last_us = arrival_us
             if full_at is None and self._full:
@@ -213,7 +213,7 @@ class _Source:
         rows_read = batch.slice(0, self.links.rows - rows_before)
         is_counted = None
         if full_at is not None:  # what follows belongs to other jobs, which nobody asked for
-            is_of_job = pc.is_in(rows_read.column("job"), value_set=pa.array(self._taken)).to_numpy(
+            is_of_job = pc.is_in(rows_read.column("job"), value_set=pa.array(self._job_ids)).to_numpy(
                 zero_copy_only=False
             )
             is_counted = is_of_job | (np.arange(rows_read.num_rows) < full_at)
@@ -223,7 +223,7 @@ class _Source:
     @property
     def _full(self) -> bool:
         """True once all wanted jobs have begun."""
-        return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
+        return self._job_count is not None and len(self._job_ids if self.links.whole else self.jobs) >= self._job_count
 
     @property
     def tally(self) -> OmissionTally:
@@ -233,7 +233,7 @@ class _Source:
     @property
     def left_out(self) -> Omissions:
         """All that is omitted, so far."""
-        return self.tally.omissions(self._taken)
+        return self.tally.omissions(self._job_ids)
 
     @property
     def passed(self) -> Passed:

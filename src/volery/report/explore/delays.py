@@ -297,7 +297,7 @@ def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) ->
         slower_a.look(factor, shared_jobs)
         faster_a.look(1 / factor, shared_jobs)
 
-    outliers = sorted(faster_a.found + slower_a.found, key=lambda shared_jobs: -shared_jobs[0])
+    outliers = sorted(faster_a.outliers + slower_a.outliers, key=lambda outlier: -outlier[0])
     return Pair(
         a,
         b,
@@ -305,10 +305,10 @@ def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) ->
         a_lower,
         b_lower,
         sparse(counts),
-        [shared_jobs[1] for shared_jobs in outliers],
-        [shared_jobs[2] for shared_jobs in outliers],
-        [round(shared_jobs[3], 6) for shared_jobs in outliers],
-        [round(shared_jobs[4], 6) for shared_jobs in outliers],
+        [outlier[1] for outlier in outliers],
+        [outlier[2] for outlier in outliers],
+        [round(outlier[3], 6) for outlier in outliers],
+        [round(outlier[4], 6) for outlier in outliers],
     )
 
 
@@ -316,23 +316,23 @@ class Furthest:
     """The jobs with the largest factors above one; of equal ones those that came first."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[float, int, int, float, float]] = []
+        self.outliers: list[tuple[float, int, int, float, float]] = []
         """Factor, seed, job, delays under a and b; the largest factor first."""
-        self._least = 1.0
+        self._least_factor = 1.0
 
     def look(self, factor: Floats, jobs: Shared) -> None:
         """Look through some more."""
-        at = np.flatnonzero(factor > self._least)
+        at = np.flatnonzero(factor > self._least_factor)
         if at.size > OUTLIERS:
             at = at[np.argsort(-factor[at], kind="stable")[:OUTLIERS]]
-        self.found += [
+        self.outliers += [
             (float(factor[k]), jobs.seed, int(jobs.job[k]), float(jobs.a_s[k]), float(jobs.b_s[k])) for k in at.tolist()
         ]
-        self.found.sort(key=lambda one: -one[0])
-        del self.found[OUTLIERS:]
+        self.outliers.sort(key=lambda outlier: -outlier[0])
+        del self.outliers[OUTLIERS:]
 
-        if len(self.found) == OUTLIERS:
-            self._least = self.found[-1][0]
+        if len(self.outliers) == OUTLIERS:
+            self._least_factor = self.outliers[-1][0]
 
 
 def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:

@@ -182,14 +182,14 @@ class ResultsSite:
     ) -> None:
         self._folder = folder
         self._explaining = explaining
-        self._told = report_progress
-        self._failed = failed
+        self._report_progress = report_progress
+        self._report_failure = failed
 
         self._lock = Lock()
         self._edition: Edition | None = None
-        self._refused: tuple[str, InputError] | None = None
-        self._under_way: Event | None = None
-        self._said = ""
+        self._refusal: tuple[str, InputError] | None = None
+        self._reading: Event | None = None
+        self._progress_text = ""
 
     def begin(self) -> None:
         """Look whether the files are there, and begin to read them.
@@ -205,8 +205,8 @@ class ResultsSite:
         mark = mark_of(self._folder)
         with self._lock:
             stale = self._edition is None or self._edition.mark != mark
-            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
-            under_way = self._under_way
+            refused = self._refusal[1] if self._refusal is not None and self._refusal[0] == mark else None
+            under_way = self._reading
 
         if stale and under_way is None and refused is None:
             # The folder is read once for all who ask; a browser whose page is not ready soon gets the progress.
@@ -218,13 +218,13 @@ class ResultsSite:
         with self._lock:
             if self._edition is not None and self._edition.mark == mark:
                 return self._edition.page
-            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
+            refused = self._refusal[1] if self._refusal is not None and self._refusal[0] == mark else None
 
         if refused is not None:
             return _still(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "The folder cannot be read", f"{refused.place}: {refused.problem}"
             )
-        return _still(HTTPStatus.ACCEPTED, "Getting ready", self._said, AGAIN)
+        return _still(HTTPStatus.ACCEPTED, "Getting ready", self._progress_text, AGAIN)
 
     def answer(self, question: str, query: Query) -> object:
         """The answer to a request of the page.
@@ -235,7 +235,7 @@ class ResultsSite:
         edition = self._edition
 
         if edition is None:
-            raise InputError("page", f"it is being got ready: {self._said}")
+            raise InputError("page", f"it is being got ready: {self._progress_text}")
 
         if query.get("edition", edition.mark) != edition.mark:
             raise InputError("edition", "the folder has changed since this page was made; load the page again")
@@ -244,9 +244,9 @@ class ResultsSite:
 
     def _begin(self, mark: str) -> Event:
         with self._lock:
-            if self._under_way is not None:
-                return self._under_way
-            finish_event = self._under_way = Event()
+            if self._reading is not None:
+                return self._reading
+            finish_event = self._reading = Event()
 
         Thread(target=self._prepare, args=(mark, finish_event), daemon=True).start()
         return finish_event
@@ -267,22 +267,22 @@ class ResultsSite:
         with self._lock:
             first = self._edition is None
             if edition is not None:
-                self._edition, self._refused = edition, None
+                self._edition, self._refusal = edition, None
             elif isinstance(problem, InputError):
-                self._refused = (mark, problem)
-            self._under_way = None
+                self._refusal = (mark, problem)
+            self._reading = None
 
         finish_event.set()
 
         # A later error of input is shown by the page alone. The first one ends the command, and so does any defect.
         if problem is not None and (first or not isinstance(problem, InputError)):
-            self._failed(problem)
+            self._report_failure(problem)
         elif problem is None:
-            self._told("ready")
+            self._report_progress("ready")
 
     def _say(self, text: str) -> None:
-        self._said = text
-        self._told(text)
+        self._progress_text = text
+        self._report_progress(text)
 
 
 def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCAL_NAMES) -> Site:
