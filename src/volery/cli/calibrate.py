@@ -193,7 +193,8 @@ def _heading(architectures: list[str], nodes: int, broker: str | None) -> str:
 def _print_model(model: CostModel, output: Path) -> None:
     from volery.core.costs import EventCost
 
-    heads, cells = ("each", "per task", "after a rest"), []
+    heads = ("each", "per task", "after a rest")
+    cells = []
     for name, host in model.hosts.items():
         rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
         parts = {part: getattr(host, part) for part in ("turn", "launch", "made", "written", "read")}

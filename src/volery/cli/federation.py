@@ -300,7 +300,9 @@ def discover(
     from volery.live.node.confinement import permitted
 
     described = machine.discover(folder=folder)
-    capacity, disk, gpus = machine.amounts(folder), machine.disk_of(folder), machine.installed_gpus()
+    capacity = machine.amounts(folder)
+    disk = machine.disk_of(folder)
+    gpus = machine.installed_gpus()
     groups = permitted()
 
     if as_json:

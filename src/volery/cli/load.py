@@ -54,7 +54,8 @@ def load(
     with OneLine(as_json, when_moved=True) as line:
         watch = load_watcher(line, work.job_count)
         if api is not None:
-            loaded, federation = load_there(api, work, executor, watch), None
+            loaded = load_there(api, work, executor, watch)
+            federation = None
         else:
             with kept_in(folder) as place:
                 federation = federation_of(architecture, nodes, slots, clusters, gms, place, seed)

@@ -115,7 +115,8 @@ def print_table(
     table = Table(*columns, title=title, title_justify="left")
 
     if bare:
-        table.box, table.padding = None, (0, 2, 0, 0)
+        table.box = None
+        table.padding = (0, 2, 0, 0)
 
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))

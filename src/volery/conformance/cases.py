@@ -294,7 +294,8 @@ def tag_cases(seed: int = 0) -> list[Case]:
         (0,) * machines, slots, "tags", racks=tuple([place * racks // machines for place in range(machines)])
     )
 
-    jobs, names = list[list[Time]](), list[tuple[str, ...]]()
+    jobs = list[list[Time]]()
+    names = list[tuple[str, ...]]()
     rules = [
         TagConstraint(("worker",), ("worker",), 0, 1, "node"),
         TagConstraint(("noisy",), ("quiet",), 0, 0, "rack"),
@@ -302,7 +303,8 @@ def tag_cases(seed: int = 0) -> list[Case]:
         TagConstraint(("spread",), ("spread",), 0, 2, "rack"),
     ]
     for number in range(30):
-        application, kind = f"app-{number}", ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
+        application = f"app-{number}"
+        kind = ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
         short = [stream.choice((1000, 20_000, 30_000)) for _ in range(stream.randint(1, 6))]
         if kind == "cached":
             jobs.append([stream.choice((40_000, 400_000))])

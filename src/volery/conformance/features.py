@@ -88,7 +88,8 @@ def check_features_are_declared(architecture: Architecture) -> None:
 @check
 def check_ignored_features_change_nothing(architecture: Architecture) -> None:
     """A workload runs alike with and without a feature that a design ignores, and not alike if it always uses it."""
-    used, changed = used_features(architecture, architecture.defaults), dict.fromkeys(WITHOUT, False)
+    used = used_features(architecture, architecture.defaults)
+    changed = dict.fromkeys(WITHOUT, False)
 
     for case in rich_cases(12, AS_NEAR):
         digest = run(architecture, case).digest()

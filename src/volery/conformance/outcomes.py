@@ -90,7 +90,8 @@ def demand_capacity(case: Case, records: Records) -> None:
     """
     cluster, trace = case.cluster, case.trace
 
-    names, needs = cluster.resources or ("slots",), trace.requests if cluster.resources else ((1,),)
+    names = cluster.resources or ("slots",)
+    needs = trace.requests if cluster.resources else ((1,),)
     need_of = trace.request if cluster.resources else [0] * trace.task_count
 
     for machine, intervals in attempts(records).items():

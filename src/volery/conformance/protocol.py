@@ -75,7 +75,8 @@ def check_flow_is_declared(architecture: Architecture) -> None:
     """Every message of a run is in its sender's `sends`; what is declared is taken, and what is taken is declared."""
     deployment_by_slots = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
     _demand_tables_fit(deployment_by_slots, architecture.messages)
-    log, case = _Sendings(), mixed_cases(seed=24)[1]
+    log = _Sendings()
+    case = mixed_cases(seed=24)[1]
     run(architecture, case, interceptor=log)
 
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(0))
@@ -376,7 +377,8 @@ def examples(hint: Any) -> list[Any]:
     """
     if hint in SIMPLE:
         return list(SIMPLE[hint])
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
 
     if origin is Literal:
         return list(parts)

@@ -180,7 +180,8 @@ def _demand_ended(case: Case, records: Records, job: JobId) -> None:
     if not unfinished:
         return
 
-    tags, runs = trace.tags_of(job), list(_runs(case, records))
+    tags = trace.tags_of(job)
+    runs = list(_runs(case, records))
     waits = (
         [
             constraint

@@ -209,7 +209,8 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
     Services have machines of their own, or few of each rack; workers start near a cache that runs in all the storm.
     """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/tags")
-    machines, clusters = len(scenario.slots), int(scenario.parameters.get("lms", 1))
+    machines = len(scenario.slots)
+    clusters = int(scenario.parameters.get("lms", 1))
 
     halves = [half for piece in split_evenly(machines, clusters) for half in split_evenly(len(piece), 2)]
     racks = [rack for rack, half in enumerate(halves) for _ in half]
@@ -336,7 +337,8 @@ def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    constrained, slots_max = stream.random() < 0.5, stream.choice((1, 1, 3))
+    constrained = stream.random() < 0.5
+    slots_max = stream.choice((1, 1, 3))
     return (
         tuple(stream.getrandbits(CONSTRAINTS) if constrained else 0 for _ in range(count)),
         tuple(stream.randint(1, slots_max) for _ in range(count)),
@@ -344,7 +346,8 @@ def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
-    count, constrained = stream.randint(3, 30), stream.random() < 0.5
+    count = stream.randint(3, 30)
+    constrained = stream.random() < 0.5
     mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
 
     jobs = []
@@ -363,7 +366,8 @@ def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...
     """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
     if seed % FLOWING[0] != FLOWING[1]:
         return jobs
-    stream, flowing_jobs = Streams(seed).of("storm/workflows"), []
+    stream = Streams(seed).of("storm/workflows")
+    flowing_jobs = []
 
     for job in jobs:
         width = stream.choice((1, 2, 5, 40))
@@ -413,7 +417,8 @@ def _plan(
 
 def _crashes(stream: Random, mortal: list[Address]) -> tuple[Crash, ...]:
     """Of a role first, then of a component: there are many nodes and few masters."""
-    crashes, up_at = [], dict[Address, Time]()
+    crashes = []
+    up_at = dict[Address, Time]()
     by_role: dict[str, list[Address]] = {}
     for address in mortal:
         by_role.setdefault(role_of(address), []).append(address)
@@ -453,7 +458,8 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
                 return scenario
             runs += 1
             if fails(candidate):
-                scenario, progress = candidate, True
+                scenario = candidate
+                progress = True
                 break
     return scenario
 

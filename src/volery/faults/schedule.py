@@ -157,7 +157,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lost_us = 0
 
         for fault in self.faults:
-            host_addresses, at, until = self.hosts.get(fault.base, ()), fault.at_us, fault.until_us
+            host_addresses = self.hosts.get(fault.base, ())
+            at = fault.at_us
+            until = fault.until_us
             match fault.kind:
                 case "broker":
                     # Every host is cut off from all others, and goes on by itself.
@@ -285,7 +287,8 @@ def _with_loss(
         return
 
     stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
-    lost, at = stream.choice(replaceable), stream.randint(lasts_us // 5, lasts_us // 2)
+    lost = stream.choice(replaceable)
+    at = stream.randint(lasts_us // 5, lasts_us // 2)
     loss = HostFault(at, "lose", lasts_us - at, lost)
     restart = HostFault(stream.randint((at + lasts_us) // 2, lasts_us - lasts_us // 5), "restart", 0)
 
@@ -362,7 +365,9 @@ def _faults(stream: Random, hosts_of: Mapping[Kind, Sequence[str]], lasts_us: Ti
     kinds = list(hosts_of)
     first = stream.sample(kinds, len(kinds))
 
-    at, ended, busy = stream.randint(*GAP_US), 0, set[str]()
+    at = stream.randint(*GAP_US)
+    ended = 0
+    busy = set[str]()
     while True:
         longest = FIRST_ROUND if first else None
         kind = first.pop() if first else stream.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]

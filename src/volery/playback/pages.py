@@ -70,7 +70,9 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         lasts_s: initial length of the playback, one of `LASTS_S`.
     """
     recording = snapshot.recording
-    begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
+    begin = recording.begin_us
+    end = recording.end_us
+    now = snapshot.time_us
 
     moments = recording.moments[:MOMENTS_MAX]
     step = max(1, (end - begin) // 1000)
@@ -296,7 +298,8 @@ class MessagePanel:
 
     def content(self, snapshot: Snapshot) -> Markup:
         """The input of the script, and the tables of the moment."""
-        log, at = self._log, snapshot.interval
+        log = self._log
+        at = snapshot.interval
         if not log.sent:
             return Markup("")
 

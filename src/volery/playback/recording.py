@@ -54,7 +54,8 @@ def source_of(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
 ) -> RecordingSource:
     """The source of a recording of a deployment."""
-    draining, shares = deployment.capability(Draining), deployment.capability(DueShares) or DueShares()
+    draining = deployment.capability(Draining)
+    shares = deployment.capability(DueShares) or DueShares()
     owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
     tree = shares.under({}) if shares.under is not None else ()
     return RecordingSource(title, subtitle, cluster, deployment.machines, owners, shares.guaranteed, tree, origin_us)
@@ -174,7 +175,8 @@ class Recording:
 
     def groups(self, at: int) -> list[tuple[int, int, str]]:
         """Runs of equal tasks of a job: place of the first, count, reason for which no machine can run them."""
-        job, task_groups = self.jobs.of[at], []
+        job = self.jobs.of[at]
+        task_groups = []
 
         ends = [first for first, _, _ in job.kinds[1:]] + [job.first + job.tasks]
         for (first, mask, request), end in zip(job.kinds, ends, strict=True) if job.kinds else ():

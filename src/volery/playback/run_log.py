@@ -262,7 +262,8 @@ class Queues:
     """Counts tasks that wait; a task waits at the component that last received it, until it starts."""
 
     def __init__(self, bins: int) -> None:
-        self._bins, self._bin = bins, 0
+        self._bins = bins
+        self._bin = 0
         self._at: dict[TaskId, Address | None] = {}
         self._job_of: dict[TaskId, JobId] = {}
         self._of_job: dict[JobId, set[TaskId]] = {}

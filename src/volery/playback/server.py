@@ -99,15 +99,18 @@ class PlaybackApp:
     def _answering(self, show: Shown) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             request.state.principal = VIEWER
-            snapshot, status = self._first, 200
+            snapshot = self._first
+            status = 200
 
             try:
                 snapshot = snapshots.at(self._recording, asked_us(request, self._recording))
                 view = await show(snapshot, request)
             except InputError as error:
-                view, status = problem_view(error.place, error.problem), 422
+                view = problem_view(error.place, error.problem)
+                status = 422
             except NotThereError as error:
-                view, status = problem_view(error.place, error.problem), 404
+                view = problem_view(error.place, error.problem)
+                status = 404
 
             clock_bar = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
             return page(view, VIEWER, self._recording.source.title, status, film=clock_bar)

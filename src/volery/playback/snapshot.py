@@ -170,7 +170,8 @@ class Snapshot:
 
     def _status(self, row: int) -> JobStatus:
         jobs, now = self.recording.jobs, self.time_us
-        job, state = jobs.of[row], int(self._count.states[row])
+        job = jobs.of[row]
+        state = int(self._count.states[row])
         unsatisfiable, failed = int(jobs.unsatisfiable[row]), int(self._count.failed[row])
 
         killed = 0
@@ -289,7 +290,8 @@ class Snapshot:
 
     def _task(self, row: int, place: int, at_row: int | None, miss: str) -> TaskStatus:
         jobs, attempts = self.recording.jobs, self.recording.attempts
-        number, given_up = jobs.of[row].id, int(self._count.states[row]) == CANCELLED
+        number = jobs.of[row].id
+        given_up = int(self._count.states[row]) == CANCELLED
 
         if at_row is None:
             state: TaskState = "unsatisfiable" if miss else "cancelled" if given_up else "pending"
@@ -426,7 +428,8 @@ class Snapshot:
             len(self.recording.log.decided.pairs),
         )
 
-        of, age_us = pairs[first:until], ages[first:until]
+        of = pairs[first:until]
+        age_us = ages[first:until]
         was_placed, zeros = age_us >= 0, np.zeros(pair_count, dtype=np.int64)
 
         if not of.size:

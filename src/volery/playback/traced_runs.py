@@ -123,7 +123,8 @@ def demonstration(begin_us: Time = 0, end_us: Time = LENGTH_US, *, part: bool = 
     Args:
         part: the recording ends before the run does.
     """
-    architecture, cluster = architectures.lookup(NAME), Cluster.uniform(WORKERS)
+    architecture = architectures.lookup(NAME)
+    cluster = Cluster.uniform(WORKERS)
     deployment = architecture.build(cluster, architectures.configure(architecture, PARAMETERS), Streams(0))
     crashes = ((CRASH.at_us, CRASH.address),)
     tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions, crashes, part)

@@ -149,7 +149,8 @@ class Tracer:
 
         self._crashed_addresses: set[Address] = set()
         self._is_part = part
-        self._is_recording, self._is_over = begin_us <= 0, False
+        self._is_recording = begin_us <= 0
+        self._is_over = False
         self._running: dict[tuple[TaskId, int], tuple[int, Time, JobId]] = {}
         self._views: dict[Address, ViewErrorLog] = {}
         self._stride = 1

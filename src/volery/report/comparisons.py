@@ -67,7 +67,8 @@ def _table(differences: Sequence[ComparedMeans]) -> Markup:
             name = f"a: {d.a}, b: {d.b}" if pair != pair_before else ""
             cells = [name, jobs, *(text(d) for _, text in columns_shown)]
             yield TableRow(cells, "first " * (pair != pair_before) + "part" * (not d.difference.is_shown))
-            pair_before, jobs_before = pair, d.jobs
+            pair_before = pair
+            jobs_before = d.jobs
 
     return table(["pair", "jobs", *(head for head, _ in columns_shown)], rows(), text_columns=4, names={8})
 

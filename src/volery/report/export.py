@@ -251,7 +251,8 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
     rows = []
     for group in groups:
         for jobs in group.classes():
-            delay, half = group.delay_s(jobs), group.half_width_s(jobs)
+            delay = group.delay_s(jobs)
+            half = group.half_width_s(jobs)
             if delay is None:
                 continue
             percentiles = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]

@@ -134,11 +134,14 @@ def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
     dashes = ' stroke-dasharray="5 3"' if TASK in (hop.source, hop.to) else ""
 
     if start == end:
-        path, tip, direction = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}", start, -1
+        path = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}"
+        tip = start
+        direction = -1
         label = text(start + LOOP + 5, y, hop.message, "start", 12)
     else:
         direction = 1 if end > start else -1
-        path, tip = f"M{start} {y}H{end - direction * HEAD}", end
+        path = f"M{start} {y}H{end - direction * HEAD}"
+        tip = end
         label = text(round((start + end - direction * HEAD) / 2), y - 5, hop.message, "middle", 12)
 
     yield label

@@ -143,7 +143,8 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
 
-    timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
+    timelines = _timelines(folder, summary.runs)
+    profiles = _profiles(folder, manifest)
     flows = _json(folder / FLOWS, Flows).flows if (folder / FLOWS).exists() else []
     jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
     curves, waiting, refused = _curves(folder)
@@ -244,7 +245,8 @@ def _curves(folder: Path) -> tuple[dict[str, SeedCurves], dict[str, SeedCurves],
     optional_names = [name for name in (WAITING, REFUSED) if name in names_of(folder / UTILISATION)]
     columns = columns_of(folder / UTILISATION, (*names, *optional_names))
 
-    rows, times = _by_label_and_seed(columns), columns["time_s"].astype(np.float64)
+    rows = _by_label_and_seed(columns)
+    times = columns["time_s"].astype(np.float64)
 
     def of(name: str) -> dict[str, SeedCurves]:
         if name not in columns:

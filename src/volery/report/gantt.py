@@ -195,7 +195,8 @@ def _jobs(timeline: Timeline) -> Iterator[tuple[int, float, float, float, int]]:
 
 
 def _job_lines(jobs: list[tuple[int, float, float, float, int]], pitch: float, scale: _Scale) -> Iterator[str]:
-    thick, thin = max(JOB_LEAST, pitch * 0.75), min(1.0, pitch * 0.3)
+    thick = max(JOB_LEAST, pitch * 0.75)
+    thin = min(1.0, pitch * 0.3)
     yield '<g class="jobs">'
     for place, (job, submitted, first, last, count) in enumerate(jobs):
         middle = (place + 0.5) * pitch

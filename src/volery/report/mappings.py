@@ -278,7 +278,8 @@ def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> Markup:
 def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> Markup:
     low, high = (f"{bound:.0f}" for bound in bounds)
     shown = low if low == high else f"{low}\u2013{high}"
-    kind, style = "box printed" if printed else "box", f"--low: {low}%; --high: {high}%"
+    kind = "box printed" if printed else "box"
+    style = f"--low: {low}%; --high: {high}%"
     return tag("div", tag("b", stage.value), shown, class_=kind, style=style, title=STAGES[stage].name)
 
 

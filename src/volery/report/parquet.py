@@ -101,7 +101,9 @@ def each_part(folder: Path, progress: ReportProgress | None = None) -> Iterator[
         _check(path, ("label", "seed", "delay_s", "is_short"), present)
         names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
 
-        rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
+        rows = file.metadata.num_rows
+        read = 0
+        rows_of = dict[tuple[str, int], int]()
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=names)
             for run, columns, count in _by_run(table):
@@ -144,7 +146,8 @@ def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]
     """Stretches of rows of one run: label and seed, columns, and number of rows."""
     labels = table.unify_dictionaries().column("label").combine_chunks()
     names = labels.dictionary.to_pylist()
-    number, seed = labels.indices.to_numpy(), table.column("seed").to_numpy()
+    number = labels.indices.to_numpy()
+    seed = table.column("seed").to_numpy()
     columns = {name: table.column(name).to_numpy() for name in table.column_names if name not in ("label", "seed")}
     if not number.size:
         return

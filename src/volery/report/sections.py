@@ -247,7 +247,8 @@ def work(groups: Sequence[RunGroup]) -> list[SchedulerWork]:
 
 
 def _work(group: RunGroup) -> SchedulerWork:
-    queue, blocked_us = _queue(group), _per_task(group, "blocked_us")
+    queue = _queue(group)
+    blocked_us = _per_task(group, "blocked_us")
     return SchedulerWork(
         group.label,
         group.mean(lambda run: run.messages_per_task),

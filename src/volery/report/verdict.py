@@ -245,9 +245,11 @@ def rule(differences: Sequence[ComparedMeans]) -> str:
     blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs) and d.block})
     if blocks:
         several = f"{blocks[0]:,}" + (f" to {blocks[-1]:,}" if len(blocks) > 1 else "")
-        paired, details = "job by job in single runs of one seed", f": {methods}, blocks of {several} jobs"
+        paired = "job by job in single runs of one seed"
+        details = f": {methods}, blocks of {several} jobs"
     else:
-        paired, details = "paired by seed", f" over seeds: {methods}"
+        paired = "paired by seed"
+        details = f" over seeds: {methods}"
 
     procedure = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
     subject = "Delays are compared as ratios b / a"

@@ -86,7 +86,8 @@ def _check_columns(results: ResultsFolder, stored: StoredRun, path: Path) -> str
 def _check_sums(path: Path) -> str | tuple[str, ...]:
     folder = path.parent
     damages = tuple(str(error) for error in damaged_files(folder))
-    recorded, tables = recorded_sums(folder), sorted(table.name for table in folder.glob("*.parquet"))
+    recorded = recorded_sums(folder)
+    tables = sorted(table.name for table in folder.glob("*.parquet"))
     if path.exists():
         return *damages, *(f"does not name {table}, which lies beside it" for table in tables if table not in recorded)
     return "has no digests: an earlier version wrote the tables, or a study has not ended" if tables else ""

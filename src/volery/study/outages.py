@@ -32,7 +32,9 @@ def outage_plan(text: str, deployment: Deployment, seed: int, until_us: Time) ->
         InputError: a key or value is wrong, or the design bears no crash.
     """
     spec = Spec(f"{PLACE}:{text}", ("group", "every", "down"))
-    group, every_s, down_s = spec.count("group", 1), spec.positive("every", 86_400.0), spec.positive("down", 600.0)
+    group = spec.count("group", 1)
+    every_s = spec.positive("every", 86_400.0)
+    down_s = spec.positive("down", 600.0)
 
     if deployment.capability(CrashRecovery) is None:
         raise InputError(PLACE, "the design bears no crash of a machine; take another, or a parameter as T11=restart")

@@ -230,7 +230,8 @@ def code_digest(*names: str) -> str:
     Raises:
         InputError: an architecture is unknown.
     """
-    roots, foreign = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}, set()
+    roots = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}
+    foreign = set()
     for name in names:
         build = architectures.lookup(name).build
         if build.__module__.startswith("volery."):

@@ -195,7 +195,8 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        path, prefix = self._run_path(key).with_suffix(".npz"), f"{part}_"
+        path = self._run_path(key).with_suffix(".npz")
+        prefix = f"{part}_"
         with _undamaged(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
 
@@ -205,7 +206,8 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged, or there is no room for them.
         """
-        path, arrays = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
+        path = self._run_path(key).with_suffix(".npz")
+        arrays = dict[str, Any]()
         with _undamaged(path), zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
             for name in archive.namelist():
                 if name.startswith(f"{part}_"):

@@ -217,7 +217,8 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     Raises:
         InputError: for parameters that do not fit the cluster, or under which the design never answers.
     """
-    wall, cpu = time.perf_counter(), time.thread_time()
+    wall = time.perf_counter()
+    cpu = time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
 

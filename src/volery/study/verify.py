@@ -243,7 +243,8 @@ class _Rerun:
 
     def differences(self, moved: dict[str, str], same: Same) -> Iterator[str]:
         """The first difference of every file; all runs have their recorded digests."""
-        old, planned = self._manifest, len(outline(self._manifest.config))
+        old = self._manifest
+        planned = len(outline(self._manifest.config))
         kept_fields = ("volery_version", "code_sha256", "python", "numpy", "created", "command")
 
         fresh = msgspec.structs.replace(
@@ -273,7 +274,8 @@ class _Rerun:
         )
         label = {run.key: f" ({run.spec.label}, seed {run.spec.seed})" for run in self._planned}
         for name in names:
-            path, kind = self._recorded_folder / name, Path(name).suffix
+            path = self._recorded_folder / name
+            kind = Path(name).suffix
             if name in NOT_COMPARED or kind not in COMPARED:
                 continue
 
@@ -387,7 +389,8 @@ def of_columns(
             yield f"column {name} {'is missing' if name not in recorded else 'does not come out'}"
             continue
 
-        old, new = recorded[name], recomputed[name]
+        old = recorded[name]
+        new = recomputed[name]
         if old.shape != new.shape:
             yield f"column {name} has {len(old)} rows, and comes out with {len(new)}"
         elif old.dtype.kind in "iufb" and new.dtype.kind in "iufb":

@@ -221,7 +221,8 @@ def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any
 
 
 def _job(members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> JobAnswer:
-    starts, ends = tasks["start_us"][members], tasks["finish_us"][members]
+    starts = tasks["start_us"][members]
+    ends = tasks["finish_us"][members]
     job, submitted = (int(tasks[name][members[0]]) for name in ("job", "submit_us"))
 
     ran = starts != NEVER

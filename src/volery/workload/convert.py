@@ -66,7 +66,8 @@ def convert(
     Raises:
         InputError: the source is wrong (the message names the line), or the output cannot be written.
     """
-    source_format, noticed = format_of(source, form), Noticed()
+    source_format = format_of(source, form)
+    noticed = Noticed()
     chosen_repairs = {rule: (chosen_repairs or {})[rule] for rule in RULES if rule in (chosen_repairs or {})}
 
     base = TableManifest(
@@ -99,7 +100,8 @@ def convert(
         if set(chosen_repairs.values()) <= {"keep"}:
             for batch in examined:
                 table.add(batch)
-            repairs, defects_left = _done(chosen_repairs, examiner), examiner.found()
+            repairs = _done(chosen_repairs, examiner)
+            defects_left = examiner.found()
         else:
             with tempfile.TemporaryDirectory(prefix=".volery-", dir=output.parent) as folder:
                 repairs, defects_left = _repaired(examined, examiner, chosen_repairs, table, Path(folder))
@@ -136,7 +138,8 @@ def _repaired(
         for batch in batches:
             raw_table.add(batch)
 
-    mender, samples = Mender(chosen_repairs, examiner.broken()), [np.zeros(0, np.int64)]
+    mender = Mender(chosen_repairs, examiner.broken())
+    samples = [np.zeros(0, np.int64)]
     with table_output(middle) as mended:
         for batch in mender.mended(read_table(raw)):
             samples.append(sample_of(batch))
@@ -242,7 +245,8 @@ class Mender:
     def _cut(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         cuts = set().union(*self._cuts.values())
         hit = {row for row, _ in cuts}
-        parents, jobs = batch.column("parents").to_pylist(), batch.column("job").to_pylist()
+        parents = batch.column("parents").to_pylist()
+        jobs = batch.column("job").to_pylist()
         for k, names in enumerate(parents):
             if first + k in hit:
                 parents[k] = [name for name in names if (first + k, hash((jobs[k], name))) not in cuts]

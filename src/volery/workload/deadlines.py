@@ -82,7 +82,8 @@ def gangs(text: str, seed: int) -> Trace:
     if spec.word not in MIXES:
         raise InputError(text, f"{spec.word!r} is not a mix{suggestion(spec.word, MIXES)}")
 
-    mix, jobs = MIXES[spec.word], spec.count("jobs", 400, least=2)
+    mix = MIXES[spec.word]
+    jobs = spec.count("jobs", 400, least=2)
 
     u = generator(seed, "workload/jobs").random((jobs, 5))
     sizes = np.array(SIZES)[np.floor(u[:, 0] * len(SIZES)).astype(np.int64)]
@@ -239,7 +240,8 @@ def recurring(text: str, seed: int) -> Trace:
     # Every job has the same number of runs, in a random order.
     order = np.argsort(generator(seed, "workload/order").random(kinds * runs), kind="stable") % kinds
 
-    load, workers = spec.positive("load", 0.4, most=100), spec.count("workers", 200)
+    load = spec.positive("load", 0.4, most=100)
+    workers = spec.count("workers", 200)
     span_s = runs * sum([template.work_s for template in templates]) / (load * workers)
     at_s = np.sort(generator(seed, "workload/arrivals").random(kinds * runs)) * span_s
 

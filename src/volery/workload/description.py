@@ -230,9 +230,13 @@ def _work_us(trace: Trace, counted: Basis) -> Reals:
 
 
 def _shape(trace: Trace) -> WorkflowShape:
-    depths_of_tasks, paths_us = levels(trace), critical_paths_us(trace)
+    depths_of_tasks = levels(trace)
+    paths_us = critical_paths_us(trace)
 
-    depths, widths, lengths_us, tasks = [], [], [], 0
+    depths = []
+    widths = []
+    lengths_us = []
+    tasks = 0
     for job, (low, high) in enumerate(job_bounds(trace)):
         if trace.parent_first[low] < trace.parent_first[high]:
             counts = np.bincount(view(depths_of_tasks)[low:high])
@@ -333,7 +337,8 @@ def _in_order(at_us: Integers, units: Integers) -> _Moments:
 
 def _peak_demand(trace: Trace, counted: Basis) -> int:
     """Demand only grows at a start, so the largest value after one is the peak."""
-    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    begins = _begins(trace, counted)
+    ends = _ends(trace, counted)
     given_back = np.concatenate(([0], np.cumsum(ends.units)))[np.searchsorted(ends.at_us, begins.at_us, side="right")]
     # of one instant: tasks of zero length have ended before the last of them counts
     return max(0, int((np.cumsum(begins.units) - given_back).max()))
@@ -347,7 +352,8 @@ def load_curve(trace: Trace, workers: int, points: int = 200, cluster: Cluster |
         cluster: the machines instead.
     """
     counted = basis(trace, cluster or _machines(trace, workers))
-    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    begins = _begins(trace, counted)
+    ends = _ends(trace, counted)
     span_us = trace.arrival_us[-1] or int(ends.at_us[-1]) or SECOND
     edges = np.linspace(0, span_us, points + 1)
     arrival_us = view(trace.arrival_us).astype(np.float64)

@@ -263,7 +263,8 @@ def examine(
     Raises:
         InputError: it cannot be read.
     """
-    trace_format, noticed = format_of(path, form), Noticed()
+    trace_format = format_of(path, form)
+    noticed = Noticed()
 
     examiner = Examiner(trace_format, only)
     try:

@@ -88,7 +88,8 @@ class TaskGraph:
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Take in the ids and parents of a batch; rows without ids are passed over."""
-        jobs, tasks = batch.column("job").to_pylist(), batch.column("task").to_pylist()
+        jobs = batch.column("job").to_pylist()
+        tasks = batch.column("task").to_pylist()
         known_rows = [k for k in range(batch.num_rows) if jobs[k] is not None and tasks[k] is not None]
 
         job_keys = np.fromiter((hash(jobs[k]) for k in known_rows), np.int64, len(known_rows))
@@ -110,7 +111,8 @@ class TaskGraph:
         """Duplicates, unknown parents and cycles."""
         hits: dict[str, list[Integers]] = {"duplicate": [], "unknown-parent": [], "cycle": []}
         for part in range(PARTS):
-            tasks, waits = self._tasks.part(part), self._edges.part(part)
+            tasks = self._tasks.part(part)
+            waits = self._edges.part(part)
             order = np.argsort(tasks[:, 1], kind="stable")
             keys = tasks[order, 1]
             repeated = tasks[order[1:][keys[1:] == keys[:-1]]]
@@ -227,7 +229,9 @@ class Arranged:
     def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], gone: Gone) -> set[int]:
         parent_rows: set[int] = set()
 
-        open_ids, ids_seen, unknown_before = list(ids), set(ids), self.unknown
+        open_ids = list(ids)
+        ids_seen = set(ids)
+        unknown_before = self.unknown
         while open_ids:
             parent_id = open_ids.pop()
             self.stated += parent_id in rows_of or parent_id not in gone

@@ -98,7 +98,8 @@ def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
     if racks > workers:
         raise spec.refusal("racks", f"{racks} racks need as many machines; there are {workers}")
 
-    ranges, rack_of = split_evenly(workers, racks), machine_racks(workers, racks)
+    ranges = split_evenly(workers, racks)
+    rack_of = machine_racks(workers, racks)
     draws = generator(seed, "workload/replicas").random((tasks, count)).tolist()
     placements = [_placement(draw, ranges, rack_of, workers) for draw in draws]
 

@@ -159,7 +159,8 @@ def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
     _refuse_lacking(load_found)
 
     arrival_us = view(trace.arrival_us)
-    factor, begin_us = load_found / load, int(arrival_us[0])
+    factor = load_found / load
+    begin_us = int(arrival_us[0])
     if (int(arrival_us[-1]) - begin_us) * factor > SPAN_MAX_US:
         raise InputError(PLACE, f"{load:g} is so little that the last job would arrive after 2e9 s; give more")
 
@@ -192,7 +193,8 @@ def machines_for(trace: Trace, cluster: Cluster, load: float) -> Cluster:
     if not span_us:
         raise InputError(PLACE, "all jobs of the trace arrive at once, so no number of machines has a load")
 
-    loads, machine_count = _loads_of_first(trace, cluster, span_us), len(cluster.constraints)
+    loads = _loads_of_first(trace, cluster, span_us)
+    machine_count = len(cluster.constraints)
     _refuse_lacking(loads[-1])
     # Rounded to the nearest number of machines the whole cluster would still be too small.
     if loads[-1] * machine_count > load * (machine_count + 0.5):

@@ -46,9 +46,11 @@ def medea(text: str, seed: int) -> Trace:
         problem = f"{spec.word!r} is not a number of applications from 1 to {APPLICATIONS_MAX}; for example medea:20"
         raise InputError(text, problem)
 
-    count, gap_s = int(spec.word), spec.positive("gap", 10.0)
+    count = int(spec.word)
+    gap_s = spec.positive("gap", 10.0)
     at_s = np.cumsum(exponential(generator(seed, "workload/arrivals").random(count))) * gap_s
-    rows, constraints = list[_PlannedJob](), list[TagConstraint]()
+    rows = list[_PlannedJob]()
+    constraints = list[TagConstraint]()
     per_node = spec.count("per_node", 2)
 
     for number, begin_s in enumerate((at_s - at_s[0]).tolist()):
@@ -84,7 +86,9 @@ def _cached(spec: Spec, number: int, begin_s: float) -> tuple[list[_PlannedJob],
 
 def _batch(spec: Spec, span_s: float, seed: int) -> list[_PlannedJob]:
     """Jobs without tags, over the whole span."""
-    jobs, tasks, mean_s = spec.count("batch", 100, least=0), spec.count("batch_tasks", 10), spec.positive("mean", 10.0)
+    jobs = spec.count("batch", 100, least=0)
+    tasks = spec.count("batch_tasks", 10)
+    mean_s = spec.positive("mean", 10.0)
     u = generator(seed, "workload/batch").random((jobs, 2))
     durations = np.maximum(exponential(u[:, 1]) * mean_s, 0.001)
     return [

@@ -333,7 +333,8 @@ def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
         return trace
     weights = parse_users(users)
 
-    names, bounds = list(weights), np.cumsum(list(weights.values()))
+    names = list(weights)
+    bounds = np.cumsum(list(weights.values()))
     drawn = generator(seed, "workload/users").random(trace.job_count) * bounds[-1]
     places = np.searchsorted(bounds, drawn, side="right").tolist()
     return msgspec.structs.replace(trace, user=tuple(names[place] for place in places))

@@ -210,7 +210,8 @@ class OmissionTally:
         self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
         self.rows = 0
         self.stated = dict.fromkeys(resources, 0)
-        self._has_users, self._users = has_users, 0
+        self._has_users = has_users
+        self._users = 0
 
     def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
         """Count the rows of a batch, or those of them that are marked."""

@@ -378,7 +378,11 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     resources = tuple([name for name in source.resources or () if stated[name]])
     places_of = [k for k, name in enumerate(source.resources or ()) if stated[name]]
     has_unstated = len(resources) < len(source.resources or ())
-    first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
+    first = longs(1)
+    duration_us = longs()
+    places = longs()
+    estimate_us = longs()
+    edges = Edges()
 
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []

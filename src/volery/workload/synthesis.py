@@ -176,7 +176,8 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
         widths[int(draw() * depth)] += 1
 
     parents: Parents = [()] * widths[0]
-    row_above, above_width = 0, widths[0]
+    row_above = 0
+    above_width = widths[0]
 
     for width in widths[1:]:
         for _ in range(width):
@@ -236,8 +237,11 @@ def _workflow(text: str, seed: int) -> Trace:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
 
     without_waits, sizes = _random_jobs(spec, seed, jobs=500, workers=100)
-    shape, degree, levels = spec.positive("shape", 1.0), spec.count("degree", 3), spec.count("levels", 1, most=10)
-    draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
+    shape = spec.positive("shape", 1.0)
+    degree = spec.count("degree", 3)
+    levels = spec.count("levels", 1, most=10)
+    draw = Streams(seed).of("workload/graph").random
+    parents = list[tuple[int, ...]]()
 
     for size in sizes.tolist():
         graph = nested(size, levels, lambda count: SHAPES[spec.word](count, draw, shape, degree))

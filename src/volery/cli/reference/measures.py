@@ -110,7 +110,8 @@ def measures() -> Iterator[str]:
 
 
 def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
-    meanings, hints = args(struct), get_type_hints(struct)
+    meanings = args(struct)
+    hints = get_type_hints(struct)
     for name in struct.__struct_fields__:
         yield (
             f"`{name}`",

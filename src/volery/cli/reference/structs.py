@@ -17,7 +17,8 @@ def keys(struct: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     meanings = args(struct)
     rows: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(struct):
-        hint, meaning = field.type, meanings.get(field.name, "")
+        hint = field.type
+        meaning = meanings.get(field.name, "")
         if get_origin(hint) is Annotated:
             meaning = next((e.description for e in get_args(hint)[1:] if getattr(e, "description", None)), meaning)
         default = "required" if field.required else _default(field)
@@ -56,7 +57,8 @@ def _default(field: Any) -> str:
 
 def kind(hint: Any) -> str:
     """A type in the words of TOML and JSON."""
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if origin is Annotated:
         return kind(parts[0])
 

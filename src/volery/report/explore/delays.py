@@ -344,7 +344,8 @@ def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
         if b is None:
             continue
 
-        cells_a, cells_b = of_a.cells_of(a), of_b.cells_of(b)
+        cells_a = of_a.cells_of(a)
+        cells_b = of_b.cells_of(b)
         # The same jobs in the same order, the usual case: no rows have to be matched.
         if a.job.size == b.job.size and bool((a.job == b.job).all()):
             for low in range(0, a.job.size, CHUNK):
@@ -356,7 +357,8 @@ def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
 
 
 def _both(a: RunJobs, b: RunJobs, rows_a: slice | Longs, rows_b: slice | Longs, of_a: Bytes, of_b: Bytes) -> Shared:
-    cell_a, cell_b = of_a[rows_a], of_b[rows_b]
+    cell_a = of_a[rows_a]
+    cell_b = of_b[rows_b]
     shared = Shared(a.seed, a.job[rows_a], a.delay_s[rows_a], b.delay_s[rows_b], cell_a, cell_b)
 
     is_measured = (cell_a != UNMEASURED) & (cell_b != UNMEASURED)

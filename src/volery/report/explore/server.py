@@ -73,7 +73,8 @@ def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
     try:
         server = ThreadingHTTPServer((host, port), handler)
     except (OSError, OverflowError) as error:
-        place, reason = f"{host}:{port}", getattr(error, "strerror", None) or str(error)
+        place = f"{host}:{port}"
+        reason = getattr(error, "strerror", None) or str(error)
         raise InputError(place, f"cannot listen there ({reason}); give another --port or --host") from None
     server.daemon_threads = True
     return server
@@ -267,7 +268,8 @@ class ResultsSite:
         with self._lock:
             first = self._edition is None
             if edition is not None:
-                self._edition, self._refusal = edition, None
+                self._edition = edition
+                self._refusal = None
             elif isinstance(problem, InputError):
                 self._refusal = (mark, problem)
             self._reading = None

@@ -165,12 +165,14 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             row.submit_us = row.task_submit_us = event.time_us
             noticed["attempts submitted before the trace begins"] += event.time_us <= BEFORE_TRACE_US
         elif event.kind == "schedule":
-            row.start_us, row.status = event.time_us, "running"
+            row.start_us = event.time_us
+            row.status = "running"
             if event.alloc_set is not None:
                 reservations.ran_in(event.alloc_set)
 
         elif event.kind in ENDS:
-            row.end_us, row.status = event.time_us, ENDS[event.kind]
+            row.end_us = event.time_us
+            row.status = ENDS[event.kind]
             row.runtime_us = span(row.start_us, event.time_us)
             del alive[key]
 
@@ -275,7 +277,8 @@ def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
-    cpus, memory = _CPUS.search(row["resource_request"]), _MEMORY.search(row["resource_request"])
+    cpus = _CPUS.search(row["resource_request"])
+    memory = _MEMORY.search(row["resource_request"])
     begin = microseconds(row["start_time"], 1) if row["start_time"] else None
     end = microseconds(row["end_time"], 1) if row["end_time"] else None
     conditions = row.get("constraint", "")

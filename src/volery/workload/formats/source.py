@@ -160,7 +160,10 @@ def table_rows(
     Raises:
         InputError: a row has another number of fields, a quoted field has no end, or a column is named twice.
     """
-    text, began, number, first_row = "", 0, 0, True
+    text = ""
+    began = 0
+    number = 0
+    first_row = True
     for number, line in numbered_lines(path):
         text, began = text + line.decode("utf-8", "replace").rstrip("\r\n"), began or number
         # A quote that is still open: the field goes on in the next line.
@@ -235,7 +238,8 @@ class Clock(tzinfo):
     """
 
     def __init__(self, name: tuple[str, str], hours: int) -> None:
-        self._names, self._standard = name, timedelta(hours=hours)
+        self._names = name
+        self._standard = timedelta(hours=hours)
 
     def utcoffset(self, moment_shown: datetime | None) -> timedelta:
         return self._standard + self.dst(moment_shown)

@@ -79,7 +79,8 @@ class Jobs:
         tasks, self.mean_s = summary.tasks.copy(), summary.mean_s.copy()
 
         complete = np.flatnonzero(summary.complete)
-        size, share = np.log1p(self.floor_s), summary.mean_s / (self.floor_s + 1)
+        size = np.log1p(self.floor_s)
+        share = summary.mean_s / (self.floor_s + 1)
 
         for job in np.flatnonzero(summary.known & ~summary.complete):
             distance = (size[complete] - size[job]) ** 2 + np.log(share[complete] / share[job]) ** 2
@@ -109,7 +110,8 @@ class Jobs:
 
 def _arrivals(summary: Summary) -> Reals:
     """Arrivals of all jobs; those that are known stay."""
-    number, at = np.arange(len(summary.end_s)), np.flatnonzero(summary.known)
+    number = np.arange(len(summary.end_s))
+    at = np.flatnonzero(summary.known)
     known_s = summary.arrival_s[at]
     gap_s = (known_s[-1] - known_s[0]) / (at[-1] - at[0])
     arrival_s = np.interp(number, at, known_s)
