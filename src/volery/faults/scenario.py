@@ -311,12 +311,15 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
 
 def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
     """The scenario with users, on few machines: a user exceeds its share when others arrive, again and again."""
-    machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
+    machines = stream.choice(MACHINES_SHARED)
+    factor = stream.choice((1, 4, 10))
+
     jobs = []
     for job in scenario.jobs:
         user = stream.choice((*users, *users, ""))
         durations = tuple([factor * duration for duration in job.durations_us])
         jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
+
     return msgspec.structs.replace(
         scenario,
         jobs=tuple(jobs),

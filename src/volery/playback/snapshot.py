@@ -126,8 +126,11 @@ class Snapshot:
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
-        cluster, running = self._source.cluster, self._count.on_machine.tolist()
-        capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
+        cluster = self._source.cluster
+        running = self._count.on_machine.tolist()
+        capacities = cluster.capacities or [()] * len(cluster.slots)
+        lost = self.lost()
+
         return [
             NodeStatus(
                 address=address,

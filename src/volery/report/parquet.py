@@ -325,5 +325,6 @@ def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             for i in range(rows)
         ]
     )
+
     for title in dict.fromkeys(titles.tolist()):
         yield title, titles == title

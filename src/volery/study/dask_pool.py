@@ -241,6 +241,7 @@ def _unlike(worker_code: Code, own_code: Code) -> str:
             f"{worker_code.problem} (volery {own_code.version} and the study's schedulers must be installed on every "
             "worker)"
         )
+
     if worker_code.version != own_code.version:
         return f"has volery {worker_code.version}, here is {own_code.version}; install the same on every worker"
     if worker_code.digest != own_code.digest:

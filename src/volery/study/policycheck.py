@@ -294,14 +294,11 @@ def _upkeep(stage: Stage, decide: Any, example: Example) -> Iterator[tuple[Any, 
     if stage is Stage.T6:
         for run in view.running():
             decided = decide.every_us(), decide.ends(view, run), decide.reserved(view, run), decide.tolerant(run.job)
-            right = isinstance(decided[0], int) and isinstance(decided[2], int) and 0 <= decided[2] <= 1000
-            yield (
-                decided,
-                ""
-                if right and all(isinstance(flag, bool) for flag in decided[1::2])
-                else f"{decided!r} is no decision",
-            )
+            are_amounts = isinstance(decided[0], int) and isinstance(decided[2], int) and 0 <= decided[2] <= 1000
+            are_flags = all(isinstance(flag, bool) for flag in decided[1::2])
+            yield decided, "" if are_amounts and are_flags else f"{decided!r} is no decision"
         return
+
     for task_or_job in (*example.state.waiting.values(), *example.state.jobs.values()):
         span = getattr(decide, TIMES[stage])(view, task_or_job)
         yield span, "" if isinstance(span, int) and span >= 0 else f"{span!r} is no time in microseconds"
