@@ -157,6 +157,7 @@ def panels(runs: Sequence[RunSummary], axis: str, measures: Sequence[Measure] = 
     An architecture that does not have the axis (another design's parameter) is the same at every value.
     """
     axes = varying(runs)
+    # A parameter of a design is part of the architecture's label, and not of the setting.
     other_axes = {name: file_names(values) for name, values in axes.items() if name != axis and "." not in name}
 
     settings: dict[str, list[RunSummary]] = {}

@@ -98,6 +98,7 @@ def comparisons_part(differences: Sequence[ComparedMeans], name: str, chance: st
     if pairs <= PAIRS_TOLD_WHOLE:
         return joined((caption, *pictures, _table(differences)))
 
+    # The short table stands above; the long one is for those who look something up.
     all_comparisons = folded(f"The {len(differences)} comparisons of {pairs} pairs", _table(differences))
     return joined((caption, _against(differences), *pictures, all_comparisons))
 

@@ -76,6 +76,7 @@ def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int]
     for hop in flow.hops:
         label = LETTER * len(hop.message)
         for left_role, right_role in need:
+            # Labels between neighbours need the room; longer arrows have it.
             if {hop.source, hop.to} == {left_role, right_role}:
                 need[left_role, right_role] = max(need[left_role, right_role], label + 2 * PADDING + 2 * HEAD)
             elif hop.source == hop.to == left_role:

@@ -139,6 +139,7 @@ def _repaired(
             raw_table.add(batch)
 
     mender = Mender(chosen_repairs, examiner.broken())
+    # An empty sample first: a trace without rows has no other.
     samples = [np.zeros(0, np.int64)]
     with table_output(middle) as mended:
         for batch in mender.mended(read_table(raw)):
@@ -279,6 +280,7 @@ def in_order(batches: Iterable[pa.RecordBatch], samples: Integers, rows: int, fo
         samples: a sample of their times of submission.
         folder: folder for the buckets that are not in memory.
     """
+    # Each bucket is sorted in memory; bounds from a sample make them of about equal size.
     buckets = max(1, -(-rows // BUCKET_ROWS))
     ranks = np.arange(1, buckets) * len(samples) // buckets
     bounds = np.sort(samples)[ranks]

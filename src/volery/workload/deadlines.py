@@ -92,6 +92,7 @@ def gangs(text: str, seed: int) -> Trace:
 
     work_s = float((run_s * sizes).sum())
     span_s = work_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 256))
+    # The jobs of a burst share one arrival.
     burst = spec.count("burst", 1, most=jobs // 2)
     arrival_us = _arrivals(generator(seed, "workload/arrivals").random(-(-jobs // burst)), span_s)
     arrival_us = np.repeat(arrival_us, burst)[:jobs]

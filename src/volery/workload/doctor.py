@@ -190,6 +190,7 @@ class Examiner:
         if not len(values):
             return mask
 
+        # The first row of a batch is compared with the last one of the batch before.
         values_before = np.concatenate(([values[0] if self._last_us is None else self._last_us], values[:-1]))
         mask[known_rows] = values < values_before
 
@@ -311,6 +312,7 @@ def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
         pc.divide(pc.cast(runtime, pa.float64(), safe=False), lasted).to_numpy(zero_copy_only=False), dtype=float
     )
 
+    # Runtimes in minutes, milliseconds or microseconds that were read as seconds show by these factors.
     for factor in FACTORS:
         is_odd |= np.abs(ratio / factor - 1) < FACTOR_TOLERANCE
         is_odd |= np.abs(ratio * factor - 1) < FACTOR_TOLERANCE

@@ -148,6 +148,7 @@ def _edges(
 def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
     """A mask of the edges left after repeated removal of tasks without parents and tasks without children."""
     is_left = np.ones(len(waits), dtype=np.bool_)
+    # From the top, then from the bottom: what is left lies on a cycle, or between two of them.
     for child, parent in ((1, 3), (3, 1)):
         edges = np.flatnonzero(is_left)
         open_edges: dict[int, int] = defaultdict(int)

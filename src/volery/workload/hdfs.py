@@ -103,6 +103,7 @@ def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
     draws = generator(seed, "workload/replicas").random((tasks, count)).tolist()
     placements = [_placement(draw, ranges, rack_of, workers) for draw in draws]
 
+    # This share of the tasks reads one of few blocks, which have more replicas.
     if share := spec.at_least_zero("hot", 0.0, most=1.0):
         blocks = generator(seed, "workload/hot/replicas").random((spec.count("hot_blocks", 10), hot_count)).tolist()
         hot = [_placement(draw, ranges, rack_of, workers) for draw in blocks]

@@ -93,6 +93,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
     no_runtime = _null(batch.column("runtime_us"))
     began_us = _numbers(pc.coalesce(batch.column("start_us"), came))
 
+    # What ran before the trace begins is cut off: only the time from 0 on is replayed.
     time_before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
     left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + time_before, 0))
 
@@ -124,6 +125,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
 
     is_unknown = no_runtime | masks[NEGATIVE_RUNTIME] | masks[NO_INSTANCES] | masks[IMPOSSIBLE_REQUEST]
     held_us = np.where(is_unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
+    # What never started held no machine, whatever its other fields state.
     held_us[(codes == REASONS.index(NEVER_STARTED)) | (~is_unknown & (left_us == 0))] = 0.0
 
     return Judged(codes, np.maximum(submit_us, 0), left_us, time_before < 0, held_us)
@@ -318,6 +320,7 @@ class OmissionTally:
         """
         held_us = {key: tally.machine_us for key, tally in self._counts.items()}
 
+        # The sum of weight * (last time - begin) over the rows that still run.
         open_us = max(0.0, self._last_us * self._open[0] - self._open[1])
         total_us = self._machine_us + open_us - held_us.get((LEFT_OUT, STILL_RUNNING), 0.0)
         held_us |= {(LEFT_OUT, STILL_RUNNING): open_us}

@@ -114,6 +114,7 @@ def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integ
     counts = np.diff(edge_first)[task_order]
     new_first = np.concatenate(([0], np.cumsum(counts)))
     edges = np.arange(new_first[-1]) + np.repeat(edge_first[:-1][task_order] - new_first[:-1], counts)
+    # Parents are tasks of the same job, so that all numbers of a job shift alike.
     moved = np.repeat(starts[:-1] - view(trace.first)[:-1][order], np.diff(starts))
     return {"parent_first": column(new_first), "parents": column(parents[edges] + np.repeat(moved, counts))}
 

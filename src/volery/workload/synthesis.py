@@ -171,6 +171,7 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
     """
     depth = min(size, max(1, round(math.sqrt(size) / shape)))
 
+    # No level is empty; the other tasks fall on levels at random.
     widths = [1] * depth
     for _ in range(size - depth):
         widths[int(draw() * depth)] += 1

@@ -269,6 +269,7 @@ def _opened(path: Path) -> Iterator[Any]:
                 str(path), f"{problem_found}{lacks}; make one of version {VERSION} with `volery trace convert`"
             )
 
+        # Metadata differ from writer to writer; the columns alone count.
         if not schema.remove_metadata().equals(columns_of(number)):
             problem = f"has other columns than its version {number}{_differences(schema, number)}"
             raise InputError(str(path), f"{problem}; convert the source again")

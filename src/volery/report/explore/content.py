@@ -123,6 +123,7 @@ def explored(
 
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
     groups = [ComparedLabels(shortened(name), [number[group.label] for group in members]) for name, members in settings]
+    # A page without a server bears so many rows in all, which the labels share.
     rows_max = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
 

@@ -148,6 +148,7 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             earlier_attempt = ended.pop(key, None)
             if earlier_attempt is not None:
                 _complete(row, earlier_attempt)
+            # An attempt that follows another without a submission of its own is waiting since the end of that one.
             if event.kind != "submit":
                 row.submit_us = row.task_submit_us = None if earlier_attempt is None else earlier_attempt.end_us
                 noticed["attempts whose submission is not in the file"] += earlier_attempt is None

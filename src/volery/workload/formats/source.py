@@ -297,6 +297,7 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
         parsed = parsed.replace(tzinfo=clock)
 
     at_us = _since_epoch(parsed)
+    # Of an hour that occurs twice the second is meant, if the first lies before the event before.
     if after_us is not None and at_us < after_us:
         at_us = _since_epoch(parsed.replace(fold=1))
 

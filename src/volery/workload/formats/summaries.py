@@ -82,6 +82,8 @@ class Jobs:
         size = np.log1p(self.floor_s)
         share = summary.mean_s / (self.floor_s + 1)
 
+        # The number of tasks comes from the complete job that is nearest in length, and in the part of it that a task
+        # lasts.
         for job in np.flatnonzero(summary.known & ~summary.complete):
             distance = (size[complete] - size[job]) ** 2 + np.log(share[complete] / share[job]) ** 2
             tasks[job] = summary.tasks[complete[np.argmin(distance)]]

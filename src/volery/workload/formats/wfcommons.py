@@ -79,6 +79,7 @@ class _Graph:
         self._id_of_name = {task.name: task.key for task in tasks if counts[task.name] == 1}
 
         stated = [str(stated_id) for task in tasks for stated_id in (*(task.parents or ()), *(task.children or ()))]
+        # Documents give parents by id or by name: the form that more of them fit holds for all.
         by_name = sum(stated_id in self._id_of_name for stated_id in stated)
         self._is_by_name = by_name > sum(stated_id in self._ids for stated_id in stated)
 
