@@ -195,6 +195,7 @@ def _verdict(results: StoredResults) -> Markup:
     has_many_pairs = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
 
     by_job = headline(on_days or (), ("mean delay", "p99 delay"))
+    # Of many pairs the ranking says more than a sentence on each.
     sentences = (
         ranked if has_many_pairs and ranked else [] if by_job and is_of_one_seed(differences) else headline(differences)
     )

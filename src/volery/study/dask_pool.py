@@ -94,7 +94,7 @@ class DaskOutcomes:
             self.close()
             raise
 
-        self._outcomes = self._each_outcome()
+        self._outcomes = self._collect()
 
     def __iter__(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
         return self
@@ -128,10 +128,10 @@ class DaskOutcomes:
             if problem:
                 raise InputError(f"worker {worker}", problem)
 
-    def _each_outcome(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
+    def _collect(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
         # One queue receives the events of workers and the ends of futures, so that one thread handles them in order.
         topic = f"volery-{self._client.id}"
-        self._client.subscribe_topic(topic, lambda event: self._arrivals.put(("", event[1])))
+        self._client.subscribe_topic(topic, self._receive_event)
         for key, run in self._runs.items() if self._may_begin() else ():
             future = self._client.submit(
                 run_on_worker, run, inputs_key(run.spec), topic, key=f"{topic}-{key}", pure=False
@@ -142,16 +142,18 @@ class DaskOutcomes:
         while self._pending:
             key, arrived = self._arrivals.get()
             if not key:
-                self._hear(arrived)
+                self._report_event(arrived)
             elif key in self._pending:
                 outcome = self._outcome(self._runs[key], arrived)
-
                 del self._pending[key]  # nobody needs the worker's copy now
-                self._hear({"run": key, "kind": BEGUN})
+                self._report_event({"run": key, "kind": BEGUN})
                 tell(self._watcher, self._runs[key], outcome)
                 yield self._runs[key], outcome
                 if not self._may_begin():
                     self._give_up_waiting()
+
+    def _receive_event(self, event: tuple[Any, dict[str, Any]]) -> None:
+        self._arrivals.put(("", event[1]))
 
     def _give_up_waiting(self) -> None:
         """Cancel the runs that no worker has begun, as far as is known here."""
@@ -160,7 +162,7 @@ class DaskOutcomes:
         self._begun |= waiting.keys()  # a worker that begins one now is not reported
         self._client.cancel(list(waiting.values()), force=True)
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _report_event(self, event: dict[str, Any]) -> None:
         """Tell the watcher what a worker reports; nothing of a run that has ended, and each beginning once."""
         key = event["run"]
         if key not in self._pending and event["kind"] != BEGUN:

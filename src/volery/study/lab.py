@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack, get_type_hints
 
@@ -59,9 +60,11 @@ def run_study(
 
     with sole_writer(folder):
         writer = ResultsWriter.begin(study, planned, folder, force, command)
-        return _run(
-            writer, watcher, lambda runs: each_outcome(runs, processes, watcher, dask, lambda: may_begin(writer))
-        )
+
+        def run_each(runs: Sequence[PlannedRun]) -> Outcomes:
+            return each_outcome(runs, processes, watcher, dask, partial(may_begin, writer))
+
+        return _run(writer, watcher, run_each)
 
 
 def _run(

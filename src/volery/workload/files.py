@@ -257,5 +257,5 @@ def atomic_output(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         raise InputError(str(path), f"cannot be written ({error.strerror or error}); choose another place") from None
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # after the rename it is not there any more
             part.unlink()
