@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
+.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -52,7 +52,7 @@ check: $(VENV)/.tools  ## for the minute between two edits: lint, types, unit te
 	$(BIN)/ruff format --check .
 	@mkdir -p build
 	$(BIN)/dmypy --status-file build/dmypy.json run
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick tests/unit tests/experiments tests/scripts tests/test_tidy.py tests/test_docs.py tests/conformance/test_registry.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/unit tests/experiments tests/scripts tests/test_tidy.py tests/test_docs.py tests/conformance/test_once.py
 
 test: $(VENV)/.tools  ## everything that must pass before a change lands; lint, types and import rules run beside the tests
 	$(MAKE) --no-print-directory -j 2 unit static
@@ -81,7 +81,7 @@ FUZZ_CASES ?= 2000
 conformance: export VOLERY_FUZZ_SEED = $(FUZZ_SEED)
 conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
 conformance: $(VENV)/.tools  ## all tests: every check on every design and variant, every public simulator, every output and number that the documentation shows, one run of every experiment: an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "whole or not whole"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m ""
 
 ROOMS := core roles policies architectures sim live workload metrics statistics study whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
@@ -97,14 +97,9 @@ coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that it
 coverage-%: $(VENV)/.tools
 	@mkdir -p build
 	@rm -f build/coverage.$* build/coverage.$*.*
-	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider -m "whole or not whole" tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider -m "" tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
 	@$(BIN)/python -m coverage combine -q --append --data-file=build/coverage.$*
 	@echo "$* $$($(BIN)/python -m coverage report --data-file=build/coverage.$* --format=total) %"
-
-costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which decides between make check, make test and make conformance
-	mkdir -p build && rm -f build/costs.jsonl
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" --costs build/costs.jsonl
-	$(BIN)/python -m tests.costs build/costs.jsonl
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py

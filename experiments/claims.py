@@ -107,7 +107,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         left: what is measured.
         relation: left RELATION factor x right.
         right: what it is held against: a number, another measured quantity, or the text of a closed form.
-        factor: of the right side.
+        factor: Factor of the right side.
         percent: tolerance, relative to the right side.
         margin: tolerance in the metric's own unit.
         on: labels of the workloads it speaks of; empty: all of the experiment.
@@ -162,10 +162,10 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     def pairs(self) -> list[tuple[str, str]]:
         """The architectures that are held against each other, one by one; a single one stands for all of a side."""
-        left = self.left.labels
-        right = self.right.labels if isinstance(self.right, Side) else ("",)
-        length = max(len(left), len(right))
-        return list(zip(left * (length // len(left)), right * (length // len(right)), strict=True))
+        sides = self.left.labels, self.right.labels if isinstance(self.right, Side) else ("",)
+        length = max(map(len, sides))
+        left_labels, right_labels = (labels * (length // len(labels)) for labels in sides)
+        return list(zip(left_labels, right_labels, strict=True))
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
         why: what stands in the way of a decision.
         stand_in: whether the workload stands for another, which is not here.
         seeds: how many pairs of values were judged.
-        method: of the interval over them; empty where there is none.
+        method: Method of the interval over the values; empty where there is no interval.
         is_ratio: whether the interval is of left / (factor x right), else of left - factor x right.
         low, high: the interval, at the confidence of the last look that has all values.
         wants_seeds: whether more seeds may decide it.
@@ -216,8 +216,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """A claim and its verdict.
 
     Args:
-        reading: of its architectures, where they have several.
-        why: of a verdict that is not simply "reproduced".
+        reading: Reading of the architectures, where they have several.
+        why: Reason of a verdict that is not simply "reproduced".
         stand_in: whether its cases are those on stand-ins.
     """
 
@@ -277,14 +277,14 @@ def read_printed(text: str, place: str) -> Printed:
         InputError: at `place`, when the text is no number.
     """
     power_of_ten = _POWER_OF_TEN.match(text)
-    found = _NUMBER.match(f"1e{power_of_ten.group(1)}" if power_of_ten else text)
-    if found is None:
+    match = _NUMBER.match(f"1e{power_of_ten.group(1)}" if power_of_ten else text)
+    if match is None:
         raise InputError(
             place, f"{text!r} is no number; give it as the source prints it, without its unit: 1.003, 12,000 or 2.3e5"
         )
-    power = int(found["power"] or 0)
-    value = float(f"{found['digits'].replace(',', '')}e{power}")
-    return Printed(value, 0.5 * 10.0 ** (power - len(found["decimals"] or "")))
+    power = int(match["power"] or 0)
+    value = float(f"{match['digits'].replace(',', '')}e{power}")
+    return Printed(value, 0.5 * 10.0 ** (power - len(match["decimals"] or "")))
 
 
 def tolerance_of(

@@ -40,9 +40,9 @@ class Analysis(msgspec.Struct, frozen=True):
 
     def expected(self, measures: Mapping[str, float]) -> float:
         """The expectation of theory for a run with these measures, by metric."""
-        given = {name: measures[metric] for name, metric in self.measured.items()}
+        measured_arguments = {name: measures[metric] for name, metric in self.measured.items()}
         form: Callable[..., float] = FORMS[self.form]
-        return form(**self.numbers, **given)
+        return form(**self.numbers, **measured_arguments)
 
 
 def parse_analysis(text: str, place: str) -> Analysis:

@@ -102,7 +102,7 @@ def show_list(experiments: Folder = None, as_json: AsJson = False) -> None:
 
 @app.command("run")
 def run(
-    chosen: Chosen = None,
+    experiment_names: Chosen = None,
     quick: Quick = False,
     finished: OnlyFinished = False,
     seeds: SeedsAuto = None,
@@ -123,21 +123,21 @@ def run(
 
     places = {"traces": traces_folder(folder, traces), "processes": processes, "dask": dask}
     options = RunOptions(output, limits, quick, finished, places, as_json)
-    records = [_run(experiment, folder, options) for experiment in _read(folder, chosen)]
+    records = [_run(experiment, folder, options) for experiment in _read(folder, experiment_names)]
     if as_json:
         print_json({"records": records})
 
 
 @app.command("judge")
-def judge(chosen: Chosen = None, experiments: Folder = None, as_json: AsJson = False) -> None:
+def judge(experiment_names: Chosen = None, experiments: Folder = None, as_json: AsJson = False) -> None:
     """Judge recorded values again; nothing is run, and no trace is needed."""
     folder = experiments_folder(experiments)
     records = []
-    for experiment in _read(folder, chosen):
+    for experiment in _read(folder, experiment_names):
         try:
             record = _judge(experiment, folder)
         except InputError as error:
-            if chosen:
+            if experiment_names:
                 raise
             typer.echo(f"left out: {error}", err=True)
             continue
@@ -150,7 +150,7 @@ def judge(chosen: Chosen = None, experiments: Folder = None, as_json: AsJson = F
 
 @app.command("check")
 def check(
-    chosen: Chosen = None,
+    experiment_names: Chosen = None,
     runs: Runs = 1,
     experiments: Folder = None,
     traces: Traces = None,
@@ -162,9 +162,9 @@ def check(
     folder = experiments_folder(experiments)
     places = {"traces": traces_folder(folder, traces), "processes": processes, "dask": dask}
     checks = []
-    for experiment in _read(folder, chosen):
+    for experiment in _read(folder, experiment_names):
         record = read_record(record_path(folder, experiment.name))
-        if not chosen and (record is None or not record.digests):
+        if not experiment_names and (record is None or not record.digests):
             continue  # without runs there is nothing to check: it measures inputs alone
         checks.append(_check(experiment, record, folder, runs, places, as_json))
     if as_json:
@@ -192,8 +192,8 @@ def write_pages(experiments: Folder = None) -> None:
     typer.echo(f"pages: {root / 'docs' / INDEX}, {root / 'build' / 'papers' / 'index.html'}")
 
 
-def _read(folder: Path, chosen: Sequence[str] | None) -> list[Experiment]:
-    return [read_experiment(folder, name) for name in chosen or names(folder)]
+def _read(folder: Path, experiment_names: Sequence[str] | None) -> list[Experiment]:
+    return [read_experiment(folder, name) for name in experiment_names or names(folder)]
 
 
 def _limits(seeds: str | None, seeds_max: int | None, budget_s: float | None) -> AutoSeeds | None:
@@ -227,8 +227,8 @@ def _run(experiment: Experiment, folder: Path, options: RunOptions) -> Record:
         if options.as_json:
             print_json({"records": [record], "interrupted": True})
         else:
-            kept = f"{record.runs} finished runs are kept in {options.output}"
-            typer.echo(f"Interrupted; {kept}. The same command goes on.")
+            stored = f"{record.runs} finished runs are kept in {options.output}"
+            typer.echo(f"Interrupted; {stored}. The same command goes on.")
         raise typer.Exit(INTERRUPTED)
 
     is_worth_keeping = record.complete or (options.only_finished and reproduction.begun)
@@ -242,7 +242,7 @@ def _reproduction(experiment: Experiment, earlier: Record | None, options: RunOp
     with LiveProgress(silent=options.as_json) as watcher:
         shared = {"folder": options.output, "watcher": watcher, **options.places}
         if options.limits is not None:
-            return reproduce_until_decided(experiment, options.limits, kept=reusable(experiment, earlier), **shared)
+            return reproduce_until_decided(experiment, options.limits, recorded=reusable(experiment, earlier), **shared)
         return reproduce_again(experiment, earlier, only_finished=options.only_finished, **shared)
 
 
@@ -255,8 +255,8 @@ def _judge(experiment: Experiment, folder: Path) -> Record:
     path = record_path(folder, experiment.name)
     record = read_record(path)
     if record is None:
-        again = f"`python -m experiments run {experiment.name}` makes one"
-        raise InputError(f"experiment {experiment.name}", f"has no record; {again}")
+        remedy = f"`python -m experiments run {experiment.name}` makes one"
+        raise InputError(f"experiment {experiment.name}", f"has no record; {remedy}")
     judged = judged_again(experiment, record)
     if judged is not record:
         write_record(judged, path)

@@ -33,7 +33,7 @@ INPUT_COLUMNS: Final = (
     ("collisions per second", "conflicts.collisions.mean"),
 )  # fmt: skip
 RANGED: Final = ("delay_s.p50", "delay_s.p99")
-STYLE: Final = Markup("body { max-width: none } td { white-space: normal; text-align: left; min-width: 5rem }")
+STYLE: Final = Markup("body { max-width: none } th, td { white-space: normal; text-align: left; min-width: 5rem }")
 SEARCH: Final = Markup("""
 for (const field of document.querySelectorAll("input[type=search]")) field.addEventListener("input", () => {
   for (const row of document.querySelectorAll("tbody tr"))
@@ -115,10 +115,14 @@ def _setting(experiment: Experiment, record: Record | None) -> str:
     workloads = "; ".join(map(_workload, experiment.workload))
     if record is None:
         return f"{workloads}; not run."
-    seeds = f"{len(record.seeds)} seeds" + (f" ({record.stopped})" if record.stopped else "")
-    populations = f"{len(record.populations)} populations of machines"
-    runs = f"{record.runs} runs" if record.complete else f"{record.runs} of {record.planned} runs so far"
-    return f"{workloads}; {populations}, {seeds}; {runs}. {_age(experiment, record)}"
+    parts = [f"{_count(len(record.populations), 'population')} of machines", _count(len(record.seeds), "seed")]
+    parts.append(_count(record.runs, "run") if record.complete else f"{record.runs} of {record.planned} runs so far")
+    stopped = f" ({record.stopped})" if record.stopped else ""
+    return f"{workloads}; {', '.join(parts)}{stopped}. {_age(experiment, record)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _workload(workload: Workload) -> str:
@@ -179,7 +183,7 @@ def _claim(claim: Claim, first: FirstForm | None) -> Markup:
 
 
 def _first_form(form: FirstForm) -> list[str]:
-    gave = "; ".join(f"{one['verdict']} ({one['ours']})" for one in form.gave) or "never recorded"
+    gave = "; ".join(f"{verdict['verdict']} ({verdict['ours']})" for verdict in form.gave) or "never recorded"
     tested = msgspec.json.encode(form.form).decode()
     return [f"First form of {form.date}: {form.says}", joined((tag("code", tested), f" gave: {gave}"))]
 

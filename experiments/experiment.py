@@ -45,7 +45,7 @@ class MachinePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     Args:
         label: what tables call it.
-        seed: of drawn machine constraints.
+        seed: Seed of drawn machine constraints.
         machines: file of machines in the traces folder, or beside the experiments; a workload with another number of
             workers than `machine_count` has its machines drawn from `seed` instead.
         machine_count: how many the file holds.
@@ -69,9 +69,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, slot_request, users, slots, racks, reference_mhz, variability, outages, history: as in a
             study's file; a file of requests may lie beside the experiments.
-        delay_us: of its messages, in place of the network's.
+        delay_us: Delay of this workload's messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
-        crashes: of components, as in a study's file.
+        crashes: Crashes of components, as in a study's file.
     """
 
     label: Name
@@ -143,13 +143,13 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         seeds: one run of everything per seed.
         pictures: which pictures are drawn.
         architectures: label -> architecture, or reading of the paper -> architecture.
-        network: of every run; a workload may have a delay of its own.
+        network: Costs in every run; a workload may have a delay of its own.
         unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
-        name: of the file; it is set on reading.
-        folder: of the file; likewise.
+        name: Name of the file, set on reading.
+        folder: Folder of the file, set on reading.
     """
 
     title: Name
@@ -179,20 +179,24 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     def drawn_workloads(self) -> list[str]:
         """The workloads that the seed of a run draws, in whole or in part."""
         return [
-            one.label
-            for one in self.workload
-            if is_synthetic(one.trace)
-            or one.constraints != "none"
-            or one.requests != "none"
-            or one.users is not None
-            or one.estimates not in PLAIN
+            workload.label
+            for workload in self.workload
+            if is_synthetic(workload.trace)
+            or workload.constraints != "none"
+            or workload.requests != "none"
+            or workload.users is not None
+            or workload.estimates not in PLAIN
         ]
 
     def variants(self) -> Iterator[tuple[str, str, str]]:
         """Label, reading (empty where there is one only) and architecture of all that is run."""
-        for label, given in self.architectures.items():
-            for reading, architecture in given.items() if isinstance(given, dict) else [("", given)]:
-                yield label, reading, architecture
+        for label, architecture_or_readings in self.architectures.items():
+            if isinstance(architecture_or_readings, dict):
+                yield from (
+                    (label, reading, architecture) for reading, architecture in architecture_or_readings.items()
+                )
+            else:
+                yield label, "", architecture_or_readings
 
     def architecture_names(self) -> list[str]:
         """The registered names of all that is run."""
@@ -201,41 +205,40 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     def readings(self, claim: Claim) -> list[str]:
         """The readings under which a claim is judged: those of the architectures that it names."""
         named = [self.architectures[label] for side in claim.sides for label in side.labels if label]
-        return list(dict.fromkeys(reading for given in named if isinstance(given, dict) for reading in given)) or [""]
+        readings = [reading for architecture in named if isinstance(architecture, dict) for reading in architecture]
+        return list(dict.fromkeys(readings)) or [""]
 
     def cheap(self) -> Experiment:
         """The quick variant; claims about populations that it leaves out are left out."""
-        kept = [population.label for population in self.population[: self.quick.populations]]
+        populations = [population.label for population in self.population[: self.quick.populations]]
         return msgspec.structs.replace(
             self,
-            claim=tuple(one for one in self.claim if set(one.populations) <= set(kept)),
+            claim=tuple(claim for claim in self.claim if set(claim.populations) <= set(populations)),
             workload=tuple(
-                msgspec.structs.replace(one, jobs=min(one.jobs or self.quick.jobs, self.quick.jobs))
-                for one in self.workload
+                msgspec.structs.replace(workload, jobs=min(workload.jobs or self.quick.jobs, self.quick.jobs))
+                for workload in self.workload
             ),
             population=self.population[: self.quick.populations],
             seeds=self.seeds[: self.quick.seeds],
         )
 
 
-def experiments_folder(given: Path | None = None) -> Path:
+def experiments_folder(named: Path | None = None) -> Path:
     """The folder of experiments: given, from the environment, or the one of this package.
 
     Raises:
         InputError: the folder that is named does not exist.
     """
-    named = given or (Path(os.environ[EXPERIMENTS_VARIABLE]) if EXPERIMENTS_VARIABLE in os.environ else None)
-    if named is not None:
-        if not named.is_dir():
-            raise InputError(str(named), "is no folder; give the one that holds the experiments")
-        return named
-    return Path(__file__).parent
+    folder = named or Path(os.environ.get(EXPERIMENTS_VARIABLE, Path(__file__).parent))
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder; give the one that holds the experiments")
+    return folder
 
 
-def traces_folder(experiments: Path, given: Path | None = None) -> Path:
+def traces_folder(experiments: Path, named: Path | None = None) -> Path:
     """The folder of traces: given, from the environment, or beside the source tree. It need not exist."""
-    if given is not None:
-        return given
+    if named is not None:
+        return named
     if TRACES_VARIABLE in os.environ:
         return Path(os.environ[TRACES_VARIABLE])
     return experiments.absolute().parent.parent / "shared" / "traces"
@@ -276,20 +279,20 @@ def read_toml(path: Path, kind: type[Any]) -> Any:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at ")
-        place = path.stem + where.strip("`").removeprefix("$")
-        unknown = re.search(r"unknown field `(\w+)`", problem)
-        hint = suggestion(unknown.group(1), _fields_at(kind, where)) if unknown else ""
+        problem, _, path_in_file = str(error).partition(" - at ")
+        place = path.stem + path_in_file.strip("`").removeprefix("$")
+        unknown_field = re.search(r"unknown field `(\w+)`", problem)
+        hint = suggestion(unknown_field.group(1), _fields_at(kind, path_in_file)) if unknown_field else ""
         hint = hint or ("; add it" if "missing required field" in problem else "")
         problem = problem.replace("`", "")
         raise InputError(place, f"{problem[:1].lower()}{problem[1:]}{hint}") from None
 
 
-def _fields_at(kind: Any, where: str) -> list[str]:
+def _fields_at(kind: Any, path_in_file: str) -> list[str]:
     """The fields that a table may have, by its path in the file."""
-    for part in re.findall(r"\.(\w+)", where):
+    for part in re.findall(r"\.(\w+)", path_in_file):
         kinds = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        kind = next(one for one in _structs(kinds[part]))
+        kind = next(struct for struct in _structs(kinds[part]))
     return list(kind.__struct_fields__)
 
 
@@ -305,12 +308,12 @@ def _check(experiment: Experiment) -> None:
     root = experiment.name
     for field in ("workload", "population", "claim"):
         key = "id" if field == "claim" else "label"
-        seen: list[str] = []
+        labels: list[str] = []
         for i, entry in enumerate(getattr(experiment, field)):
-            found = getattr(entry, key)
-            if found in seen:
-                raise InputError(f"{root}.{field}[{i}].{key}", f"{found!r} stands here twice; call one otherwise")
-            seen.append(found)
+            label_or_id = getattr(entry, key)
+            if label_or_id in labels:
+                raise InputError(f"{root}.{field}[{i}].{key}", f"{label_or_id!r} stands here twice; call one otherwise")
+            labels.append(label_or_id)
     for i, workload in enumerate(experiment.workload):
         parse_estimates(workload.estimates, f"{root}.workload[{i}].estimates")
     for i, metric in enumerate(experiment.columns):
@@ -357,9 +360,9 @@ def _check_source(workload: Workload, place: str) -> None:
         )
 
 
-def _check_known(name: str, what: str, known: Collection[str], place: str) -> None:
-    if name not in known:
-        raise InputError(place, f"no {what} {name!r} here{suggestion(name, known)}")
+def _check_known(name: str, kind: str, names_here: Collection[str], place: str) -> None:
+    if name not in names_here:
+        raise InputError(place, f"no {kind} {name!r} here{suggestion(name, names_here)}")
 
 
 def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
@@ -397,8 +400,8 @@ def _check_theory(experiment: Experiment, claim: Claim, place: str) -> None:
         metrics |= {f"{place}.right.{name}": metric for name, metric in measured.items()}
         if any(check_metric(metric, f"{place}.right.{name}") for name, metric in measured.items()):
             raise InputError(f"{place}.right", "takes measures of a run, not of the input")
-    for where, metric in metrics.items():
-        _check_window(experiment, metric, where)
+    for metric_place, metric in metrics.items():
+        _check_window(experiment, metric, metric_place)
 
 
 def _check_window(experiment: Experiment, metric: str, place: str) -> None:

@@ -132,14 +132,15 @@ def _grounds(folder: Path, finding: Finding, place: str) -> str:
     """The claims that a finding rests on, whose verdicts must be those that it was written for."""
     for name, written_verdicts in finding.rests_on.items():
         experiment, _, claim = name.partition("/")
-        where = f"{place}.rests_on.{name}"
-        judgements = _record(folder, experiment, where).judgements_of(claim)
+        claim_place = f"{place}.rests_on.{name}"
+        judgements = _record(folder, experiment, claim_place).judgements_of(claim)
         verdicts = ", ".join(dict.fromkeys(judgement.verdict for judgement in judgements))
         if not verdicts:
-            raise InputError(where, f"the record of {experiment} judges no claim {claim!r}")
+            raise InputError(claim_place, f"the record of {experiment} judges no claim {claim!r}")
         if verdicts != written_verdicts:
             raise InputError(
-                where, f"the finding was written for {written_verdicts!r}, and the verdict is {verdicts!r}; rewrite it"
+                claim_place,
+                f"the finding was written for {written_verdicts!r}, and the verdict is {verdicts!r}; rewrite it",
             )
     return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
 

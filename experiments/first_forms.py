@@ -71,8 +71,13 @@ def append_first_forms(folder: Path, experiment: Experiment, record: Record) -> 
         name, judgements = claim_id(experiment.name, claim.id), record.judgements_of(claim.id)
         if judgements and name not in known_claims:
             verdicts = tuple(
-                {"verdict": one.verdict, "ours": "; ".join(ours(claim, one)), "why": one.why, "reading": one.reading}
-                for one in judgements
+                {
+                    "verdict": judgement.verdict,
+                    "ours": "; ".join(ours(claim, judgement)),
+                    "why": judgement.why,
+                    "reading": judgement.reading,
+                }
+                for judgement in judgements
             )
             new_forms.append(FirstForm(name, date, claim.says, form_of(claim), date, verdicts))
 

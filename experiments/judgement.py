@@ -70,8 +70,8 @@ class Scope(msgspec.Struct, frozen=True):
     Args:
         workloads: those of the experiment, for claims that name none.
         populations: machine populations; a claim must hold on each.
-        looks: when it was looked at the values; the seeds of the first one were given beforehand.
-        seeds: in the order in which they were drawn.
+        looks: Looks at the values; the seeds of the first one were given beforehand.
+        seeds: Seeds in the order in which they were drawn.
         stand_ins: workload -> what it stands for.
     """
 
@@ -95,29 +95,29 @@ def judge(claim: Claim, scope: Scope, lookup: Lookup, *, reading: str = "") -> l
         for pair in claim.pairs()
         for population in populations
     ]
-    found = []
+    judgements = []
     for stand_in in (False, True):
         group = [trial for trial in trials if trial.stand_in == stand_in]
         if group or not (trials or stand_in):
-            found.append(_judged(claim, group, reading, stand_in, scope))
-    return found
+            judgements.append(_judged(claim, group, reading, stand_in, scope))
+    return judgements
 
 
 def _averaging(lookup: Lookup, populations: Sequence[str]) -> Lookup:
     """A lookup that averages over the populations, seed by seed."""
 
-    def found(metric: str, of: str, on: str, _: str) -> Values | Missing:
+    def averaged_values(metric: str, of: str, on: str, _: str) -> Values | Missing:
         values = []
         for population in populations:
-            one = lookup(metric, of, on, population)
-            if isinstance(one, Missing):
-                return one
-            values.append(one)
-        common = [seed for seed in values[0].by_seed if all(seed in one.by_seed for one in values)]
-        means = {seed: sum(one.by_seed[seed] for one in values) / len(values) for seed in common}
-        return Values(means, any(one.is_random for one in values))
+            of_population = lookup(metric, of, on, population)
+            if isinstance(of_population, Missing):
+                return of_population
+            values.append(of_population)
+        common = [seed for seed in values[0].by_seed if all(seed in of_population.by_seed for of_population in values)]
+        means = {seed: sum(of_population.by_seed[seed] for of_population in values) / len(values) for seed in common}
+        return Values(means, any(of_population.is_random for of_population in values))
 
-    return found
+    return averaged_values
 
 
 class _Trial:
@@ -192,10 +192,10 @@ class _Trial:
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
     def _outcome(self, confidence: float) -> Outcome:
-        found = [_beyond(self._slack(side), self.claim, self.is_random, confidence) for side in self._sides]
-        if FAILS in found:
+        outcomes = [_beyond(self._slack(side), self.claim, self.is_random, confidence) for side in self._sides]
+        if FAILS in outcomes:
             return FAILS
-        return OPEN if OPEN in found else HOLDS
+        return OPEN if OPEN in outcomes else HOLDS
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -247,26 +247,28 @@ class _Trial:
         pairs = list(zip(self.left, self._targets, strict=True))
         if not self._is_ratio:
             return _interval(tuple(value - target for value, target in pairs), confidence)
-        found = _interval(tuple(math.log(value) - math.log(target) for value, target in pairs), confidence)
-        return found and Interval(_exp(found.low), _exp(found.high), found.method)
+        interval = _interval(tuple(math.log(value) - math.log(target) for value, target in pairs), confidence)
+        return interval and Interval(_exp(interval.low), _exp(interval.high), interval.method)
 
     def _why(self, interval: Interval | None, cases: int) -> str:
         if interval is None:
             return "one seed cannot tell it from chance"
         if self.outcome == FAILS:
             return f"it fails here alone, but not at the confidence that {cases} cases need together"
-        what = "the ratio to it" if self._is_ratio else "the difference from it"
+        measure = "the ratio to it" if self._is_ratio else "the difference from it"
         low, high = (_number(value) for value in (interval.low, interval.high))
-        return f"{len(self.left)} seeds leave {what} between {low} and {high}, and {self._needed()} is needed"
+        return f"{len(self.left)} seeds leave {measure} between {low} and {high}, and {self._needed()} is needed"
 
     def _needed(self) -> str:
         """The bounds of the interval in words; of the mean over seeds where they differ."""
-        found = []
+        needed = []
         for side in self._sides:
             bounds = list(zip(self._bounds(side), self._targets, strict=True))
             values = [bound / target if self._is_ratio else bound - target for bound, target in bounds]
-            found.append(_number(sum(values) / len(values)))
-        return " to ".join(found) if len(found) > 1 else ("at most " if self._sides == (1,) else "at least ") + found[0]
+            needed.append(_number(sum(values) / len(values)))
+        if len(needed) > 1:
+            return " to ".join(needed)
+        return ("at most " if self._sides == (1,) else "at least ") + needed[0]
 
 
 def _exp(value: float) -> float:
@@ -321,12 +323,12 @@ def _expected(text: str, measured: Callable[[str], Values | Missing]) -> Values 
         columns[metric] = values
     if not columns:
         return Values({0: analysis.expected({})}, is_random=False)
-    one = next(iter(columns.values()))
+    first_values = next(iter(columns.values()))
     expected = {
         seed: analysis.expected({metric: values.by_seed[seed] for metric, values in columns.items()})
-        for seed in one.by_seed
+        for seed in first_values.by_seed
     }
-    return Values(expected, one.is_random)
+    return Values(expected, first_values.is_random)
 
 
 def _quantity(of: str, on: str, values: Sequence[float]) -> Quantity:
@@ -347,12 +349,12 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     shown = holm([trial.fails for trial in measured]) if measured else []
     failed = dict(zip(map(id, measured), shown, strict=True))
     cases = tuple(trial.case(failed.get(id(trial), False), len(measured)) for trial in trials)
-    verdict, why = _together(cases, stand_in)
+    verdict, reason = _together(cases, stand_in)
     if claim.input:
-        verdict, why = BY_CONSTRUCTION, claim.input
+        verdict, reason = BY_CONSTRUCTION, claim.input
     elif stand_in and verdict != UNDECIDED:
-        why = "; ".join(part for part in (why, _told(trials, scope.stand_ins)) if part)
-    return Judgement(claim.id, reading, verdict, why, cases, stand_in)
+        reason = "; ".join(part for part in (reason, _stand_ins_text(trials, scope.stand_ins)) if part)
+    return Judgement(claim.id, reading, verdict, reason, cases, stand_in)
 
 
 def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]:
@@ -367,26 +369,26 @@ def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]
         return _word(HOLDS, stand_in), ""
     first = undecided[0]
     place = _name(first, cases)
-    others = f" (and {len(undecided) - 1} more of {len(cases)} cases)" if len(undecided) > 1 else ""
-    return UNDECIDED, f"{place}: {first.why}{others}" if place else f"{first.why}{others}"
+    further = f" (and {len(undecided) - 1} more of {len(cases)} cases)" if len(undecided) > 1 else ""
+    return UNDECIDED, f"{place}: {first.why}{further}" if place else f"{first.why}{further}"
 
 
-def _told(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
+def _stand_ins_text(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
     """Name the workloads that are stand-ins, and what the first one stands for."""
     names = list(dict.fromkeys(on for trial in trials for on in trial.places if on in stand_ins))
     first = names[0]
-    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{first} stands for {stand_ins[first]}{more}"
+    further = f", and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{first} stands for {stand_ins[first]}{further}"
 
 
 def _name(case: ClaimCase, cases: Sequence[ClaimCase]) -> str:
     """Name the workload, architectures and population by which a case differs from the others."""
-    parts = [case.workload] if len({one.workload for one in cases}) > 1 else []
-    pairs = {(one.left and one.left.of, one.right and one.right.of) for one in cases}
+    parts = [case.workload] if len({other_case.workload for other_case in cases}) > 1 else []
+    pairs = {(other_case.left and other_case.left.of, other_case.right and other_case.right.of) for other_case in cases}
     if case.left is not None and case.left.of and len(pairs) > 1:
         against = f" against {case.right.of}" if case.right is not None and case.right.of else ""
         parts.append(case.left.of + against)
-    if len({one.population for one in cases}) > 1:
+    if len({other_case.population for other_case in cases}) > 1:
         parts.append(f"population {case.population}")
     return ", ".join(parts)
 

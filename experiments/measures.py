@@ -53,7 +53,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
     """The demand of a workload on its cluster before any scheduler decides.
 
     Args:
-        load: of the cluster as a whole, over seconds (slots needed / slots).
+        load: Load of the cluster as a whole, over seconds (slots needed / slots).
         constraint_load: "c0" to "c20": of one constraint; "highest", "lowest", "average": over the constraints,
             statistic by statistic.
         conflicts: "waiting", "collisions": per second (see `volery.metrics.demand`); empty where not asked for.
@@ -68,12 +68,16 @@ class InputMeasures(msgspec.Struct, frozen=True):
 
 def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str, float]]:
     """`InputMeasures.constraint_load` from the loads of all constraints."""
-    found = {f"c{one.constraint}": {name: getattr(one, name) for name in LOAD_STATISTICS} for one in loads}
-    single = list(found.values())
+    statistics_by_load = {
+        f"c{load.constraint}": {name: getattr(load, name) for name in LOAD_STATISTICS} for load in loads
+    }
+    single = list(statistics_by_load.values())
     for name, over in (("highest", max), ("lowest", min), ("average", _mean)):
         if single:
-            found[name] = {statistic: over([one[statistic] for one in single]) for statistic in LOAD_STATISTICS}
-    return found
+            statistics_by_load[name] = {
+                statistic: over([load[statistic] for load in single]) for statistic in LOAD_STATISTICS
+            }
+    return statistics_by_load
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -86,31 +90,31 @@ def check_metric(path: str, place: str) -> bool:
     Raises:
         InputError: at `place`, when there is no such metric.
     """
-    root, *rest = path.split(".")
+    root, *parts = path.split(".")
     if root == "load":
-        _expect(rest, [LOAD_STATISTICS], place, path)
+        _expect(parts, [LOAD_STATISTICS], place, path)
         return True
     if root == "constraint_load":
         over = (*_OVER_CONSTRAINTS, *(f"c{number}" for number in range(64)))
-        _expect(rest, [over, LOAD_STATISTICS], place, path)
+        _expect(parts, [over, LOAD_STATISTICS], place, path)
         return True
     if root == "conflicts":
-        _expect(rest, [_CONFLICTS, Distribution.__struct_fields__], place, path)
+        _expect(parts, [_CONFLICTS, Distribution.__struct_fields__], place, path)
         return True
     if root == SETTLED:
-        _expect(rest, [SteadyState.__struct_fields__], place, path)
+        _expect(parts, [SteadyState.__struct_fields__], place, path)
         return False
     if root == STAGE_COSTS:
-        _expect(rest, [(*COUNTED, ALL)], place, path)
+        _expect(parts, [(*COUNTED, ALL)], place, path)
         return False
     _check_run_metric(path, place)
     return False
 
 
-def _expect(parts: Sequence[str], known: Sequence[Iterable[str]], place: str, path: str) -> None:
-    if len(parts) != len(known):
-        raise InputError(place, f"{path!r} has {len(parts) + 1} parts where {len(known) + 1} are needed")
-    for part, names in zip(parts, known, strict=True):
+def _expect(parts: Sequence[str], names_by_part: Sequence[Iterable[str]], place: str, path: str) -> None:
+    if len(parts) != len(names_by_part):
+        raise InputError(place, f"{path!r} has {len(parts) + 1} parts where {len(names_by_part) + 1} are needed")
+    for part, names in zip(parts, names_by_part, strict=True):
         if part not in names:
             raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, names)}")
 
@@ -125,8 +129,8 @@ def _check_run_metric(path: str, place: str) -> None:
             raise InputError(place, f"{path!r}: nothing stands below {kind.__name__ if kind else kind}")
         fields = _types(kind)
         if part not in fields:
-            known = (*fields, *INPUT_ROOTS) if kind is RunSummary else fields
-            raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, known)}")
+            fields_here = (*fields, *INPUT_ROOTS) if kind is RunSummary else fields
+            raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, fields_here)}")
         kind = fields[part]
     if kind not in (int, float):
         raise InputError(place, f"{path!r} is no number; go on to a part of it")
@@ -140,7 +144,7 @@ def _types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
 
 def _bare(kind: Any) -> Any:
     if get_origin(kind) in (Union, types.UnionType):
-        return next(one for one in get_args(kind) if one is not type(None))
+        return next(inner for inner in get_args(kind) if inner is not type(None))
     return kind
 
 
@@ -188,13 +192,13 @@ class StageCosts(msgspec.Struct):
 
 def costs_of(profile: StageProfile) -> dict[str, float]:
     """CPU seconds by stage, less what measuring adds to each call."""
-    found = dict.fromkeys(COUNTED, 0.0)
+    costs = dict.fromkeys(COUNTED, 0.0)
     for time in profile.times:
         net_s = max(0.0, time.cpu_s - time.calls * profile.own_costs_s[0])
         for name, stages in COUNTED.items():
             if not stages.isdisjoint(time.stages):
-                found[name] += net_s
-    return found | {ALL: sum(found.values())}
+                costs[name] += net_s
+    return costs | {ALL: sum(costs.values())}
 
 
 def kept_costs(runs: Path, key: str) -> StageCosts | None:
@@ -221,8 +225,8 @@ def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs
     for number in range(repetitions):
         for group in groups:
             run = group[number % len(group)]
-            kept = kept_costs(runs, run.key)
-            costs = [] if kept is None else kept.costs
+            stored = kept_costs(runs, run.key)
+            costs = [] if stored is None else stored.costs
             if len(costs) <= number // len(group):
                 profile = profile_run(run.spec, run.key)
                 write_json(_path(runs, run.key), StageCosts([*costs, costs_of(profile)], profile))

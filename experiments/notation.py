@@ -41,12 +41,12 @@ def ours(claim: Claim, judgement: Judgement) -> list[str]:
     if not groups:
         return [NOTHING]
     varies = [len({key[place] for key in groups}) > 1 for place in range(5)]
-    found = []
+    texts = []
     for key, cases in groups.items():
         named = (key[0] if varies[0] else "", key[1] if varies[1] or (varies[3] and not varies[0]) else "")
         name = " ".join(part for part in named if part)
-        found.append((f"{name}: " if name else "") + _values(claim, cases))
-    return found
+        texts.append((f"{name}: " if name else "") + _values(claim, cases))
+    return texts
 
 
 def _names(quantity: Quantity | None) -> tuple[str, str]:
@@ -54,13 +54,13 @@ def _names(quantity: Quantity | None) -> tuple[str, str]:
 
 
 def _values(claim: Claim, cases: Sequence[ClaimCase]) -> str:
-    left = [case.left for case in cases if case.left is not None]
-    text = _over(claim.left.metric, left)
+    left_quantities = [case.left for case in cases if case.left is not None]
+    text = _over(claim.left.metric, left_quantities)
     if isinstance(claim.right, float):
         return text
-    right = [case.right for case in cases if case.right is not None]
-    against = _over(claim.right.metric if isinstance(claim.right, Side) else claim.left.metric, right)
-    a, b = (sum(one.mean for one in side) / len(side) for side in (left, right))
+    right_quantities = [case.right for case in cases if case.right is not None]
+    against = _over(claim.right.metric if isinstance(claim.right, Side) else claim.left.metric, right_quantities)
+    a, b = (sum(quantity.mean for quantity in side) / len(side) for side in (left_quantities, right_quantities))
     return f"{text} against {against}{_times(a, b)}"
 
 
@@ -73,8 +73,10 @@ def _times(a: float, b: float) -> str:
 
 
 def _over(metric: str, quantities: Sequence[Quantity]) -> str:
-    mean = sum(one.mean for one in quantities) / len(quantities)
-    return spread(metric, mean, min(one.low for one in quantities), max(one.high for one in quantities))
+    mean = sum(quantity.mean for quantity in quantities) / len(quantities)
+    low = min(quantity.low for quantity in quantities)
+    high = max(quantity.high for quantity in quantities)
+    return spread(metric, mean, low, high)
 
 
 def verdict(judgement: Judgement) -> str:
@@ -94,15 +96,15 @@ def claim_text(claim: Claim, *, is_former: bool = False) -> str:
     elif isinstance(right, str):
         target = f"{claim.factor:g} {TIMES} {right}" if claim.factor != 1 else right
     else:
-        same = right.metric == claim.left.metric and right.labels != claim.left.labels
-        what = right.metric if not same else "that"
-        target = " ".join(part for part in (what, _of(right.labels), f"on {right.on}" if right.on else "") if part)
+        is_same_metric = right.metric == claim.left.metric and right.labels != claim.left.labels
+        subject = right.metric if not is_same_metric else "that"
+        target = " ".join(part for part in (subject, _of(right.labels), f"on {right.on}" if right.on else "") if part)
         target = f"{claim.factor:g} {TIMES} {target}" if claim.factor != 1 else target
-    left = " ".join(
+    left_text = " ".join(
         part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
         if part
     )  # fmt: skip
-    return f"{left} {claim.relation} {target}{_room(claim, is_former=is_former)}"
+    return f"{left_text} {claim.relation} {target}{_room(claim, is_former=is_former)}"
 
 
 def _room(claim: Claim, *, is_former: bool) -> str:

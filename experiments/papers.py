@@ -75,8 +75,8 @@ def _counts(ledger: Ledger) -> list[str]:
     return parts + ([FORMER.format(former=former, all=len(ledger.experiments))] if former else [])
 
 
-def _count_row(title: str, whole: int, counts: Counter[str], kinds: Sequence[str]) -> list[str | int]:
-    return [title, whole, *(counts[kind] for kind in kinds)]
+def _count_row(title: str, total: int, counts: Counter[str], kinds: Sequence[str]) -> list[str | int]:
+    return [title, total, *(counts[kind] for kind in kinds)]
 
 
 def _source_page(ledger: Ledger, paper: Paper) -> str:
@@ -84,7 +84,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
     members = ledger.experiments_of(paper)
     counts = ledger.verdicts(members)
     used = [name for name in VERDICTS if counts[name]]
-    question, _, rest = ledger.text(SUMMARIES, paper.key).partition("\n## ")
+    question, _, sections = ledger.text(SUMMARIES, paper.key).partition("\n## ")
     sources = f"experiments/{SUMMARIES}/{paper.key}.md and experiments/papers.toml"
     return _page([
         NOTICE.format(sources=sources),
@@ -93,7 +93,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
         question,
         _table(("experiments", *used), [[len(members), *(counts[name] for name in used)]]),
         _headlines(ledger, paper),
-        f"## {rest}" if rest else "",
+        f"## {sections}" if sections else "",
         DETAILS.format(key=paper.key),
     ])  # fmt: skip
 

@@ -76,21 +76,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an experiment: verdicts, values and digests.
 
     Args:
-        experiment_sha256: of what its file says.
-        runs_sha256: of that part of it that the runs depend on.
-        code_sha256: of the sources that results depend on.
+        experiment_sha256: Hash of what the experiment's file says.
+        runs_sha256: Hash of the part of it that the runs depend on.
+        code_sha256: Hash of the sources that results depend on.
         digest: SHA-256 over the digests of all runs.
-        date: when it was recorded (UTC).
-        judged: when it was judged, if later.
-        rules: by which rules; 0: the former ones.
+        date: Day of the record (UTC).
+        judged: Day of its judgement, if later.
+        rules: Number of the rules of judging; 0 for the former ones.
         quick: whether it was the cheap variant.
         complete: whether every run that has its input was finished, and every such input measured.
         runs: how many runs are finished.
         planned: how many there are, with their inputs here.
         seeds: all that were drawn, in this order; not every place has all of them.
-        looks: when claims were judged, and the confidence of each look.
+        looks: Looks at the claims, with the confidence of each.
         stopped: why no further seed was drawn; empty where none was asked for.
-        metrics, input_metrics: of what values are kept.
+        metrics, input_metrics: Metrics whose values are kept.
         digests: all finished runs, so that any of them can be checked, with their values.
         inputs: the values of all measured inputs.
         absent: the places whose files are not here.
@@ -157,10 +157,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return [judgement for judgement in self.judgements if judgement.claim == claim]
 
 
-def make_record(found: Reproduction, *, quick: bool) -> Record:
+def make_record(reproduction: Reproduction, *, quick: bool) -> Record:
     """Boil a reproduction down to what is kept of it."""
-    experiment, table = found.experiment, found.table()
-    planned = {run.key for runs in found.planned.runs.values() for run in runs}
+    experiment, table = reproduction.experiment, reproduction.table()
+    planned = {run.key for runs in reproduction.planned.runs.values() for run in runs}
     digests = {row.key: row.digest for row in table.runs}
     return Record(
         experiment=experiment.name,
@@ -174,15 +174,15 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         date=_today(),
         rules=RULES,
         quick=quick,
-        complete=found.complete,
+        complete=reproduction.complete,
         runs=len(digests),
         planned=len(planned),
-        seeds=found.seeds,
-        looks=found.looks,
-        stopped=found.stopped,
+        seeds=reproduction.seeds,
+        looks=reproduction.looks,
+        stopped=reproduction.stopped,
         populations=tuple(population.label for population in experiment.population),
-        missing=tuple(dict.fromkeys(one.why for one in table.absent)),
-        judgements=table.judgements(experiment, found.looks, found.seeds),
+        missing=tuple(dict.fromkeys(place.why for place in table.absent)),
+        judgements=table.judgements(experiment, reproduction.looks, reproduction.seeds),
         facts=tuple(_facts(experiment, table)) if experiment.table else (),
         metrics=table.metrics,
         input_metrics=table.input_metrics,
@@ -204,7 +204,7 @@ def reusable(experiment: Experiment, record: Record | None) -> ValueTable | None
         return None
     if record.code_sha256 != code_digest(*experiment.architecture_names()):
         table = msgspec.structs.replace(table, inputs=())
-    if record.settled != experiment.settled and any(one.startswith(f"{SETTLED}.") for one in table.metrics):
+    if record.settled != experiment.settled and any(metric.startswith(f"{SETTLED}.") for metric in table.metrics):
         table = msgspec.structs.replace(table, runs=())
     return table
 
@@ -216,12 +216,12 @@ def judged_again(experiment: Experiment, record: Record) -> Record:
         InputError: the record keeps no values, or the runs of the experiment are others now.
     """
     place, table = f"experiment {experiment.name}", record.table
-    again = f"`python -m experiments run {experiment.name}` runs it"
+    remedy = f"`python -m experiments run {experiment.name}` runs it"
     if table is None:
-        raise InputError(place, f"was judged by the former rules, and its record keeps no value of a run; {again}")
+        raise InputError(place, f"was judged by the former rules, and its record keeps no value of a run; {remedy}")
     if record.runs_sha256 != runs_sha256(experiment):
-        raise InputError(place, f"names other runs than its record; {again}")
-    found = msgspec.structs.replace(
+        raise InputError(place, f"names other runs than its record; {remedy}")
+    judged = msgspec.structs.replace(
         record,
         title=experiment.title,
         figure=experiment.figure,
@@ -230,7 +230,7 @@ def judged_again(experiment: Experiment, record: Record) -> Record:
         facts=tuple(_facts(experiment, table)) if experiment.table else (),
         rules=RULES,
     )
-    return record if found == record else msgspec.structs.replace(found, judged=_today())
+    return record if judged == record else msgspec.structs.replace(judged, judged=_today())
 
 
 def _today() -> str:
@@ -247,12 +247,12 @@ def content_sha256(experiment: Experiment) -> str:
 
 def runs_sha256(experiment: Experiment) -> str:
     """SHA-256 of what an experiment says of its runs; claims and tables may change without another run."""
-    said = _said(experiment)
-    for workload in said["workload"]:
+    content = _said(experiment)
+    for workload in content["workload"]:
         for field in JUDGED_FIELDS:
             workload.pop(field, None)
     names = ("workload", "population", "architectures", "network", "seeds", "unseeded", "settled")
-    return _sha256({name: said[name] for name in names if name in said})
+    return _sha256({name: content[name] for name in names if name in content})
 
 
 def _sha256(content: Any) -> str:
@@ -290,27 +290,30 @@ def _facts(experiment: Experiment, table: ValueTable) -> Iterator[Fact]:
     for workload in experiment.workload:
         for population in experiment.population:
             place = (workload.label, population.label)
-            here = {
+            runs_by_label = {
                 full_label(label, reading): (label, rows.get((full_label(label, reading), *place), []))
                 for label, reading, _ in experiment.variants()
             }
-            drawn = [{row.seed for row in runs} for label, runs in here.values() if label not in experiment.unseeded]
+            drawn = [
+                {row.seed for row in runs} for label, runs in runs_by_label.values() if label not in experiment.unseeded
+            ]
             common = set.intersection(*filter(None, drawn)) if any(drawn) else set()
-            for of, (label, runs) in here.items():
+            for of, (label, runs) in runs_by_label.items():
                 shared = [row for row in runs if row.seed in common or label in experiment.unseeded]
-                for metric in (one for one in experiment.columns or FACTS if one in table.metrics):
+                for metric in filter(table.metrics.__contains__, experiment.columns or FACTS):
                     number = table.metrics.index(metric)
                     yield from _fact(place, of, metric, [row.values[number] for row in shared])
             inputs = [row for row in table.inputs if (row.workload, row.population) == place]
-            for metric in (one for one in INPUT_FACTS if one in table.input_metrics):
+            for metric in filter(table.input_metrics.__contains__, INPUT_FACTS):
                 number = table.input_metrics.index(metric)
                 yield from _fact(place, "", metric, [row.values[number] for row in inputs])
 
 
 def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[Kept]) -> Iterator[Fact]:
     if metric.startswith(COUNTERS) and any(one is not None for one in measured):
-        measured = [one or 0.0 for one in measured]
-    values = [one for kept in measured for one in (kept if isinstance(kept, tuple) else (kept,)) if one is not None]
+        measured = [value or 0.0 for value in measured]  # a counter of what never happened is not in the summary
+    by_run = [value if isinstance(value, tuple) else (value,) for value in measured]
+    values = [value for repetitions in by_run for value in repetitions if value is not None]
     if values:
         array = np.asarray(values)
         mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))
@@ -376,15 +379,15 @@ def state(experiment: Experiment, record: Record | None) -> str:
     if record is None:
         return "not run"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in record.counts.items() if count)
-    how = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
+    progress = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
     seeds = f"{len(record.seeds)} seed{'s' if len(record.seeds) != 1 else ''}"
-    told = [f"{how} on {record.date} with {seeds} and code {record.code_sha256[:SHORT]}: {counts}"]
+    words = [f"{progress} on {record.date} with {seeds} and code {record.code_sha256[:SHORT]}: {counts}"]
     if record.is_former:
-        told.append("judged by the former rules")
+        words.append("judged by the former rules")
     if record.experiment_sha256 != content_sha256(experiment):
-        told.append("the experiment changed since")
-    told.append(_today_code(code_digest(*experiment.architecture_names()), record))
-    return "; ".join(part for part in told if part)
+        words.append("the experiment changed since")
+    words.append(_today_code(code_digest(*experiment.architecture_names()), record))
+    return "; ".join(part for part in words if part)
 
 
 def _today_code(code: str, record: Record) -> str:

@@ -84,17 +84,18 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
     Raises:
         InputError: for an unknown architecture or parameter, or a value that is wrong.
     """
-    found, drawn = ExperimentPlan(), drawn or {}
+    experiment_plan = ExperimentPlan()
+    drawn = drawn or {}
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
-    chosen = {label: _architecture(text, places[label]) for label, text in variants}
+    choices = {label: _architecture(text, places[label]) for label, text in variants}
     once = {full_label(label, reading) for label, reading, _ in experiment.variants() if label in experiment.unseeded}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
             axes = _axes(workload, population, traces, experiment)
             if isinstance(axes, Missing):
-                found.missing[workload.label, population.label] = axes
+                experiment_plan.missing[workload.label, population.label] = axes
                 continue
             network = msgspec.to_builtins(experiment.network)
             axes = {name: [value] for name, value in network.items()} | axes
@@ -103,14 +104,14 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
                 return f"{experiment.name}.workload[{number}].{axis}"
 
             idle = [parse_architecture(IDLE, IDLE)]
-            where = (workload.label, population.label)
-            study = make_study(experiment.name, idle, axes, drawn.get(("", *where), experiment.seeds), place)
-            found.inputs[where] = plan(study)
-            for label, choice in chosen.items():
-                seeds = experiment.seeds[:1] if label in once else drawn.get((label, *where), experiment.seeds)
+            place_of_input = (workload.label, population.label)
+            study = make_study(experiment.name, idle, axes, drawn.get(("", *place_of_input), experiment.seeds), place)
+            experiment_plan.inputs[place_of_input] = plan(study)
+            for label, choice in choices.items():
+                seeds = experiment.seeds[:1] if label in once else drawn.get((label, *place_of_input), experiment.seeds)
                 study = make_study(experiment.name, [choice], axes, seeds, place)
-                found.runs[(label, *where)] = [_labelled(run, label) for run in plan(study)]
-    return found
+                experiment_plan.runs[(label, *place_of_input)] = [_labelled(run, label) for run in plan(study)]
+    return experiment_plan
 
 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
@@ -134,46 +135,46 @@ def _axes(
     workload: Workload, population: MachinePopulation, traces: Path, experiment: Experiment
 ) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
-    beside = Path(experiment.folder)
+    experiment_folder = Path(experiment.folder)
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    given = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
+    setting_values = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
     if workload.delay_us is None:
-        del given["delay_us"]
-    given["hosts"] = msgspec.to_builtins(experiment.network.hosts | workload.hosts)
-    given |= {"trace": str(trace), "population": population.seed, "machines": None}
+        del setting_values["delay_us"]
+    setting_values["hosts"] = msgspec.to_builtins(experiment.network.hosts | workload.hosts)
+    setting_values |= {"trace": str(trace), "population": population.seed, "machines": None}
     if is_file("requests", workload.requests):
-        requests = find_input(workload.requests, traces, beside)
+        requests = find_input(workload.requests, traces, experiment_folder)
         if requests is None:
             return Missing(f"requests {workload.requests} are not here")
-        given["requests"] = str(requests)
+        setting_values["requests"] = str(requests)
     if population.machines is not None and workload.workers == population.machine_count:
-        machines = find_input(population.machines, traces, beside)
+        machines = find_input(population.machines, traces, experiment_folder)
         if machines is None:
             return Missing(f"machines {population.machines} are not here")
-        given |= {"machines": str(machines), "population": None}
+        setting_values |= {"machines": str(machines), "population": None}
     if workload.constraints == "none" and not workload.reference_mhz:
-        given |= {"machines": None, "population": None}
-    return {name: [setting] for name, setting in given.items()}
+        setting_values |= {"machines": None, "population": None}
+    return {name: [setting] for name, setting in setting_values.items()}
 
 
 class Reproduction(msgspec.Struct):
     """An experiment as far as it was run.
 
     Args:
-        kept: values of a record; where a run's key is the recorded one, its values are taken from there.
+        recorded: Values of a record; where a run's key is the recorded one, its values are taken from there.
         measured: measures of inputs by workload and population, one per seed.
         stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
-        seeds: in the order in which they were drawn; the experiment's own come first.
+        seeds: Seeds in the order in which they were drawn; the experiment's own come first.
         stopped: why no further seed was drawn; empty where none was asked for.
     """
 
     experiment: Experiment
     planned: ExperimentPlan
     store: ResultsFolder
-    kept: ValueTable | None = None
+    recorded: ValueTable | None = None
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
     stages: dict[str, StageCosts] = {}
@@ -190,9 +191,9 @@ class Reproduction(msgspec.Struct):
         runs = {run.key for runs in self.planned.runs.values() for run in runs} - recorded.keys()
         unmeasured = False
         if _input_roots(self.experiment):
-            there = self.recorded_inputs()
+            recorded_inputs = self.recorded_inputs()
             unmeasured = any(
-                place not in self.measured and any(inputs_key(run.spec) not in there for run in inputs)
+                place not in self.measured and any(inputs_key(run.spec) not in recorded_inputs for run in inputs)
                 for place, inputs in self.planned.inputs.items()
             )
         untimed = self.repetitions().keys() - recorded.keys() - self.stages.keys()
@@ -218,10 +219,10 @@ class Reproduction(msgspec.Struct):
 
     def recorded_runs(self) -> dict[str, RunDigest]:
         """By key, the recorded runs that are not stored here, with the values that are asked for now."""
-        if self.kept is None:
+        if self.recorded is None:
             return {}
         metrics, repetitions = kept_metrics(self.experiment)[0], self.repetitions()
-        rows: Iterator[RunDigest] = _with_values(self.kept.runs, self.kept.metrics, metrics)
+        rows: Iterator[RunDigest] = _with_values(self.recorded.runs, self.recorded.metrics, metrics)
         return {
             row.key: row
             for row in rows
@@ -230,10 +231,10 @@ class Reproduction(msgspec.Struct):
 
     def recorded_inputs(self) -> dict[str, InputValues]:
         """By key, the recorded inputs, with the values that are asked for now."""
-        if self.kept is None:
+        if self.recorded is None:
             return {}
         metrics = kept_metrics(self.experiment)[1]
-        rows: Iterator[InputValues] = _with_values(self.kept.inputs, self.kept.input_metrics, metrics)
+        rows: Iterator[InputValues] = _with_values(self.recorded.inputs, self.recorded.input_metrics, metrics)
         with_conflicts = CONFLICTS in _input_roots(self.experiment)
         return {row.key: row for row in rows if _has_conflicts(row, metrics) == with_conflicts}
 
@@ -261,11 +262,11 @@ class Reproduction(msgspec.Struct):
 
     def _kept(self, run: PlannedRun, metric: str) -> Kept:
         """The row that a table of values keeps of a finished run."""
-        root, _, rest = metric.partition(".")
+        root, _, metric_part = metric.partition(".")
         if root == STAGE_COSTS:
             timed = self.stages.get(run.key)
-            return tuple(float(f"{one[rest]:.10g}") for one in timed.costs) if timed else None
-        if metric.startswith(COUNTERS) and rest not in self.finished[run.key].summary.counters:
+            return tuple(float(f"{costs[metric_part]:.10g}") for costs in timed.costs) if timed else None
+        if metric.startswith(COUNTERS) and metric_part not in self.finished[run.key].summary.counters:
             return None
         return rounded(self.values(metric, [run])[0])
 
@@ -276,8 +277,8 @@ class Reproduction(msgspec.Struct):
             for number, run in enumerate(runs):
                 key, seed = inputs_key(run.spec), run.spec.seed
                 if measured is not None:
-                    found = [rounded(_input_value(measured[number], metric)) for metric in metrics]
-                    yield InputValues(*place, seed, key, tuple(found))
+                    values = [rounded(_input_value(measured[number], metric)) for metric in metrics]
+                    yield InputValues(*place, seed, key, tuple(values))
                 elif key in recorded:
                     yield InputValues(*place, seed, key, recorded[key].values)
 
@@ -287,12 +288,17 @@ class Reproduction(msgspec.Struct):
 
     def values(self, metric: str, runs: Sequence[PlannedRun]) -> list[float | None]:
         """A metric of those runs that are finished; None where a run has no such thing."""
-        root, _, rest = metric.partition(".")
+        root, _, metric_part = metric.partition(".")
         if root == STAGE_COSTS:
-            return [one[rest] for run in runs if run.key in self.stages for one in self.stages[run.key].costs]
+            return [
+                measures[metric_part]
+                for run in runs
+                if run.key in self.stages
+                for measures in self.stages[run.key].costs
+            ]
         if root == SETTLED:
-            return [value(self.settled(run), rest) for run in runs if run.key in self.finished]
-        return [value(one, metric) for one in self.summaries(runs)]
+            return [value(self.settled(run), metric_part) for run in runs if run.key in self.finished]
+        return [value(measures, metric) for measures in self.summaries(runs)]
 
     def settled(self, run: PlannedRun) -> SteadyState:
         """The measures of a finished run without its warm-up."""
@@ -307,18 +313,18 @@ class Reproduction(msgspec.Struct):
         return self.table().judgements(self.experiment, self.looks, self.seeds)
 
 
-def _with_values(rows: Sequence[Any], known: Sequence[str], metrics: Sequence[str]) -> Iterator[Any]:
+def _with_values(rows: Sequence[Any], recorded_metrics: Sequence[str], metrics: Sequence[str]) -> Iterator[Any]:
     """The recorded rows with the values of these metrics alone; none where one was not recorded."""
-    if set(metrics) <= set(known):
-        places = [known.index(metric) for metric in metrics]
+    if set(metrics) <= set(recorded_metrics):
+        places = [recorded_metrics.index(metric) for metric in metrics]
         yield from (msgspec.structs.replace(row, values=tuple([row.values[at] for at in places])) for row in rows)
 
 
 def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
     """True if the stages of a recorded run were timed as often as is asked for."""
     return not repetitions or all(
-        isinstance(kept, tuple) and len(kept) == repetitions
-        for kept, metric in zip(row.values, metrics, strict=True)
+        isinstance(value, tuple) and len(value) == repetitions
+        for value, metric in zip(row.values, metrics, strict=True)
         if metric.startswith(f"{STAGE_COSTS}.")
     )
 
@@ -326,8 +332,8 @@ def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
 def _has_conflicts(row: InputValues, metrics: Sequence[str]) -> bool:
     """True if conflicts were measured on a recorded input."""
     return any(
-        kept is not None and metric.startswith(f"{CONFLICTS}.")
-        for kept, metric in zip(row.values, metrics, strict=True)
+        value is not None and metric.startswith(f"{CONFLICTS}.")
+        for value, metric in zip(row.values, metrics, strict=True)
     )
 
 
@@ -349,7 +355,7 @@ def reproduce(
     dask: str | None = None,
     watcher: Watcher | None = None,
     only_finished: bool = False,
-    kept: ValueTable | None = None,
+    recorded: ValueTable | None = None,
     drawn: Drawn | None = None,
 ) -> Reproduction:
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
@@ -358,7 +364,7 @@ def reproduce(
         folder: where finished runs are kept.
         processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
-        kept: values of an earlier record; what they hold under the same key is not run again.
+        recorded: Values of an earlier record; what they hold under the same key is not run again.
         drawn: seeds per place, where these are more than the experiment's.
 
     Raises:
@@ -368,30 +374,36 @@ def reproduce(
     check_places(processes, dask)
     planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
-    found = Reproduction(experiment, planned, store, kept)
-    found.seeds, found.looks = experiment.seeds, (InterimLook(len(experiment.seeds)),)
-    everything = {run.key: run for runs in planned.runs.values() for run in runs}
-    for key in everything:
+    reproduction = Reproduction(experiment, planned, store, recorded)
+    reproduction.seeds = experiment.seeds
+    reproduction.looks = (InterimLook(len(experiment.seeds)),)
+
+    planned_runs = {run.key: run for runs in planned.runs.values() for run in runs}
+    for key in planned_runs:
         stored = store.finished(key)
         if stored is not None:
-            found.finished[key] = stored
+            reproduction.finished[key] = stored
+
     if only_finished:
-        _measure_inputs(found, only_finished)
-        _measure_stages(found, only_finished)
-        return found
-    there = found.finished.keys() | found.recorded_runs().keys()
-    waiting = [run for run in everything.values() if run.key not in there]
+        _measure_inputs(reproduction, only_finished)
+        _measure_stages(reproduction, only_finished)
+        return reproduction
+
+    # A key tells all that a run depends on, so that a value of a record under the same key is the run's own.
+    present_keys = reproduction.finished.keys() | reproduction.recorded_runs().keys()
+    waiting = [run for run in planned_runs.values() if run.key not in present_keys]
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
-        rehearse(spec)
+        rehearse(spec)  # an architecture that refuses its setting does so before the first run, not hours later
+
     try:
         with closing(each_outcome(_by_input(waiting), processes, watcher, dask)) as outcomes:
             for run, outcome in outcomes:
-                found.finished[run.key] = store.write_run(run.key, outcome)
-        _measure_inputs(found, only_finished)
-        _measure_stages(found, only_finished)
+                reproduction.finished[run.key] = store.write_run(run.key, outcome)
+        _measure_inputs(reproduction, only_finished)
+        _measure_stages(reproduction, only_finished)
     except KeyboardInterrupt:
-        found.interrupted = True
-    return found
+        reproduction.interrupted = True
+    return reproduction
 
 
 def _by_input(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -409,23 +421,26 @@ def _open(folder: Path) -> ResultsFolder:
     return ResultsFolder(folder)
 
 
-def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
+def _measure_inputs(reproduction: Reproduction, only_finished: bool) -> None:
     """Measure the inputs, where a claim or a picture asks for it; or take those that were measured for every seed."""
-    roots = _input_roots(found.experiment)
+    roots = _input_roots(reproduction.experiment)
     if not roots:
         return
-    with_conflicts, recorded = CONFLICTS in roots, found.recorded_inputs()
-    for place, runs in found.planned.inputs.items():
+
+    with_conflicts = CONFLICTS in roots
+    recorded = reproduction.recorded_inputs()
+    for place, runs in reproduction.planned.inputs.items():
         if all(inputs_key(run.spec) in recorded for run in runs):
             continue
-        kept = [_kept_measures(run, found.store, with_conflicts) for run in runs]
+        stored_measures = [_kept_measures(run, reproduction.store, with_conflicts) for run in runs]
         if not only_finished:
-            kept = [
-                one or _input_measures(run, found.store, with_conflicts) for run, one in zip(runs, kept, strict=True)
+            stored_measures = [
+                measures or _input_measures(run, reproduction.store, with_conflicts)
+                for run, measures in zip(runs, stored_measures, strict=True)
             ]
-        whole = [one for one in kept if one is not None]
-        if len(whole) == len(runs):
-            found.measured[place] = whole
+        complete_measures = [measures for measures in stored_measures if measures is not None]
+        if len(complete_measures) == len(runs):
+            reproduction.measured[place] = complete_measures
 
 
 def _asks_for_stages(experiment: Experiment) -> bool:
@@ -433,25 +448,28 @@ def _asks_for_stages(experiment: Experiment) -> bool:
     return any(metric.startswith(f"{STAGE_COSTS}.") for metric in metrics) or "stage_times" in experiment.pictures
 
 
-def _measure_stages(found: Reproduction, only_finished: bool) -> None:
+def _measure_stages(reproduction: Reproduction, only_finished: bool) -> None:
     """Measure what stages cost, where that is asked for, or take what was measured."""
-    if not _asks_for_stages(found.experiment):
+    if not _asks_for_stages(reproduction.experiment):
         return
-    folder, repetitions = found.store.path / RUNS, len(found.experiment.seeds)
-    recorded, timed = found.recorded_runs(), found.repetitions()
-    planned = ([run for run in runs if run.key in timed] for runs in found.planned.runs.values())
+
+    folder = reproduction.store.path / RUNS
+    repetitions = len(reproduction.experiment.seeds)
+    recorded = reproduction.recorded_runs()
+    timed = reproduction.repetitions()
+    planned = ([run for run in runs if run.key in timed] for runs in reproduction.planned.runs.values())
     groups = [runs for runs in planned if any(run.key not in recorded for run in runs)]
 
     def missing(group: Sequence[PlannedRun]) -> bool:
-        kept = [kept_costs(folder, run.key) for run in group]
-        return any(one is None or len(one.costs) * len(group) != repetitions for one in kept)
+        stored_costs = [kept_costs(folder, run.key) for run in group]
+        return any(costs is None or len(costs.costs) * len(group) != repetitions for costs in stored_costs)
 
     if not only_finished:
         measure_costs([group for group in groups if missing(group)], repetitions, folder)
     for run in (run for group in groups if not missing(group) for run in group):
         measured = kept_costs(folder, run.key)
         assert measured is not None, "nothing is missing of this group"
-        found.stages[run.key] = measured
+        reproduction.stages[run.key] = measured
 
 
 def _input_roots(experiment: Experiment) -> set[str]:
@@ -472,12 +490,12 @@ def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) 
     """
     try:
         path = _measures_path(run, store)
-        kept = msgspec.json.decode(unsealed(path.read_bytes(), path), type=InputMeasures)
+        measures = msgspec.json.decode(unsealed(path.read_bytes(), path), type=InputMeasures)
     except (OSError, ValueError):
         return None
     if not with_conflicts:
-        return msgspec.structs.replace(kept, conflicts={})
-    return kept if kept.conflicts else None
+        return msgspec.structs.replace(measures, conflicts={})
+    return measures if measures.conflicts else None
 
 
 def _input_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures:

@@ -67,13 +67,13 @@ def reproduce_until_decided(
     processes: int = 1,
     dask: str | None = None,
     watcher: Watcher | None = None,
-    kept: ValueTable | None = None,
+    recorded: ValueTable | None = None,
 ) -> Reproduction:
     """Run an experiment, and add seeds until every claim is decided, or the limits end it.
 
     Args:
-        limits: of the seeds per run of an undecided claim, those of the file among them.
-        folder, traces, processes, dask, watcher, kept: as for `experiments.reproduction.reproduce`.
+        limits: Limits of the seeds per run of an undecided claim, those of the file among them.
+        folder, traces, processes, dask, watcher, recorded: as for `experiments.reproduction.reproduce`.
 
     Raises:
         InputError: as `reproduce` does, or the file has more seeds than may be drawn.
@@ -81,26 +81,34 @@ def reproduce_until_decided(
     """
     planned = planned_looks(experiment, limits.seeds_max)
     drawn: dict[Place, Sequence[int]] = {}
-    found = None
-    wanted: Wanted = []
+    reproduction = None
+    undecided: Wanted = []
+
     for number, look in enumerate(planned):
         seeds = seeds_of(experiment, look.seeds)
-        if found is not None:
-            places = _affordable(found, wanted, look.seeds, limits.budget_s)
+        if reproduction is not None:
+            places = _affordable(reproduction, undecided, look.seeds, limits.budget_s)
             if not places:
                 break
             drawn |= dict.fromkeys(places, seeds)
-        found = reproduce(
-            experiment, folder=folder, traces=traces, processes=processes, dask=dask, watcher=watcher, kept=kept,
+        reproduction = reproduce(
+            experiment,
+            folder=folder,
+            traces=traces,
+            processes=processes,
+            dask=dask,
+            watcher=watcher,
+            recorded=recorded,
             drawn=drawn,
-        )  # fmt: skip
-        found.seeds, found.looks = seeds, planned[: number + 1]
-        wanted = [] if found.interrupted else _undecided(experiment, found)
-        if not wanted:
+        )
+        reproduction.seeds, reproduction.looks = seeds, planned[: number + 1]
+        undecided = [] if reproduction.interrupted else _undecided(experiment, reproduction)
+        if not undecided:
             break
-    assert found is not None, "there is one look at least"
-    found.stopped = _end(found, wanted, limits)
-    return found
+
+    assert reproduction is not None, "there is one look at least"
+    reproduction.stopped = _end(reproduction, undecided, limits)
+    return reproduction
 
 
 def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
@@ -113,36 +121,36 @@ def reproduce_again(experiment: Experiment, record: Record | None, **options: An
     Raises:
         InputError, LostRunError: as `reproduce` does.
     """
-    kept = reusable(experiment, record)
+    recorded = reusable(experiment, record)
     drawn = redrawn(experiment, record)
     if record is not None and drawn:
-        found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
-        if found.complete:
-            found.seeds, found.looks, found.stopped = record.seeds, record.looks, record.stopped
-            return found
-    return reproduce(experiment, kept=kept, **options)
+        reproduction = reproduce(experiment, recorded=recorded, drawn=drawn, **{**options, "only_finished": True})
+        if reproduction.complete:
+            reproduction.seeds, reproduction.looks, reproduction.stopped = record.seeds, record.looks, record.stopped
+            return reproduction
+    return reproduce(experiment, recorded=recorded, **options)
 
 
 def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[int, ...]]:
     """Return all seeds of the places for which --seeds auto drew more than the file names."""
-    kept = record.table if record is not None and record.stopped else None
-    if kept is None:
+    recorded = record.table if record is not None and record.stopped else None
+    if recorded is None:
         return {}
-    found: dict[Place, list[int]] = {}
-    for run in kept.runs:
-        found.setdefault((run.of, run.workload, run.population), []).append(run.seed)
-    for one in kept.inputs:
-        found.setdefault(("", one.workload, one.population), []).append(one.seed)
-    own = experiment.seeds
-    more = {place: tuple(seeds) for place, seeds in found.items() if len(seeds) > len(own)}
-    return {place: seeds for place, seeds in more.items() if seeds[: len(own)] == own}
+    seeds_by_place: dict[Place, list[int]] = {}
+    for run in recorded.runs:
+        seeds_by_place.setdefault((run.of, run.workload, run.population), []).append(run.seed)
+    for row in recorded.inputs:
+        seeds_by_place.setdefault(("", row.workload, row.population), []).append(row.seed)
+    file_seeds = experiment.seeds
+    grown = {place: tuple(seeds) for place, seeds in seeds_by_place.items() if len(seeds) > len(file_seeds)}
+    return {place: seeds for place, seeds in grown.items() if seeds[: len(file_seeds)] == file_seeds}
 
 
-def _undecided(experiment: Experiment, found: Reproduction) -> Wanted:
+def _undecided(experiment: Experiment, reproduction: Reproduction) -> Wanted:
     claims = {claim.id: claim for claim in experiment.claim}
     return [
         (judgement, frozenset(_places(experiment, claims[judgement.claim], judgement)))
-        for judgement in found.judgements()
+        for judgement in reproduction.judgements()
         if judgement.wants_seeds and not _is_timed(claims[judgement.claim])
     ]
 
@@ -152,62 +160,62 @@ def _is_timed(claim: Claim) -> bool:
 
 
 def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
-    found = []
+    places = []
     for case in judgement.cases:
         if case.wants_seeds:
             populations = [case.population]
             if case.population == EVERY:
-                populations = list(claim.populations) or [one.label for one in experiment.population]
-            found += [place for population in populations for place in _sides(experiment, judgement, case, population)]
-    return found
+                populations = list(claim.populations) or [machines.label for machines in experiment.population]
+            places += [place for population in populations for place in _sides(experiment, judgement, case, population)]
+    return places
 
 
 def _sides(experiment: Experiment, judgement: Judgement, case: ClaimCase, population: str) -> list[Place]:
-    found = []
+    places = []
     for side in (case.left, case.right):
         if side is None or not side.on or side.of in experiment.unseeded:
             continue
-        several = isinstance(experiment.architectures.get(side.of), dict)
-        found.append((full_label(side.of, judgement.reading if several else ""), side.on, population))
-    return found
+        has_readings = isinstance(experiment.architectures.get(side.of), dict)
+        places.append((full_label(side.of, judgement.reading if has_readings else ""), side.on, population))
+    return places
 
 
-def _affordable(found: Reproduction, wanted: Wanted, count: int, budget_s: float | None) -> set[Place]:
+def _affordable(reproduction: Reproduction, undecided: Wanted, count: int, budget_s: float | None) -> set[Place]:
     """The places to draw for: of all undecided claims, or of the cheapest ones that the rest of the budget pays."""
     if budget_s is None:
-        return set().union(*(places for _, places in wanted))
-    costs = {place: _cost_s(found, place, count) for _, places in wanted for place in places}
-    own = found.experiment.seeds
-    spent_s = sum(one.summary.cpu_s for one in found.finished.values() if one.summary.seed not in own)
-    chosen: set[Place] = set()
-    for _, places in sorted(wanted, key=lambda one: sum(costs[place] for place in one[1])):
-        if spent_s + sum(costs[place] for place in chosen | places) <= budget_s:
-            chosen |= places
-    return chosen
+        return set().union(*(places for _, places in undecided))
+    costs = {place: _cost_s(reproduction, place, count) for _, places in undecided for place in places}
+    file_seeds = reproduction.experiment.seeds
+    spent_s = sum(run.summary.cpu_s for run in reproduction.finished.values() if run.summary.seed not in file_seeds)
+    affordable_places: set[Place] = set()
+    for _, places in sorted(undecided, key=lambda claim: sum(costs[place] for place in claim[1])):
+        if spent_s + sum(costs[place] for place in affordable_places | places) <= budget_s:
+            affordable_places |= places
+    return affordable_places
 
 
-def _cost_s(found: Reproduction, place: Place, count: int) -> float:
+def _cost_s(reproduction: Reproduction, place: Place, count: int) -> float:
     """CPU seconds that the further runs of a place are expected to take, from the stored ones; 0 where none is."""
-    runs = found.planned.runs.get(place, [])
-    return _run_s(found, place) * max(0, count - len(runs))
+    runs = reproduction.planned.runs.get(place, [])
+    return _run_s(reproduction, place) * max(0, count - len(runs))
 
 
-def _run_s(found: Reproduction, place: Place) -> float:
+def _run_s(reproduction: Reproduction, place: Place) -> float:
     """Mean CPU seconds of the stored runs of a place, or of all where it has none."""
-    times = [summary.cpu_s for summary in found.summaries(found.planned.runs.get(place, []))]
-    times = times or [stored.summary.cpu_s for stored in found.finished.values()]
+    times = [summary.cpu_s for summary in reproduction.summaries(reproduction.planned.runs.get(place, []))]
+    times = times or [stored.summary.cpu_s for stored in reproduction.finished.values()]
     return sum(times) / len(times) if times else 0.0
 
 
-def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
-    if found.interrupted:
+def _end(reproduction: Reproduction, undecided: Wanted, limits: AutoSeeds) -> str:
+    if reproduction.interrupted:
         return "it was interrupted"
-    if not wanted:
+    if not undecided:
         return "every claim that seeds can decide is decided"
-    if found.looks[-1].seeds == limits.seeds_max:
+    if reproduction.looks[-1].seeds == limits.seeds_max:
         return limit_reached(limits.seeds_max)
-    slowest = max(_run_s(found, place) for _, places in wanted for place in places)
-    claims = len({judgement.claim for judgement, _ in wanted})
+    slowest = max(_run_s(reproduction, place) for _, places in undecided for place in places)
+    claims = len({judgement.claim for judgement, _ in undecided})
     return (
         f"the budget of {limits.budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
         f"(a run takes up to {slowest:.0f} s)"
@@ -273,28 +281,28 @@ def spot_check(
     if record is None or not record.digests:
         raise InputError(place, f"has no recorded run; `python -m experiments run {experiment.name}` runs it")
     planned = plan_experiment(experiment, traces, redrawn(experiment, record))
-    known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
-    chosen: dict[str, tuple[RunDigest, PlannedRun]] = {}
+    planned_runs = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
+    checks: dict[str, tuple[RunDigest, PlannedRun]] = {}
     for expected in runs or spread(record, count):
-        run = known.get((expected.of, expected.workload, expected.population, expected.seed))
+        run = planned_runs.get((expected.of, expected.workload, expected.population, expected.seed))
         if run is None:
             raise InputError(
                 place, f"{expected.of} on {expected.workload} is no part of it now, or its trace is not here"
             )
-        chosen[run.key] = (expected, run)
+        checks[run.key] = (expected, run)
     differing = []
-    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher, dask)) as outcomes:
+    with closing(each_outcome([run for _, run in checks.values()], processes, watcher, dask)) as outcomes:
         for run, outcome in outcomes:
-            expected, _ = chosen[run.key]
+            expected, _ = checks[run.key]
             if outcome.summary.digest != expected.digest:
                 differing.append(expected)
-    return SpotCheck(experiment.name, len(chosen), len(record.digests), tuple(differing))
+    return SpotCheck(experiment.name, len(checks), len(record.digests), tuple(differing))
 
 
-def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:
+def checked_record(experiment: Experiment, record: Record, spot: SpotCheck) -> Record:
     """The record with a check that found no difference; as it was where the code is still the one that made it."""
-    assert not found.differing, "a check that refutes a record does not confirm it"
+    assert not spot.differing, "a check that refutes a record does not confirm it"
     code = code_digest(*experiment.architecture_names())
     if code == record.code_sha256:
         return record
-    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), found.runs))
+    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), spot.runs))

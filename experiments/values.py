@@ -44,8 +44,8 @@ class RunDigest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         of, workload, population, seed: architecture with its reading, and where it ran.
-        digest: of what happened to every task.
-        key: of all that the run depends on; empty in a record of the former rules.
+        digest: Hash of what happened to every task.
+        key: Hash of all that the run depends on; empty in a record of the former rules.
         values: one per metric of the table.
         cpu_s: processor time of the run; 0 in a record of the former rules.
     """
@@ -82,7 +82,7 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
     """All values of an experiment.
 
     Args:
-        metrics, input_metrics: of what the values are, in their order.
+        metrics, input_metrics: Metrics of the values, in their order.
     """
 
     metrics: tuple[str, ...]
@@ -97,14 +97,14 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
         inputs: dict[tuple[str, str], list[InputValues]] = {}
         for row in self.inputs:
             inputs.setdefault((row.workload, row.population), []).append(row)
-        missing = {(one.workload, one.population): Missing(one.why) for one in self.absent}
+        missing = {(absent.workload, absent.population): Missing(absent.why) for absent in self.absent}
 
-        def found(metric: str, label: str, workload: str, population: str) -> Values | Missing:
+        def recorded_values(metric: str, label: str, workload: str, population: str) -> Values | Missing:
             if (workload, population) in missing:
                 return missing[workload, population]
             if label:
-                several = isinstance(experiment.architectures[label], dict)
-                of = full_label(label, reading if several else "")
+                has_readings = isinstance(experiment.architectures[label], dict)
+                of = full_label(label, reading if has_readings else "")
                 rows = runs.get((of, workload, population), [])
                 return self._of_runs(experiment, metric, label, rows) if rows else Missing(UNFINISHED)
             measured = inputs.get((workload, population), [])
@@ -112,21 +112,21 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
                 return Missing("the input was not measured")
             return self._of_inputs(experiment, metric, measured)
 
-        return found
+        return recorded_values
 
     def _of_runs(self, experiment: Experiment, metric: str, label: str, rows: Sequence[RunDigest]) -> Values | Missing:
         if metric not in self.metrics:
             return Missing(f"{metric} was not recorded; run the experiment again")
         place = self.metrics.index(metric)
-        kept = {row.seed: row.values[place] for row in rows}
+        values_by_seed = {row.seed: row.values[place] for row in rows}
         if metric.startswith(f"{STAGE_COSTS}."):
-            return _repetitions(experiment, kept)
+            return _repetitions(experiment, values_by_seed)
         values = {}
-        for seed, one in kept.items():
-            one = 0.0 if one is None and metric.startswith(COUNTERS) else one
-            if not isinstance(one, float):
+        for seed, value in values_by_seed.items():
+            value = 0.0 if value is None and metric.startswith(COUNTERS) else value
+            if not isinstance(value, float):
                 return Missing(f"{rows[0].workload} has no {metric}")
-            values[seed] = one
+            values[seed] = value
         return Values(values, is_random=label not in experiment.unseeded)
 
     def _of_inputs(self, experiment: Experiment, metric: str, rows: Sequence[InputValues]) -> Values | Missing:
@@ -134,10 +134,10 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
             return Missing(f"{metric} was not recorded; run the experiment again")
         place = self.input_metrics.index(metric)
         values = {row.seed: row.values[place] for row in rows}
-        whole = {seed: one for seed, one in values.items() if one is not None}
-        if len(whole) < len(values):
+        measured_values = {seed: value for seed, value in values.items() if value is not None}
+        if len(measured_values) < len(values):
             return Missing(f"{rows[0].workload} has no {metric}")
-        return Values(whole, is_random=rows[0].workload in experiment.drawn_workloads)
+        return Values(measured_values, is_random=rows[0].workload in experiment.drawn_workloads)
 
     def judgements(
         self, experiment: Experiment, looks: Sequence[InterimLook], seeds: Sequence[int]
@@ -164,15 +164,15 @@ def full_label(label: str, reading: str) -> str:
 
 
 def _by_place(rows: Iterable[RunDigest]) -> dict[Place, list[RunDigest]]:
-    found: dict[Place, list[RunDigest]] = {}
+    rows_by_place: dict[Place, list[RunDigest]] = {}
     for row in rows:
-        found.setdefault((row.of, row.workload, row.population), []).append(row)
-    return found
+        rows_by_place.setdefault((row.of, row.workload, row.population), []).append(row)
+    return rows_by_place
 
 
 def _repetitions(experiment: Experiment, kept: Mapping[int, Kept]) -> Values | Missing:
     """Timed repetitions: one per seed, or all of them of the one run of what draws nothing."""
-    measured = [one for values in kept.values() for one in (values if isinstance(values, tuple) else ())]
+    measured = [repetition for values in kept.values() for repetition in (values if isinstance(values, tuple) else ())]
     if len(measured) < len(experiment.seeds):
         return Missing("its stages were not measured")
     return Values(dict(zip(experiment.seeds, measured, strict=False)))
@@ -189,10 +189,10 @@ def kept_metrics(experiment: Experiment) -> tuple[tuple[str, ...], tuple[str, ..
 
 def claim_metrics(claim: Claim) -> list[str]:
     """The metrics that a claim is judged on, those of its closed form among them."""
-    found = [side.metric for side in claim.sides]
+    metrics = [side.metric for side in claim.sides]
     if isinstance(claim.right, str):
-        found += parse_analysis(claim.right, claim.id).measured.values()
-    return found
+        metrics += parse_analysis(claim.right, claim.id).measured.values()
+    return metrics
 
 
 def rounded(number: float | None) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PLACES = [20, pytest.param(1_000, marks=pytest.mark.whole)]
+PLACES = [20, pytest.param(1_000, marks=pytest.mark.slow)]
 """So many places are tried by `make test`, and by `make conformance`."""
 
 

@@ -180,7 +180,7 @@ def test_what_is_held_is_on_its_page() -> None:
 @pytest.mark.parametrize(
     "check",
     [
-        pytest.param(check, marks=[pytest.mark.whole] if check in DEAR else [], id=check.__name__)
+        pytest.param(check, marks=[pytest.mark.slow] if check in DEAR else [], id=check.__name__)
         for check in dict.fromkeys(check for check in HELD.values() if callable(check))
     ],
 )

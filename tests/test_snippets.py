@@ -108,7 +108,7 @@ def mismatch(printed: list[str], output: str) -> str:
     ("page", "words", "printed"),
     [
         pytest.param(
-            page, words, printed, marks=[pytest.mark.whole] if words[0] in SLOW else [], id=f"{page.stem} {words[0]}"
+            page, words, printed, marks=[pytest.mark.slow] if words[0] in SLOW else [], id=f"{page.stem} {words[0]}"
         )
         for page, words, printed in SESSIONS
     ],
@@ -130,6 +130,7 @@ def test_outputs_are_shown_and_a_wrong_one_is_found() -> None:
     assert mismatch(["jobs 300"], "jobs 301\n") == "jobs 300"
 
 
+@pytest.mark.slow
 def test_every_comparison_shown_makes_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[StudySpec] = []
     monkeypatch.setattr(volery.cli.compare, "run_and_print", lambda study, *_args, **_options: made.append(study))

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.conftest import costs
-
-pytestmark = pytest.mark.essential
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "volery"
@@ -311,20 +308,6 @@ def test_roles_and_policies_serve_two_designs_or_more() -> None:
 
     lonely = {module: sorted(designs(module, frozenset())) for module in users.keys() - FOR_AUTHORS}
     demand_none([f"{module} serves {found}" for module, found in sorted(lonely.items()) if len(found) < 2])
-
-
-def test_costs_name_tests_that_exist() -> None:
-    """A test that was renamed would count as cheap; `make costs` measures again."""
-    sources: dict[str, str] = {}
-    gone = []
-    for name in costs():
-        path, _, test = name.partition("::")
-        if path not in sources:
-            sources[path] = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
-        function = test.partition("[")[0].rpartition("::")[2]
-        if f"def {function}(" not in sources[path] and function != "runTest":
-            gone.append(name)
-    demand_none(gone)
 
 
 def test_no_module_is_hidden_by_a_folder_of_its_name() -> None:

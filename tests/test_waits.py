@@ -6,10 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-import pytest
 from tests.test_tidy import OURS, PACKAGE, demand_none, place, text_of, tree_of
-
-pytestmark = pytest.mark.essential
 
 LIVE = [path for path in OURS if path.is_relative_to(PACKAGE / "live")]
 WAITS: Mapping[str, str] = {

@@ -66,7 +66,7 @@ class ForgetsWhatIsDone(Scheduler):
     __slots__ = ()
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        if message.job in self._jobs._remaining:
+        if message.job in self._jobs._remaining_counts:
             super().on_cancel(message, source, now)
 
 

@@ -22,7 +22,7 @@ class Blind(TagIndex):
     """Allows every machine."""
 
     def allowed(self, tags: Tags) -> int:
-        return self._every
+        return self._all_machines
 
 
 class Trusting(TagIndex):

@@ -79,7 +79,7 @@ def _demand_legal(case: Case, records: Records) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [pytest.param(k, marks=() if k < 1 else pytest.mark.whole) for k in range(max(1, BATCHES))]
+    "batch", [pytest.param(k, marks=() if k < 1 else pytest.mark.slow) for k in range(max(1, BATCHES))]
 )
 def test_random_parameters_give_legal_schedules_and_the_same_again(batch: int) -> None:
     for number in range(BATCH):
@@ -105,7 +105,7 @@ def _parameters() -> list[Any]:
         for field in entry.defaults.__struct_fields__:
             seen.setdefault((type(entry.defaults), field), name)
     pairs = [(name, field) for (_, field), name in seen.items()]
-    return [pytest.param(*pair, marks=() if k % 40 == 0 else pytest.mark.whole) for k, pair in enumerate(pairs)]
+    return [pytest.param(*pair, marks=() if k % 40 == 0 else pytest.mark.slow) for k, pair in enumerate(pairs)]
 
 
 @pytest.mark.parametrize(("name", "field"), _parameters())
@@ -144,7 +144,7 @@ def _options() -> list[Any]:
         for option, is_flag in fuzzing.options(command).items()
         if not is_flag
     ]
-    return [pytest.param(path, option, marks=pytest.mark.whole) for path, option in found]
+    return [pytest.param(path, option, marks=pytest.mark.slow) for path, option in found]
 
 
 @pytest.mark.parametrize("option", ["--cutoff", "--delay-us", "--jitter-us", "--seeds", "--workers"])
@@ -156,6 +156,7 @@ def test_a_number_without_end_is_refused_with_one_error(option: str, tmp_path: P
         assert "Traceback" not in told, told[-1500:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "option"), _options())
 def test_extreme_values_of_an_option_run_or_are_refused_with_one_error(path: str, option: str, tmp_path: Path) -> None:
     words = path.split()

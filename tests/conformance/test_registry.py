@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import pytest
 from _pytest.mark.structures import ParameterSet
 from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant, without
 from tests.conformance.mutants_flows import build_whole
-from tests.conftest import costs
+from tests.conformance.test_once import ONCE
 
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
@@ -47,31 +47,16 @@ COSTLY = tuple(
 """Checks that run a dozen workloads or more: 0.1 to 2 CPU seconds each, where the others take some hundredths."""
 
 
-DEAR_S = 2.0
-"""CPU seconds above which `make test` has a costly check on another member of the family."""
-
-
-def covering(
-    families: Mapping[str, Sequence[str]], checks: Sequence[str], dear: Container[tuple[str, str]] = ()
-) -> set[tuple[str, str]]:
+def covering(families: Mapping[str, Sequence[str]], checks: Sequence[str]) -> set[tuple[str, str]]:
     """Pairs of a design and a check in which every family meets every check, and every design meets one.
 
-    Checks are dealt in turn to the members of a family, as often as both demands need. A dear pair is replaced by two:
-    the check goes to the next member, and the member gets the next check, with which it is not dear.
+    Checks are dealt in turn to the members of a family, as often as both demands need.
     """
-    found = set()
-    for members in families.values():
-        for k in range(max(len(checks), len(members))):
-            dealt = [(members[(k + turn) % len(members)], checks[k % len(checks)]) for turn in range(len(members))]
-            given = [(members[k % len(members)], checks[(k + turn) % len(checks)]) for turn in range(len(checks))]
-            found |= {next((pair for pair in pairs if pair not in dear), pairs[0]) for pairs in (dealt, given)}
-    return found
-
-
-def dear_pairs() -> set[tuple[str, str]]:
-    """Pairs of a design and a check that are known to take more than `DEAR_S` (tests/costs.txt)."""
-    named = [name.partition("[")[2].removesuffix("]") for name, cost in costs().items() if cost > DEAR_S]
-    return {(name, check) for name, _, check in (pair.rpartition("-") for pair in named) if check in CHECKS}
+    return {
+        (members[k % len(members)], checks[k % len(checks)])
+        for members in families.values()
+        for k in range(max(len(checks), len(members)))
+    }
 
 
 def families() -> dict[str, list[str]]:
@@ -82,7 +67,7 @@ def families() -> dict[str, list[str]]:
     return found
 
 
-COVERED = covering(families(), COSTLY, dear_pairs()) | {
+COVERED = covering(families(), COSTLY) | {
     (members[0], check) for members in families().values() for check in OF_ENTRIES
 }
 
@@ -92,11 +77,11 @@ def _judged(names: Iterable[str], checks: Iterable[str]) -> list[ParameterSet]:
     found = []
     for name, check in itertools.product(names, checks):
         is_covered = check not in (*COSTLY, *OF_ENTRIES) or (name, check) in COVERED
-        found.append(pytest.param(name, check, marks=pytest.mark.essential if is_covered else pytest.mark.whole))
+        found.append(pytest.param(name, check, marks=() if is_covered else pytest.mark.slow))
     return found
 
 
-@pytest.mark.parametrize(("name", "check"), _judged(entries(), CHECKS))
+@pytest.mark.parametrize(("name", "check"), _judged(entries(), [check for check in CHECKS if check != ONCE]))
 def test_the_design_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](entries()[name])
 
@@ -115,7 +100,7 @@ def test_every_family_meets_every_check_and_every_design_some() -> None:
         assert {check for name, check in COVERED if name in members} == {*COSTLY, *OF_ENTRIES}
     assert {name for name, _ in COVERED} == {*entries(), *VARIANTS}
     assert covering({"a": ["a", "b", "c"]}, ["x"]) == {("a", "x"), ("b", "x"), ("c", "x")}
-    assert covering({"a": ["a", "b"]}, ["x", "y"], {("a", "x")}) == {("b", "x"), ("a", "y"), ("b", "y")}
+    assert covering({"a": ["a", "b"]}, ["x", "y"]) == {("a", "x"), ("b", "y")}
 
 
 @pytest.mark.parametrize("check", ["check_workflows", "check_cancel", "check_every_task_finishes_once"])

@@ -72,6 +72,7 @@ def test_it_is_at_most_thirty_lines() -> None:
     assert len((EXAMPLES / "coldest" / "coldest.py").read_text(encoding="utf-8").splitlines()) <= 30
 
 
+@pytest.mark.slow
 def test_it_works_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     designs = ["pipeline:R5=coldest/look_at:9", "pipeline"]
     status, text = answer(capsys, "compare", *designs, "--trace", "syn:20x10", "--workers", "30", "--json")
@@ -90,12 +91,14 @@ def test_it_is_listed_and_appears_among_the_stages(capsys: pytest.CaptureFixture
     assert json.loads(text)["architectures"][0]["stages"]["R5"]["how"] == "coldest"
 
 
+@pytest.mark.slow
 def test_it_keeps_what_every_policy_has_to(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = answer(capsys, "policy", "check", "coldest", "--budget-us", "100000")
     assert status == 0, text
     assert text.count("passed") == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "failures"),
     [("fickle", {"decisions", "determinism", "imports"}), ("meddler", {"purity"})],
@@ -107,6 +110,7 @@ def test_what_a_policy_may_not_is_found(capsys: pytest.CaptureFixture[str], name
     assert failures <= found <= failures | {"imports"}
 
 
+@pytest.mark.slow
 def test_what_is_slow_or_goes_by_hashes_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = answer(capsys, "policy", "check", "R5=slow", "--json", "--budget-us", "20")
     assert status == 1

@@ -28,6 +28,7 @@ def test_it_keeps_the_contract(check: str) -> None:
     CHECKS[check](lookup("lottery"))
 
 
+@pytest.mark.slow
 def test_it_can_be_compared_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "lottery:tickets=2", "oracle", "--trace", "syn:20x10", "--workers", "60"]
     with pytest.raises(SystemExit) as left:

@@ -28,13 +28,14 @@ def study(number: int) -> dict[str, str]:
     return {one.quantity: one.difference.verdict for one in results.differences}
 
 
+@pytest.mark.slow
 def test_the_twin_draws_at_random_on_its_own() -> None:
     verdicts = study(0)
     assert "identical" not in verdicts.values()
     assert len(verdicts) == 4
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_at_least_93_of_100_studies_find_no_difference_between_a_design_and_its_twin() -> None:
     told_apart = Counter(
         quantity

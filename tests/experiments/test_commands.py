@@ -43,6 +43,7 @@ def command(
     return call
 
 
+@pytest.mark.slow
 def test_an_experiment_prints_its_verdicts_and_writes_pictures_and_the_record(
     command: Command, folder: Path, tmp_path: Path
 ) -> None:
@@ -56,6 +57,7 @@ def test_an_experiment_prints_its_verdicts_and_writes_pictures_and_the_record(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_quick_run_is_small_and_leaves_the_ledger_alone(command: Command, folder: Path) -> None:
     status, out, _ = command("run", "small", "--quick", "--json")
     assert status == 0
@@ -65,6 +67,7 @@ def test_a_quick_run_is_small_and_leaves_the_ledger_alone(command: Command, fold
     assert not (folder / "results").exists()
 
 
+@pytest.mark.slow
 def test_the_list_tells_the_state_before_and_after(command: Command) -> None:
     _, out, _ = command("list", "--json")
     assert [(entry["name"], entry["state"]) for entry in json.loads(out)] == [("small", "not run")]
@@ -73,6 +76,7 @@ def test_the_list_tells_the_state_before_and_after(command: Command) -> None:
     assert "3 reproduced, 1 differs, 1 not decidable" in out
 
 
+@pytest.mark.slow
 def test_the_pages_stand_beside_the_experiments(command: Command, folder: Path) -> None:
     assert command("run")[0] == 0
     status, out, _ = command("pages")
@@ -94,6 +98,7 @@ def test_an_unknown_name_is_answered_with_a_suggestion(command: Command) -> None
     assert "did you mean 'small'" in err
 
 
+@pytest.mark.slow
 def test_recorded_runs_are_checked_and_a_changed_one_is_told_with_status_1(command: Command, folder: Path) -> None:
     assert command("run", "small")[0] == 0
     status, out, _ = command("check", "small")
@@ -111,6 +116,7 @@ def test_recorded_runs_are_checked_and_a_changed_one_is_told_with_status_1(comma
     assert "differs: " in out
 
 
+@pytest.mark.slow
 def test_recorded_values_are_judged_again_without_runs_or_traces(command: Command, folder: Path) -> None:
     assert command("run", "small", "-o", "kept")[0] == 0
     path = folder / "results" / "small.json"
@@ -149,6 +155,7 @@ def test_seeds_that_cannot_be_drawn_are_refused(command: Command, words: tuple[s
     assert (status, problem in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_drawing_seeds_prints_why_it_stopped(command: Command, folder: Path) -> None:
     status, out, _ = command("run", "small", "--seeds", "auto", "--seeds-max", "3")
     assert status == 0

@@ -154,6 +154,7 @@ def experiment(folder: Path) -> Experiment:
     return read_experiment(folder, "stages")
 
 
+@pytest.mark.slow
 def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Experiment, tmp_path: Path) -> None:
     """The machines come from a file beside the experiment."""
     found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
@@ -169,11 +170,12 @@ def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Ex
     assert [name for name, _ in draw(found)] == ["stage_times.svg"]
     again = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True)
     assert again.stages == found.stages
-    recorded = reproduce(experiment, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    recorded = reproduce(experiment, folder=tmp_path / "new", traces=tmp_path / "traces", recorded=record.table)
     assert (recorded.stages, recorded.complete) == ({}, True)
     assert make_record(recorded, quick=False) == record
 
 
+@pytest.mark.slow
 def test_seeds_that_other_claims_draw_are_not_timed(experiment: Experiment, tmp_path: Path) -> None:
     drawn = {("random", "flow", "two"): (0, 1, 2)}
     found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", drawn=drawn)
@@ -184,17 +186,19 @@ def test_seeds_that_other_claims_draw_are_not_timed(experiment: Experiment, tmp_
     assert record.judgements[0].verdict == "reproduced"
 
 
+@pytest.mark.slow
 def test_stages_are_timed_again_where_the_file_asks_for_more_repetitions(
     experiment: Experiment, tmp_path: Path
 ) -> None:
     found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
     record = make_record(found, quick=False)
     more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", recorded=record.table)
     assert found.complete
     assert make_record(found, quick=False).judgements[0].verdict == "reproduced"
 
 
+@pytest.mark.slow
 def test_measuring_goes_on_where_it_was_stopped(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +221,7 @@ def test_measuring_goes_on_where_it_was_stopped(
     assert [len(found.stages[key].costs) for key in (srtf, *random)] == [2, 1, 1]
 
 
+@pytest.mark.slow
 def test_without_its_stage_times_an_experiment_is_not_complete(experiment: Experiment, tmp_path: Path) -> None:
     found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
     run = found.planned.runs["srtf", "flow", "two"][0]

@@ -157,6 +157,7 @@ def test_the_details_hold_every_claim_its_first_form_and_the_measured_values(
     assert "before the experiment changed; no run was run again since." in page
 
 
+@pytest.mark.slow
 def test_the_details_of_this_repository_hold_every_verdict_and_every_thing() -> None:
     ledger = read_ledger(FOLDER)
     written = {name: Cells(text).rows for name, text in details(FOLDER).items()}

@@ -15,7 +15,7 @@ from volery.core.errors import InputError
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(FOLDER))
 def test_a_run_of_every_experiment_comes_out_as_recorded(name: str) -> None:
     experiment = read_experiment(FOLDER, name)

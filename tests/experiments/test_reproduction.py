@@ -136,6 +136,7 @@ def run(experiment: Experiment, tmp_path: Path, watcher: Counting | None = None)
     return reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", watcher=watcher)
 
 
+@pytest.mark.slow
 def test_claims_are_judged_on_what_is_here_and_name_what_is_not(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert [(one.claim, one.reading, one.verdict) for one in record.judgements] == [
@@ -152,6 +153,7 @@ def test_claims_are_judged_on_what_is_here_and_name_what_is_not(experiment: Expe
     assert record.runs == 6
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_never_run_again_and_is_shared_between_experiments(
     experiment: Experiment, tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_finished_run_is_never_run_again_and_is_shared_between_experiments(
     assert (first.ended_count, again.ended_count, other.ended_count) == (6, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_run_again(experiment: Experiment, tmp_path: Path) -> None:
     run(experiment, tmp_path)
     damaged = next((tmp_path / "results" / "runs").glob("*.json"))
@@ -172,6 +175,7 @@ def test_a_damaged_run_is_run_again(experiment: Experiment, tmp_path: Path) -> N
     assert watcher.ended_count == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_leaves_the_rest_undecided(experiment: Experiment, tmp_path: Path) -> None:
     class Stopping(Counting):
         def ended(self, run: PlannedRun, outcome: Any) -> None:
@@ -204,7 +208,6 @@ def test_where_nothing_is_finished_nothing_is_begun(experiment: Experiment, tmp_
     assert reproduce(inputs_only, folder=tmp_path / "results", traces=tmp_path).complete
 
 
-@pytest.mark.essential
 def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tmp_path: Path) -> None:
     a = run(experiment, tmp_path / "a")
     b = run(experiment, tmp_path / "b")
@@ -218,6 +221,7 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
     assert all(picture.startswith("<svg") for picture in drawn.values())
 
 
+@pytest.mark.slow
 def test_a_record_survives_its_file_and_holds_no_row_of_a_trace(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     path = record_path(tmp_path / "ledger", "small")
@@ -230,12 +234,14 @@ def test_a_record_survives_its_file_and_holds_no_row_of_a_trace(experiment: Expe
         read_record(path)
 
 
+@pytest.mark.slow
 def test_an_experiment_without_a_table_keeps_its_verdicts_alone(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(msgspec.structs.replace(experiment, table=False), tmp_path), quick=False)
     assert not record.facts
     assert record.judgements[0].cases
 
 
+@pytest.mark.slow
 def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert state(experiment, None) == "not run"
@@ -249,6 +255,7 @@ def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experimen
     assert "; judged by the former rules" in state(experiment, msgspec.structs.replace(record, rules=0))
 
 
+@pytest.mark.slow
 def test_a_spot_check_confirms_a_record_under_changed_code_or_refutes_it(
     experiment: Experiment, tmp_path: Path
 ) -> None:
@@ -271,6 +278,7 @@ def test_a_spot_check_confirms_a_record_under_changed_code_or_refutes_it(
     assert (found.runs, found.differing) == (record.runs, wrong.digests)
 
 
+@pytest.mark.slow
 def test_the_run_that_stands_for_an_experiment_is_affordable(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert all(row.cpu_s >= 0 for row in record.digests)
@@ -323,6 +331,7 @@ def test_the_hosts_of_a_workload_replace_those_of_the_same_name(experiment: Expe
     assert found == {"gm": 9, "lm": 2}
 
 
+@pytest.mark.slow
 def test_claims_may_change_without_another_run_and_workloads_may_not(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert judged_again(experiment, record) is record
@@ -341,7 +350,6 @@ def test_claims_may_change_without_another_run_and_workloads_may_not(experiment:
     assert judged_again(stand_in, record).judgements[2].verdict == "fails on a stand-in"
 
 
-@pytest.mark.essential
 def test_judging_again_gives_what_the_run_gave_without_run_or_trace(experiment: Experiment, tmp_path: Path) -> None:
     path = record_path(tmp_path / "ledger", "small")
     write_record(make_record(run(experiment, tmp_path), quick=False), path)
@@ -352,6 +360,7 @@ def test_judging_again_gives_what_the_run_gave_without_run_or_trace(experiment: 
     assert (again.judgements, again.facts) == (record.judgements, record.facts)
 
 
+@pytest.mark.slow
 def test_judging_again_shows_the_values_that_the_record_keeps(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     wider = msgspec.structs.replace(experiment, columns=("delay_s.p50", "jrt_s.p90"))
@@ -359,6 +368,7 @@ def test_judging_again_shows_the_values_that_the_record_keeps(experiment: Experi
     assert facts == {"delay_s.p50"}
 
 
+@pytest.mark.slow
 def test_inputs_are_measured_again_where_other_code_measured_the_recorded_ones(
     experiment: Experiment, tmp_path: Path
 ) -> None:
@@ -371,18 +381,20 @@ def test_inputs_are_measured_again_where_other_code_measured_the_recorded_ones(
     assert (other.runs, other.inputs) == (table.runs, ())
 
 
+@pytest.mark.slow
 def test_conflicts_that_a_claim_asks_for_later_are_measured(experiment: Experiment, tmp_path: Path) -> None:
     plain = msgspec.structs.replace(experiment, pictures=())
     record = make_record(run(plain, tmp_path), quick=False)
     asked = msgspec.structs.replace(experiment.claim[2], left=Side("conflicts.waiting.mean"))
     more = msgspec.structs.replace(plain, claim=(*experiment.claim[:2], asked))
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, kept=reusable(more, record))
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, recorded=reusable(more, record))
     table = found.table()
     place = table.input_metrics.index("conflicts.waiting.mean")
     assert [row.values[place] for row in record.inputs] == [None, None]
     assert None not in [row.values[place] for row in table.inputs]
 
 
+@pytest.mark.slow
 def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     former = msgspec.structs.replace(record, rules=0, metrics=(), inputs=())
@@ -391,15 +403,16 @@ def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experime
     with pytest.raises(InputError, match="was judged by the former rules, and its record keeps no value of a run"):
         judged_again(experiment, former)
     counting = Counting()
-    reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=former.table)
+    reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, recorded=former.table)
     assert counting.ended_count == 6
 
 
+@pytest.mark.slow
 def test_what_a_record_holds_under_the_same_key_is_not_run_again(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
     counting = Counting()
-    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=record.table)
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, watcher=counting, recorded=record.table)
     assert counting.ended_count == 3
     assert found.complete
     assert not found.drawable
@@ -408,5 +421,5 @@ def test_what_a_record_holds_under_the_same_key_is_not_run_again(experiment: Exp
     assert set(record.digests) < set(grown.digests)
     asks_more = msgspec.structs.replace(experiment, columns=("jrt_s.p90",))
     counting = Counting()
-    reproduce(asks_more, folder=tmp_path / "newer", traces=tmp_path, watcher=counting, kept=record.table)
+    reproduce(asks_more, folder=tmp_path / "newer", traces=tmp_path, watcher=counting, recorded=record.table)
     assert counting.ended_count == 6

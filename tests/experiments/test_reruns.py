@@ -91,7 +91,6 @@ def seeds_by_place(record: Record) -> dict[tuple[str, str], int]:
     return {place: places.count(place) for place in places}
 
 
-@pytest.mark.essential
 def test_seeds_are_drawn_for_the_runs_of_undecided_claims_alone(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     counts = seeds_by_place(record)
@@ -101,12 +100,14 @@ def test_seeds_are_drawn_for_the_runs_of_undecided_claims_alone(experiment: Expe
     assert record.complete
 
 
+@pytest.mark.slow
 def test_tables_compare_designs_over_the_same_seeds(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     assert len(set(seeds_by_place(record).values())) > 1
     assert {(fact.workload, fact.runs) for fact in record.facts if fact.of} == {("busy", 2), ("idle", 2)}
 
 
+@pytest.mark.slow
 def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, tmp_path: Path) -> None:
     looks = planned_looks(experiment, 30)
     assert looks[0].seeds == 2
@@ -117,6 +118,7 @@ def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, t
     assert all(case.seeds in [look.seeds for look in record.looks] for one in record.judgements for case in one.cases)
 
 
+@pytest.mark.slow
 def test_the_record_says_why_no_further_seed_was_drawn(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     undecided = [one for one in record.judgements if one.verdict == "not decidable"]
@@ -127,6 +129,7 @@ def test_the_record_says_why_no_further_seed_was_drawn(experiment: Experiment, t
     assert poor.seeds == (3, 5)
 
 
+@pytest.mark.slow
 def test_a_record_with_drawn_seeds_is_judged_again_and_kept_by_the_next_run(
     experiment: Experiment, tmp_path: Path
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_record_with_drawn_seeds_is_judged_again_and_kept_by_the_next_run(
     assert again == record
 
 
+@pytest.mark.slow
 def test_drawn_seeds_are_checked_as_those_of_the_file(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     found = spot_check(experiment, record, len(record.digests), traces=tmp_path)

@@ -72,7 +72,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.essential
 def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tmp_path: Path) -> None:
     experiment = read_experiment(folder, "small")
     found = reproduce(experiment, folder=tmp_path / "kept", traces=tmp_path)
@@ -94,6 +93,7 @@ def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tm
     assert "settled.queueing_s of one within mmc_wait(servers=1, arrival_rate=settled.load, service_mean=1)" in page
 
 
+@pytest.mark.slow
 def test_recorded_values_of_another_warm_up_are_not_taken(folder: Path, tmp_path: Path) -> None:
     experiment = read_experiment(folder, "small")
     record = make_record(reproduce(experiment, folder=tmp_path / "kept", traces=tmp_path), quick=False)
@@ -104,7 +104,7 @@ def test_recorded_values_of_another_warm_up_are_not_taken(folder: Path, tmp_path
     assert same is not None
     assert other is not None
     assert (same.runs, other.runs) == (record.digests, ())
-    found = reproduce(moved, folder=tmp_path / "new", traces=tmp_path, kept=other)
+    found = reproduce(moved, folder=tmp_path / "new", traces=tmp_path, recorded=other)
     assert make_record(found, quick=False).facts != record.facts
 
 

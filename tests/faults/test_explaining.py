@@ -51,6 +51,7 @@ def of(kept: list[LoggedDecision]) -> list[Decision]:
     return [noted.decision for noted in kept]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["megha", "central", "megha-2021"])
 def test_explaining_changes_nothing_in_any_storm(name: str) -> None:
     """Same digest and counters; what is kept is bounded; refusals are as many as are counted without it."""

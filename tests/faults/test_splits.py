@@ -19,6 +19,7 @@ KEPT = [("pigeon", 378), ("pigeonc", 206), ("pigeonc", 270), ("central", 189), (
 """Splits that have failed once; all but the second: a new leader reported an attempt that the former one had lost."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters"), NAMES, ids=["pigeon", "candidates", "pigeonc", "megha"])
 def test_the_design_weathers_splits(name: str, parameters: dict[str, Any]) -> None:
     for seed in range(SEEDS):

@@ -28,7 +28,7 @@ BEARING = [name for name, entry in registry().items() if entry.bearing]
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        pytest.param(name, first, marks=pytest.mark.whole if first >= 2 * BATCH else ())
+        pytest.param(name, first, marks=pytest.mark.slow if first >= 2 * BATCH else ())
         for name in BEARING
         for first in range(0, SEEDS.get(name, OTHERS), BATCH)
     ],

@@ -63,7 +63,7 @@ CORRECTED = {
 
 
 @pytest.mark.parametrize(
-    "weight", [pytest.param(weight, marks=pytest.mark.whole if place else ()) for place, weight in enumerate(CORRECTED)]
+    "weight", [pytest.param(weight, marks=pytest.mark.slow if place else ()) for place, weight in enumerate(CORRECTED)]
 )
 def test_pigeon_agrees_with_the_corrected_public_simulator(weight: int) -> None:
     """GOOG without constraints, 100 groups of 100 with 9 reserved: within 10 %, both classes, all percentiles."""
@@ -113,7 +113,7 @@ def as_the_eagle_authors(design: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    "design", [pytest.param(name, marks=() if name == "eagle" else pytest.mark.whole) for name in EAGLE_AUTHORS]
+    "design", [pytest.param(name, marks=() if name == "eagle" else pytest.mark.slow) for name in EAGLE_AUTHORS]
 )
 def test_probing_designs_agree_with_the_eagle_authors_simulator(design: str) -> None:
     for delays, (mean, *percentiles) in zip(as_the_eagle_authors(design), EAGLE_AUTHORS[design], strict=True):
@@ -122,7 +122,7 @@ def test_probing_designs_agree_with_the_eagle_authors_simulator(design: str) -> 
         assert delays.mean() == pytest.approx(mean, rel=TOLERANCE[design])
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_packing_long_tasks_is_what_spares_eagles_long_jobs() -> None:
     """The published code takes idle workers in the order of their numbers; drawn at random, long jobs meet short ones.
 

@@ -59,6 +59,7 @@ def assert_agrees(samples: list[float], expected: float, precision: float) -> No
     assert abs(statistics.fmean(samples) - expected) < ERRORS_MAX * error, (statistics.fmean(samples), expected, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "load", "jobs"), [(1, 0.6, 15_000), (5, 0.7, 15_000), (20, 0.75, 20_000)])
 def test_one_group_is_an_mmc_queue(workers: int, load: float, jobs: int) -> None:
     """Pigeon's equations (1), the probability of no wait, and (2), the mean wait; and the tail."""
@@ -74,6 +75,7 @@ def test_one_group_is_an_mmc_queue(workers: int, load: float, jobs: int) -> None
         assert_agrees(shares, theory.mmc_wait_exceeds(workers, load * workers, 1.0, limit), 0.15)
 
 
+@pytest.mark.slow
 def test_groups_of_a_job_with_fewer_tasks_than_groups_are_mmc_queues_too() -> None:
     """Section 3: F <= N_g tasks on distinct groups thin a Poisson stream at random."""
     groups, workers, load, fanout = 5, 10, 0.8, 3
@@ -88,7 +90,6 @@ def test_dividing_the_cluster_costs_multiplexing_gain() -> None:
     assert small > 10 * large
 
 
-@pytest.mark.essential
 def test_the_oracle_is_an_mmc_queue() -> None:
     workers, load = 8, 0.75
     waits = waits_of_seeds(
@@ -105,6 +106,7 @@ def test_the_published_delay_adds_two_hops_to_every_start() -> None:
     assert {start - at for start, at in zip(records.start_us, trace.arrival_us, strict=True)} == {1_000}
 
 
+@pytest.mark.slow
 def test_the_way_to_the_worker_and_that_of_the_idle_notice_count_as_service() -> None:
     """What Pigeon's simulation has and its equations have not (section 3): a worker is held for two messages more."""
     workers, load, delay_s = 10, 0.8, 0.02

@@ -117,7 +117,7 @@ def test_the_traces_are_not_those_of_table_x() -> None:
     assert counts == [(758, 30_746), (10_208, 10_208)]
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_who_goes_first_of_the_tasks_of_one_second_moves_jwt_and_nothing_else() -> None:
     """In the file's order as published; in the order of their jobs, as `pipeline:T2=fifo-submitted` has it."""
     rows = rows_of(ASKALON)

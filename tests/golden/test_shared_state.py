@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import pytest
+
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
 from volery.core.streams import Streams
@@ -34,6 +36,7 @@ def conflicts(**given: str | float | bool) -> float:
     return played("omega", batch_schedulers=4, batch_job_s=20.0, **given).conflict_fraction
 
 
+@pytest.mark.slow
 def test_gangs_conflict_more_often_and_sequence_numbers_find_more_conflicts_than_either() -> None:
     """Section 5.2: incremental and fine <= gang and fine < coarse."""
     fine, gang = conflicts(), conflicts(gang=True)
@@ -50,6 +53,7 @@ def test_more_batch_schedulers_bear_longer_decisions_at_the_price_of_conflicts()
     assert one.conflict_fraction < three.conflict_fraction
 
 
+@pytest.mark.slow
 def test_slow_service_decisions_hold_up_batch_jobs_in_one_queue_and_on_offers_and_not_under_shared_state() -> None:
     """Sections 4.1 to 4.3."""
     quick = {name: played(name).workloads["batch"].wait_first_s.mean for name in ("monolithic", "mesos", "omega")}

@@ -61,6 +61,7 @@ def ended(client: Client, job: int) -> JobStatus:
     return next(told for told in client.events(job) if isinstance(told, JobStatus) and told.ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_what_an_earlier_attempt_has_left_is_no_output_of_a_later_one(folder: Path, how: signal.Signals) -> None:
     words = ["up", str(folder / "federation.toml")]
@@ -87,6 +88,7 @@ def test_what_an_earlier_attempt_has_left_is_no_output_of_a_later_one(folder: Pa
         third.stop()
 
 
+@pytest.mark.slow
 def test_where_hosts_may_die_people_see_small_numbers_of_attempts(folder: Path) -> None:
     (folder / "federation.toml").write_text(CONFIG.replace("RELIABLE", "true"))
     words = ["up", str(folder / "federation.toml")]

@@ -111,6 +111,7 @@ def test_the_lab_is_near_the_live_federation(name: str, tmp_path: Path) -> None:
         assert measured / NEAR < predicted < measured * NEAR
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_the_lab_takes(tmp_path: Path) -> None:
     file = tmp_path / "costs.toml"
     words = ("calibrate", "-o", file, "--nodes", "20", "--trace", "syn:5x40,duration=0.02,interval=0.01")
@@ -125,6 +126,7 @@ def test_the_command_writes_what_the_lab_takes(tmp_path: Path) -> None:
     volery(*compared, "--costs", tmp_path / "none.toml", status=2)
 
 
+@pytest.mark.slow
 def test_hosts_that_are_processes_are_measured_each_with_its_socket_and_the_frames_between_them(
     broker: str, tmp_path: Path
 ) -> None:

@@ -15,8 +15,7 @@ from volery.faults import draw_schedule
 SEED = 29
 
 
-@pytest.mark.essential
-@pytest.mark.parametrize("seconds", [20, pytest.param(90, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("seconds", [20, pytest.param(90, marks=pytest.mark.slow)])
 def test_nothing_is_lost_and_nothing_succeeds_twice(broker_program: str, open_folder: Path, seconds: int) -> None:
     """Faults against masters, nodes, supervisors and the API; in 90 seconds every kind once."""
     told: list[str] = []

@@ -77,7 +77,6 @@ def started(folder: Path, broker: str) -> None:
     (folder / "notes").chmod(0o666)
 
 
-@pytest.mark.essential
 def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_folder: Path, broker: str) -> None:
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))
@@ -99,6 +98,7 @@ def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_
     assert sorted(notes) == sorted(f"{number}/{place}" for number in numbers for place in range(6))
 
 
+@pytest.mark.slow
 def test_a_global_master_that_was_only_stopped_starts_nothing_of_what_was_moved(open_folder: Path, broker: str) -> None:
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))

@@ -19,7 +19,7 @@ SKIPPED, LIMIT_S = 77, 900
 ACCOUNT = "nobody" if os.geteuid() == 0 else None
 
 pytestmark = [
-    pytest.mark.whole,
+    pytest.mark.slow,
     pytest.mark.skipif(not CASES.is_dir(), reason="the field cases (../shared/cases/live) are not here"),
 ]
 

@@ -201,7 +201,7 @@ def test_a_lab_that_fails_or_takes_too_long_is_no_failure_of_the_api(
     assert "not come to an end" in users.ada.forecast(sleeping(1, 1)).problem
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_intervals_hold_what_comes_about_as_often_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty jobs whose tasks take what nobody knows, on a busy federation; a minute and a half."""
 

@@ -49,6 +49,7 @@ def http(federation: tuple[str, str]) -> Iterator[httpx2.Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_the_api_bears_whatever_its_description_allows(federation: tuple[str, str]) -> None:
     """Every operation but the endless stream, with what fits its schema and with what does not."""
     url, token = federation

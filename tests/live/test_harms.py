@@ -233,7 +233,7 @@ def test_every_future_of_many_calls_ends_with_what_its_own_call_returned(
     check_mixed_calls(tmp_path, 1, monkeypatch)
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_every_future_of_20000_calls_ends_with_what_its_own_call_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ HEAVY: dict[str, tuple[str, Callable[[], bytes], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEAVY)
 def test_nobody_stops_the_api_with_a_heavy_request(name: str, tmp_path: Path) -> None:
     path, body, expected = HEAVY[name]

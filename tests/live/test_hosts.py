@@ -95,7 +95,6 @@ def ended(words: list[str]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.essential
 def test_what_does_not_answer_is_named_everywhere_and_a_replaced_machine_comes_back(
     broker: str, tmp_path: Path
 ) -> None:
@@ -183,6 +182,7 @@ def _what_is_gone_is_named(client: Client, url: str, folder: Path) -> None:
     assert "node-b on " in httpx2.get(f"{url}/window/nodes?state=lost").text
 
 
+@pytest.mark.slow
 def test_a_second_process_under_a_taken_name_is_refused_with_one_message(broker: str, tmp_path: Path) -> None:
     config = write(tmp_path / "federation.toml", name="taken", broker=broker, folder="first")
     other = write(tmp_path / "other.toml", name="taken", broker=broker, folder="second")
@@ -199,6 +199,7 @@ def test_a_second_process_under_a_taken_name_is_refused_with_one_message(broker:
         assert not (tmp_path / "second" / "lives" / "gm-0").exists()
 
 
+@pytest.mark.slow
 def test_a_second_volery_up_leaves_the_first_as_it_is(tmp_path: Path) -> None:
     with at_work(tmp_path / "federation", machines=[{"count": 3}], parameters={"gms": 1, "lms": 1}) as url:
         port, lives = url.rpartition(":")[2], tmp_path / "federation" / "lives" / "all"

@@ -52,7 +52,7 @@ def test_nonsense_is_refused_and_counted_and_logged_once_and_jobs_go_on(
             lm, node = federation.hosts["lm"], federation.hosts["node"]
             federation.submit(3)
             await federation.until_done(1)
-            node.inbox.where["lm/9"] = "lm"  # type: ignore[index] # it is a dict
+            node.inbox.host_of["lm/9"] = "lm"  # type: ignore[index] # it is a dict
             for what in nonsense.values():
                 node.inbox.post(*what)
             async with asyncio.timeout(LIMIT_S):

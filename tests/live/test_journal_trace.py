@@ -100,6 +100,7 @@ def test_what_never_finished_is_left_out(tmp_path: Path) -> None:
     assert period.unfinished_tasks + period.trace.task_count == sum(SIZES)
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_the_lab_reads(tmp_path: Path) -> None:
     record("megha", tmp_path / "journal", split=True)
     target = tmp_path / "lived.tr.gz"

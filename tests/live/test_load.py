@@ -88,6 +88,7 @@ def test_a_component_that_raises_ends_the_load(tmp_path: Path, monkeypatch: pyte
         replayed(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_reports_progress_and_figures_and_keeps_the_journal(tmp_path: Path) -> None:
     words = ("load", "--trace", SPEC, "--nodes", "12", "--clusters", "2", "--jobs", "20", "-o", tmp_path / "kept")
     report = json.loads(volery(*words, "--speedup", "2", "--json"))

@@ -163,6 +163,7 @@ def test_a_burning_task_ends_when_it_has_consumed_its_share() -> None:
     assert time.monotonic() - began > 0.25, "it does not burn it at once"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="real processes need Linux")
 def test_burning_tasks_on_crowded_nodes_are_measured_beside_the_lab() -> None:
     line = measured("crowded", 0.8, 0.2)

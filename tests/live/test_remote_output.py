@@ -77,6 +77,7 @@ def client(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_logs_of_another_host_are_whole_and_its_pieces_are_those_of_a_file(client: Client, apart: Apart) -> None:
     handle = client.submit({"command": f"seq {LINES}; echo wrong >&2"})
     assert handle.result(LIMIT_S).state == "done"
@@ -101,6 +102,7 @@ def test_logs_of_another_host_are_whole_and_its_pieces_are_those_of_a_file(clien
     assert "done" in volery("job", str(handle.id))
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_answer_is_named_and_its_output_is_there_when_it_is_back(
     client: Client, apart: Apart
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_host_that_does_not_answer_is_named_and_its_output_is_there_when_it_is
     assert client.logs(handle.id) == b"kept\n"
 
 
+@pytest.mark.slow
 def test_only_the_submitter_is_answered_and_only_about_folders_of_attempts(tmp_path: Path) -> None:
     told: list[tuple[object, str]] = []
     reporter = Reporter("node", lambda what, source="": told.append((what, source)), outputs=tmp_path)
@@ -143,6 +146,7 @@ def test_only_the_submitter_is_answered_and_only_about_folders_of_attempts(tmp_p
     assert read(tmp_path, OutputRequest(3, "3/7.0", "stdout", 0, 1 << 40)).piece == b"secret"
 
 
+@pytest.mark.slow
 def test_a_host_reads_so_many_at_a_time(tmp_path: Path) -> None:
     told: list[OutputReply] = []
 

@@ -124,6 +124,7 @@ def of_other_version(path: Path, how: str) -> None:
         journal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["format", "header", "parameter", "event"])
 def test_a_journal_of_another_version_is_left_out_and_all_others_replay(tmp_path: Path, how: str) -> None:
     record("megha", tmp_path / "journal", split=True)

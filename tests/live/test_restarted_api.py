@@ -40,6 +40,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reliable", [False, True], ids=["plain", "reliable"])
 def test_tasks_that_start_while_the_api_is_away_are_shown_as_running_since_then(
     open_folder: Path, broker: str, reliable: bool

@@ -119,7 +119,6 @@ def run(client: Client, site: Site, texts: list[str]) -> list[int]:
     return numbers
 
 
-@pytest.mark.essential
 def test_an_api_restored_from_an_older_copy_is_refused_until_the_jobs_since_are_given_up(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a", "b"])
@@ -154,7 +153,7 @@ def serving_fails(site: Site) -> str:
         return errors
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_an_api_with_an_empty_folder_is_refused_and_then_gives_no_number_again(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a", "b"])
@@ -169,7 +168,7 @@ def test_an_api_with_an_empty_folder_is_refused_and_then_gives_no_number_again(s
     assert sorted(site.noted()) == list("abcd")
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_an_api_moves_to_another_machine_with_its_folder_and_nothing_else_is_asked(site: Site) -> None:
     with site.api_at_work() as (api, client):
         before = run(client, site, ["a"])
@@ -189,7 +188,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_a_job_that_runs_on_is_recognised_by_a_restored_api_and_runs_once(site: Site) -> None:
     go = site.folder / "go"
     with site.api_at_work() as (api, client):
@@ -207,7 +206,7 @@ def test_a_job_that_runs_on_is_recognised_by_a_restored_api_and_runs_once(site: 
     assert site.noted() == ["begun", "since", "after"]
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_a_job_of_which_the_end_is_lost_with_the_store_fails_and_why_tells_it_before(site: Site) -> None:
     go = site.folder / "go"
     with site.api_at_work() as (api, client):
@@ -265,7 +264,7 @@ class Load:
                 self.receipts.append((receipt.id, text))
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["restored", "emptied", "moved"])
 def test_an_api_that_loses_its_folder_under_load_shows_nothing_as_done_that_did_not_finish(
     site: Site, harm: str

@@ -16,6 +16,7 @@ from volery.live.config.federation import FederationFile, resolve
 JOB = 'command = "echo hello $VOLERY_INDEX"\ntasks = 12\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["megha", "pigeon"])
 def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open_folder: Path) -> None:
     (open_folder / "job.toml").write_text(JOB)
@@ -32,7 +33,6 @@ def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open
     assert "All 1 journals replay" in volery("replay", folder)
 
 
-@pytest.mark.essential
 def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) -> None:
     (open_folder / "job.toml").write_text(JOB)
     config = open_folder / "federation.toml"
@@ -76,6 +76,7 @@ def test_sizes_that_are_given_stay_and_the_others_fit_them(monkeypatch: pytest.M
     assert usual_sizes(8, None, None, 4) == (4, 1, 4)
 
 
+@pytest.mark.slow
 def test_mistakes_end_with_status_2(tmp_path: Path) -> None:
     volery("up", "-a", "mega", status=2)
     volery("serve", "gm", "-c", tmp_path / "none.toml", status=2)

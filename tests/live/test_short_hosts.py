@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from tests.live.commands import serving
 from tests.live.conftest import CALLS, RUN_AS
 
@@ -64,7 +63,6 @@ def ended(client: Client, number: int) -> JobStatus:
     raise AssertionError("its events have ended before the job")
 
 
-@pytest.mark.essential
 def test_tasks_of_a_host_without_descriptors_run_on_another(open_folder: Path, broker: str) -> None:
     """Not one fails, `nodes` and `why` name what is short, and the host takes tasks again once it is not."""
     config = open_folder / "federation.toml"

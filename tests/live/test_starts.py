@@ -69,7 +69,6 @@ def bereft(broker: str) -> Iterator[Bereft]:
             yield Bereft(starts, roles, folder)
 
 
-@pytest.mark.essential
 def test_a_host_that_has_not_opened_is_named_everywhere_with_what_it_waits_for(bereft: Bereft) -> None:
     """And while a Local Master comes back, no node is shown as lost."""
     lost = set[str]()
@@ -100,7 +99,6 @@ def test_a_host_that_has_not_opened_is_named_everywhere_with_what_it_waits_for(b
     assert not lost
 
 
-@pytest.mark.essential
 def test_an_api_that_restarts_does_not_trust_a_global_master_that_is_still_dead(bereft: Bereft) -> None:
     bereft.restart("api")
     with Client(bereft.starts.url) as client:
@@ -113,7 +111,6 @@ def test_an_api_that_restarts_does_not_trust_a_global_master_that_is_still_dead(
         assert host_of(client, DEAD).state == "unseen"
 
 
-@pytest.mark.essential
 def test_tasks_run_again_once_and_have_not_failed_after_sigterm_of_all_hosts(bereft: Bereft) -> None:
     notes, go = bereft.folder / "notes", bereft.folder / "go"
     notes.touch()
@@ -138,7 +135,7 @@ def test_tasks_run_again_once_and_have_not_failed_after_sigterm_of_all_hosts(ber
     assert sorted(notes.read_text().splitlines()) == sorted([*(f"began {place} 0" for place in range(4)), *again])
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_a_host_that_gets_sigterm_while_it_waits_for_others_ends_at_once(bereft: Bereft) -> None:
     role = bereft.roles["lm"]
     with Client(bereft.starts.url) as client:
@@ -152,7 +149,6 @@ def test_a_host_that_gets_sigterm_while_it_waits_for_others_ends_at_once(bereft:
     bereft.follow(bereft.starts.started(role))
 
 
-@pytest.mark.essential
 def test_hosts_that_start_while_another_is_dead_for_good_are_at_work_within_their_limits(
     open_folder: Path, broker: str
 ) -> None:

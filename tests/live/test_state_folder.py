@@ -39,9 +39,7 @@ PARTS = (
 OFTEN = ("jobs.sqlite", "missing")
 """The case of `make test`."""
 CASES = [
-    pytest.param(
-        part, harm, marks=pytest.mark.essential if (part, harm) == OFTEN else pytest.mark.whole, id=f"{part}-{harm}"
-    )
+    pytest.param(part, harm, marks=() if (part, harm) == OFTEN else pytest.mark.slow, id=f"{part}-{harm}")
     for part in PARTS
     for harm in HARMS
 ]

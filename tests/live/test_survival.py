@@ -31,7 +31,6 @@ count = 4
 JOB = {"command": "echo begun $$; read x < FOLDER/$VOLERY_INDEX; echo ended; exit 7", "tasks": 2}
 
 
-@pytest.mark.essential
 def test_tasks_outlive_the_federation_and_their_exit_codes_come_home(open_folder: Path) -> None:
     for place in ("0", "1"):
         os.mkfifo(open_folder / place)
@@ -89,6 +88,7 @@ def test_what_a_design_bears_is_said(name: str, given: dict[str, object], bears:
     assert (host_recovery(architecture, deployment) is not None) == ("recovers when any host" in bears)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [

@@ -119,7 +119,6 @@ def test_a_host_cannot_speak_as_another(guarded: Guarded) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.essential
 def test_a_federation_with_certificates_everywhere(guarded: Guarded, tmp_path: Path) -> None:
     """Each role its own process and certificate, the API over HTTPS, and tokens."""
     tls = guarded.authority.folder

@@ -220,7 +220,6 @@ def test_a_page_follows_what_happens(browser: Browser, tmp_path: Path) -> None:
         assert complaints == []
 
 
-@pytest.mark.essential
 def test_users_sign_in_and_see_their_own(browser: Browser, tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
     ada, bob = tokens.add("ada", "user")[0], tokens.add("bob", "user")[0]

@@ -28,13 +28,13 @@ class Assignments:
     """The entries of all jobs.
 
     Args:
-        entry_for: (job, user) -> the entry that has the job while all entries answer.
-        standins: entries that take over each other's jobs, in order; see `CrashRecovery`.
-        detection_us: see `CrashRecovery`.
-        moves: made before, in order of their epochs.
+        entry_for: (Job, user) -> the entry that has the job while all entries answer.
+        standins: Entries that take over each other's jobs, in order; see `CrashRecovery`.
+        detection_us: Longest time until a failure is detected; see `CrashRecovery`.
+        moves: Moves made before, in order of their epochs.
 
     Attributes:
-        grace_us: how long after an entry was given up its jobs are moved.
+        grace_us: Time from the loss of an entry to the move of its jobs.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Assignments:
         self._entry_for = entry_for
         self._standins = tuple(standins)
         self._moves = list(moves)
-        self._lost: set[Address] = set()
-        self._relieved: set[Address] = set()
-        self._elsewhere: dict[JobId, Owner] = {}
+        self._lost_entries: set[Address] = set()
+        self._relieved_entries: set[Address] = set()
+        self._other_owners: dict[JobId, Owner] = {}
         self.grace_us = GRACE * detection_us
 
     @property
@@ -59,59 +59,61 @@ class Assignments:
 
     def owner(self, job: JobId, user: str) -> Owner:
         """The entry that has a job."""
-        return self._elsewhere.get(job) or Owner(self._entry_for(job, user))
+        return self._other_owners.get(job) or Owner(self._entry_for(job, user))
 
     def assign(self, job: JobId, user: str) -> Owner:
         """Choose the entry of a new job."""
         entry = self.choice(job, user)
         if entry != self._entry_for(job, user):
-            self._elsewhere[job] = Owner(entry)  # if that one does not answer either, the job moves with its others
+            self._other_owners[job] = Owner(entry)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
 
     def choice(self, job: JobId, user: str) -> Address:
         """The entry of a new job: another than usual while that one is relieved of its jobs."""
+        # An entry that is lost and not yet relieved may come back in time: until then new jobs wait for it like the
+        # others.
         usual = self._entry_for(job, user)
-        heir = self._next_to(usual, self._relieved) if usual in self._relieved else None
+        heir = self._next_to(usual, self._relieved_entries) if usual in self._relieved_entries else None
         return usual if heir is None else heir
 
     def restore(self, job: JobId, owner: Owner) -> None:
         """Note the owner that a job had when the driver was last stopped."""
-        self._elsewhere[job] = owner
+        self._other_owners[job] = owner
 
     def keep(self, jobs: Iterable[JobId]) -> None:
         """Forget the entries of all other jobs: they have ended."""
-        self._elsewhere = {job: self._elsewhere[job] for job in jobs if job in self._elsewhere}
+        self._other_owners = {job: self._other_owners[job] for job in jobs if job in self._other_owners}
 
     @property
-    def kept(self) -> int:
+    def remembered_count(self) -> int:
         """The number of jobs that are remembered at another entry than usual, ended ones included."""
-        return len(self._elsewhere)
+        return len(self._other_owners)
 
     def lost(self, entry: Address) -> None:
         """Note that an entry does not answer."""
-        self._lost.add(entry)
+        self._lost_entries.add(entry)
 
     def back(self, entry: Address) -> None:
         """Note that an entry answers again; it has to be sent `greeting` before any job."""
-        self._lost.discard(entry)
-        self._relieved.discard(entry)
+        self._lost_entries.discard(entry)
+        self._relieved_entries.discard(entry)
 
     def is_lost(self, entry: Address) -> bool:
         """True while an entry does not answer."""
-        return entry in self._lost
+        return entry in self._lost_entries
 
     def _next_to(self, entry: Address, excluded: Collection[Address]) -> Address | None:
         """The next entry in turn that is not excluded."""
         if entry not in self._standins:
             return None
         at = self._standins.index(entry)
-        others = (*self._standins[at + 1 :], *self._standins[:at])
-        return next((other for other in others if other not in excluded), None)
+        candidates = (*self._standins[at + 1 :], *self._standins[:at])
+        return next((candidate for candidate in candidates if candidate not in excluded), None)
 
     def next_move(self, origin: Address) -> Reassignment | None:
         """The move that is due now; None while the entry answers, or no other one does."""
-        heir = self._next_to(origin, self._lost)
-        if heir is None or origin not in self._lost:
+        heir = self._next_to(origin, self._lost_entries)
+        if heir is None or origin not in self._lost_entries:
             return None
         return Reassignment(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
 
@@ -119,19 +121,19 @@ class Assignments:
         """Carry out a move of jobs.
 
         Args:
-            move: as `next_move` returned it.
-            jobs: all open jobs, with their users.
+            move: Move that `next_move` has returned.
+            jobs: All open jobs, with their users.
 
         Returns:
             The jobs that the heir has now and did not have before.
         """
-        moved = [job for job, user in jobs if self.owner(job, user).entry == move.origin]
+        moved_jobs = [job for job, user in jobs if self.owner(job, user).entry == move.origin]
         self._moves.append(move)
-        if move.origin in self._lost:
-            self._relieved.add(move.origin)
-        for job in moved:
-            self._elsewhere[job] = Owner(move.heir, move.epoch)
-        return moved
+        if move.origin in self._lost_entries:
+            self._relieved_entries.add(move.origin)
+        for job in moved_jobs:
+            self._other_owners[job] = Owner(move.heir, move.epoch)
+        return moved_jobs
 
     def greeting(self, entry: Address) -> tuple[Moved, ...]:
         """The message that an entry receives before any job: none where no jobs were ever moved from or to it."""

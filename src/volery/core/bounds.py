@@ -22,19 +22,19 @@ PERIOD_MIN_S: Final = 1e-3
 TIME_MAX_US: Final = 10**15
 """The same in microseconds."""
 DELAY_MAX_US: Final = 10**8
-"""Of a message, and of serving one: 100 s. The delays along a path are added up in 32 bits."""
+"""Longest delay of a message, and of serving one: 100 s. The delays along a path are added up in 32 bits."""
 MACHINES_MAX: Final = 10**7
 """Machines of a cluster, and slots of a machine."""
 SEEDS_MAX: Final = 1_000_000
 """Seeds of a study."""
 COUNT_MAX: Final = 10**9
 COMPONENTS_MAX: Final = 10_000
-"""Of one role of a deployment: each is an object with state of its own."""
+"""Components of one role of a deployment: each is an object with state of its own."""
 RATIO_MAX: Final = 1e6
 PROBES_MAX: Final = 1000
 """Probes per task."""
 ROUNDS_MAX: Final = 10_000
-"""Of what a design does again and again for one task or job."""
+"""Rounds that a design repeats for one task or job."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 """A time that may be zero."""
@@ -87,8 +87,8 @@ def check_finite(place: str, value: Any) -> None:
         InputError: at the place.
     """
     if isinstance(value, (tuple, list, Mapping)):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            check_finite(place, each)
+        for element in value.values() if isinstance(value, Mapping) else value:
+            check_finite(place, element)
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(place, f"{value!r} does not fit: a parameter is a finite number")
     elif isinstance(value, int) and abs(value) > TIME_MAX_US:

@@ -23,13 +23,13 @@ class CrashRecovery(msgspec.Struct, frozen=True):
     """Components that may crash are rebuilt, and others are informed; see docs/decisions/0010.
 
     Args:
-        rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
+        rebuild: (Address, incarnation) -> a component that takes the place of one that has crashed, its volatile
             state gone and its stream that of (seed, address, incarnation).
-        detector_pairs: addresses that receive PeerLost and PeerBack of each other.
-        detection_us: within this time both of them receive these.
-        standins: entries that take over each other's jobs, in the order in which they do. The driver watches them and
+        detector_pairs: Addresses that receive PeerLost and PeerBack of each other.
+        detection_us: Time within which both of them receive these.
+        standins: Entries that take over each other's jobs, in the order in which they do. The driver watches them and
             decides by `volery.core.assignment`; nothing where jobs of an entry that is gone wait for it.
-        takes_back: whether a task is placed again of which an attempt has the outcome "unstarted".
+        takes_back: True if a task is placed again of which an attempt has the outcome "unstarted".
     """
 
     rebuild: Callable[[Address, int], Component]
@@ -45,7 +45,7 @@ class Refusals(msgspec.Struct, frozen=True):
     They are reported as unsatisfiable, and the tasks that wait for them are never sent.
 
     Args:
-        refuses: (a job, one of its tasks) -> whether it is such a task.
+        refuses: (Job, one of its tasks) -> True if it is such a task.
     """
 
     refuses: Callable[[Job, Task], bool]
@@ -61,11 +61,11 @@ class Share(msgspec.Struct, frozen=True):
     """The share of a cluster that is due to a user or an organisation.
 
     Args:
-        name: of a user, or of an organisation that shares its part among its members.
-        within: the organisations that it is part of, the outermost first.
-        weight: against its siblings.
-        due: part of the whole cluster.
-        members: how many it has; 0: it is a user.
+        name: Name of a user, or of an organisation that shares its part among its members.
+        within: Organisations that it is part of, the outermost first.
+        weight: Weight against its siblings.
+        due: Part of the whole cluster.
+        members: Count of its members; 0: it is a user.
     """
 
     name: str
@@ -79,11 +79,11 @@ class DueShares(msgspec.Struct, frozen=True):
     """Users are due shares of the cluster.
 
     Args:
-        guaranteed: by name, the dominant share below which no user ever loses a running task to another; nothing where
+        guaranteed: Name -> dominant share below which no user ever loses a running task to another; nothing where
             tasks are never preempted.
-        under: weights that differ from those of the beginning, by name -> the share of each, in the order of the tree.
+        under: Weights that differ from those of the beginning, by name -> the share of each, in the order of the tree.
             InputError: a name that is missing, or not unique. None: weights cannot change.
-        weight_subscribers: the components that receive `Reweigh`.
+        weight_subscribers: Components that receive `Reweigh`.
     """
 
     guaranteed: Mapping[str, Fraction] = {}
@@ -95,8 +95,8 @@ class Resumption(msgspec.Struct, frozen=True):
     """The next attempt of a task goes on from work of the one before (in the lab alone); otherwise it starts from zero.
 
     Args:
-        preempted: a preempted task goes on where it was.
-        checkpoint_us: an attempt that was ended, or lost with its machine, goes on from its last whole period; 0: none.
+        preempted: True if a preempted task goes on where it was.
+        checkpoint_us: Period of checkpoints: a lost or ended attempt goes on from its last whole period; 0: none.
     """
 
     preempted: bool = False
@@ -126,11 +126,13 @@ class Billing(msgspec.Struct, frozen=True):
     """Machines that are provisioned and released while a run lasts (stages R6 and R7), and their prices.
 
     Args:
-        machines: their numbers; each is off until a component reports that it is on (`Switched`).
-        interval_us: a machine is paid for by whole intervals from the beginning of its boot; 0: to the microsecond.
-        machine_price: of a machine for an hour, in any currency.
-        unit_price: for an hour of each unit of the resource that counts processors, or of each slot.
-        factors: of both prices in successive hours of the run, then from the first again; nothing: constant prices.
+        machines: Numbers of the machines; each is off until a component reports that it is on (`Switched`).
+        interval_us: Interval of payment: a machine is paid for by whole intervals from the beginning of its boot; 0: to
+            the microsecond.
+        machine_price: Price of a machine for an hour, in any currency.
+        unit_price: Price for an hour of each unit of the resource that counts processors, or of each slot.
+        factors: Factors of both prices in successive hours of the run, then from the first again; nothing: constant
+            prices.
     """
 
     machines: frozenset[int]
@@ -158,12 +160,15 @@ class Billing(msgspec.Struct, frozen=True):
         paid_us = self.paid_us(span_us)
         if not self.factors:
             return paid_us / HOUR
-        at_us, until_us, found = since_us, since_us + paid_us, 0.0
+        at_us, until_us = since_us, since_us + paid_us
+        hours = 0.0
+
+        # A factor holds for one hour of the run: the span is cut at full hours.
         while at_us < until_us:
             next_us = min(until_us, (at_us // HOUR + 1) * HOUR)
-            found += (next_us - at_us) / HOUR * self.factor(at_us)
+            hours += (next_us - at_us) / HOUR * self.factor(at_us)
             at_us = next_us
-        return found
+        return hours
 
     def price(self, units: int) -> float:
         """The price of a machine with so many units for an hour."""

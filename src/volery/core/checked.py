@@ -14,8 +14,9 @@ class CheckedFile(msgspec.Struct, frozen=True):
     """A file that was compared with its checksums.
 
     Args:
-        damages: each with its place; empty where there is none.
-        note: about a file that is whole as far as is known, for example that a crash has left its last record torn.
+        damages: Damages, each with its place; empty where there is none.
+        note: Remark about a file that is whole as far as is known, for example that a crash has left its last record
+            torn.
     """
 
     path: str
@@ -27,14 +28,15 @@ def checked(path: Path, check: Callable[[Path], str | Iterable[str]]) -> Checked
     """Compare a file with its checksums.
 
     Args:
-        check: returns a note, or the damages; an `InputError` or `OSError` of it is a damage.
+        check: Returns a note, or the damages; an `InputError` or `OSError` of it is a damage.
     """
     try:
-        found = check(path)
-        if isinstance(found, str):
-            return CheckedFile(str(path), (), found)
-        return CheckedFile(str(path), tuple(found))
+        outcome = check(path)
+        if isinstance(outcome, str):
+            return CheckedFile(str(path), (), outcome)
+        return CheckedFile(str(path), tuple(outcome))
     except OSError as error:
         return CheckedFile(str(path), (f"cannot be read: {error.strerror}",))
     except InputError as error:
+        # The line of a damage names the file already.
         return CheckedFile(str(path), (error.problem if error.place == str(path) else str(error),))

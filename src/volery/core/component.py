@@ -45,6 +45,7 @@ class Component:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
+        # The table names the base's functions; without this an override in a subclass would never be called.
         cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
 
     def bind(self, port: Port) -> None:
@@ -84,28 +85,30 @@ class Component:
 
 
 def sent_to(role: str, *messages: type[Message]) -> Sends:
-    """These messages, to that role; for `Component.sends`."""
+    """Pairs of each message and the role that receives it, for `Component.sends`."""
     return frozenset([(message, role) for message in messages])
 
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """The text of the error for an event without a handler."""
-    known = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
-    return f"{type(component).__name__} does not receive {event!r} (from {source} at {now} us); it receives {known}"
+    event_names = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
+    return (
+        f"{type(component).__name__} does not receive {event!r} (from {source} at {now} us); it receives {event_names}"
+    )
 
 
 class Deployment(msgspec.Struct, frozen=True):
     """An architecture built for one cluster.
 
     Args:
-        components: by address; the part of an address before "/" is the role.
-        machines: per node address, the number of the machine that it stands on.
-        entry: the address to which a job is submitted.
-        delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself sets
+        components: Components by address; the part of an address before "/" is the role.
+        machines: Node address -> number of the machine that it stands on.
+        entry: (Job) -> the address to which it is submitted.
+        delays: (Role of the sender, role of the receiver) -> delay in microseconds, where the design itself sets
             another than the network's default, for example node > LM 0.
-        capabilities: what else the driver may ask of the design, at most one of each class; see
+        capabilities: Further things that the driver may ask of the design, at most one of each class; see
             `volery.core.capabilities`.
-        entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
+        entry_of_user: Entries of users whose jobs go elsewhere, by the user's name; see `entry_for`.
     """
 
     components: Mapping[Address, Component]
@@ -116,7 +119,7 @@ class Deployment(msgspec.Struct, frozen=True):
     entry_of_user: Mapping[str, Address] = {}
 
     def __post_init__(self) -> None:
-        kinds = [type(one) for one in self.capabilities]
+        kinds = [type(capability) for capability in self.capabilities]
         assert len(kinds) == len({*kinds}), f"two capabilities of one class: {[kind.__name__ for kind in kinds]}"
 
     def entry_for(self, job: JobId, user: str) -> Address:
@@ -125,12 +128,12 @@ class Deployment(msgspec.Struct, frozen=True):
 
     def capability(self, kind: type[Capability]) -> Capability | None:
         """The capability of this class; None: the design does not declare it."""
-        return next((one for one in self.capabilities if isinstance(one, kind)), None)
+        return next((capability for capability in self.capabilities if isinstance(capability, kind)), None)
 
     def replaced(self, capability: object) -> Deployment:
         """The same with this capability in place of the one of its class."""
-        others = [one for one in self.capabilities if type(one) is not type(capability)]
-        return msgspec.structs.replace(self, capabilities=(*others, capability))
+        other_capabilities = [candidate for candidate in self.capabilities if type(candidate) is not type(capability)]
+        return msgspec.structs.replace(self, capabilities=(*other_capabilities, capability))
 
 
 Simulate = Callable[[Deployment, Trace, Cluster], Records]
@@ -141,9 +144,9 @@ class Learning(msgspec.Struct, frozen=True):
     """Learning of a design from earlier runs, before it is built.
 
     Args:
-        parameter: that takes what was learned.
-        by: the parameters on which it depends; runs that differ in others share it.
-        learn: (configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
+        parameter: Parameter that takes what was learned.
+        by: Parameters on which it depends; runs that differ in others share it.
+        learn: (Configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
     """
 
     parameter: str
@@ -161,35 +164,36 @@ class Architecture(msgspec.Struct, frozen=True):
     """A registry entry: a published design, or a preset of one.
 
     Args:
-        name: what the command line calls it.
-        summary: one line.
-        source: paper and section.
-        defaults: the configuration when nothing is given; its class lists the parameters with their descriptions.
-        messages: all that the codec must carry beyond the submitter's protocol.
-        stages: which methods realise which stages of the reference architecture.
-        build: components for a cluster, a configuration and random streams.
-        hops: link delays between the submission of a task to an idle cluster and the answer that its job is done.
-        tolerates: classes of faults, see `FAULT_CLASSES`, that it survives: duplication with its defaults, the others
+        name: Name on the command line.
+        summary: Description in one line.
+        source: Paper and section.
+        defaults: Configuration when nothing is given; its class lists the parameters with their descriptions.
+        messages: Messages that the codec must carry beyond the submitter's protocol.
+        stages: Methods by the stages of the reference architecture that they realise.
+        build: (Cluster, configuration, random streams) -> the components.
+        hops: Count of link delays between the submission of a task to an idle cluster and the answer that its job is
+            done.
+        tolerates: Classes of faults, see `FAULT_CLASSES`, that it survives: duplication with its defaults, the others
             with the parameters of `bearing`.
-        bearing: those parameters.
-        fuzzed: further parameters, each with values among which storms choose; with some of them a deployment may have
+        bearing: Parameters under which it survives them.
+        fuzzed: Further parameters, each with values among which storms choose; with some of them a deployment may have
             no `CrashRecovery`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
-        vectors: whether it places requests for several resources; otherwise it uses slots alone.
-        immediate: parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
+        vectors: True if it places requests for several resources; otherwise it uses slots alone.
+        immediate: Parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
             lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
-        gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
+        gangs: Name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
-        tags: name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
+        tags: Name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
             never does. Conformance sets it for the check of them.
-        live: parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
-        graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
+        live: Parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
+        graphs: True if it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
-        features: of a workload by which it decides, each with when: "" always, else a parameter that has to be
+        features: Features of a workload by which it decides, each with when: "" always, else a parameter that has to be
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design uses constraints: one without an entry has not declared its features.
-        policy_names: of a configuration, by stage, where a design is assembled from policies.
-        learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
-        captions: texts of a recording for the first message of a kind, or the first counted fact, by its name, for
+        policy_names: (Configuration) -> names of policies by stage, where a design is assembled from policies.
+        learning: Learning from earlier runs, where it does; see docs/decisions/0018.
+        captions: Texts of a recording for the first message of a kind, or the first counted fact, by its name, for
             readers new to the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are described by their
             documentation.
     """

@@ -26,11 +26,11 @@ class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cost of one kind of event.
 
     Args:
-        event_us: each, when the last one was a moment ago.
-        task_us: more, per task that it carries.
-        rested_us: more, at most, after a rest; once per turn.
-        entry_us: more, per machine whose state it contains.
-        change_us: more, per slot that it frees or takes; a snapshot of slots frees all that are free.
+        event_us: Cost of each event, when the last one was a moment ago.
+        task_us: Further cost per task that it carries.
+        rested_us: Further cost, at most, after a rest; once per turn.
+        entry_us: Further cost per machine whose state it contains.
+        change_us: Further cost per slot that it frees or takes; a snapshot of slots frees all that are free.
     """
 
     event_us: Microseconds = 0.0
@@ -49,17 +49,17 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The costs of one host, by role and event.
 
     Args:
-        roles: role -> name of an event's type -> what it costs; `submitter`: the cost of a submission to a host
+        roles: Role -> name of an event's type -> cost; `submitter`: the cost of a submission to a host
             that the submitter shares.
-        turn: cost of a turn beside its events.
-        sends: name of a message's type -> what it costs to make it for another host, beside the event that leads to it.
-        launch: cost of each launch when the turn has ended; a task starts when those before it have been launched.
-        rest_half_us: see above.
-        each: every component of these roles has a processor of its own.
-        made: cost of making a frame for another host; `task_us` is as `carried` counts.
-        written: cost of writing the frames of a turn, once; `task_us` is per frame.
-        read: cost of reading a frame; `task_us` is as `carried` counts.
-        reports: it reports each start and end of a task to the submitter, as hosts with nodes do.
+        turn: Cost of a turn beside its events.
+        sends: Name of a message's type -> cost of making it for another host, beside the event that leads to it.
+        launch: Cost of each launch when the turn has ended; a task starts when those before it have been launched.
+        rest_half_us: Rest after which half of `rested_us` is charged.
+        each: True if every component of these roles has a processor of its own.
+        made: Cost of making a frame for another host; `task_us` is as `carried` counts.
+        written: Cost of writing the frames of a turn, once; `task_us` is per frame.
+        read: Cost of reading a frame; `task_us` is as `carried` counts.
+        reports: True if it reports each start and end of a task to the submitter, as hosts with nodes do.
     """
 
     roles: dict[str, dict[str, EventCost]]
@@ -83,10 +83,10 @@ class Frames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The network between hosts that are processes of their own.
 
     Args:
-        delays_us: of frames, as measured, equally likely: each frame draws one. From its having been written to its
-            receiver's beginning to read it, where the receiver is at rest.
-        broker_us: how much of that the broker works.
-        cores: that the hosts and the broker share; 0: each has one of its own.
+        delays_us: Delays of frames, as measured, equally likely: each frame draws one. From its having been written to
+            its receiver's beginning to read it, where the receiver is at rest.
+        broker_us: Part of that during which the broker works.
+        cores: Count of cores that the hosts and the broker share; 0: each has one of its own.
     """
 
     delays_us: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
@@ -95,14 +95,14 @@ class Frames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a file of costs holds.
+    """The contents of a file of costs.
 
     Args:
-        delay_us: of a message between two hosts.
-        links: "sender's role:receiver's role" -> delay, where it is another.
-        costs: role -> whole microseconds per message, for roles with a processor to each component.
-        hosts: name -> roles that share a processor.
-        frames: the network between these hosts, where it was measured; then `delay_us` is for components on none.
+        delay_us: Delay of a message between two hosts.
+        links: "Sender's role:receiver's role" -> delay, where it is another.
+        costs: Role -> whole microseconds per message, for roles with a processor to each component.
+        hosts: Name -> roles that share a processor.
+        frames: Network between these hosts, where it was measured; then `delay_us` is for components on none.
     """
 
     delay_us: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -131,5 +131,6 @@ def carried(messages: Iterable[Any]) -> int:
 
 def tasks_in(event: Any) -> int:
     """The count of tasks in an event: the length of its `tasks`, or of its job's."""
+    # MoreTasks and messages of designs have tasks of their own, Submit has them in its job.
     tasks = getattr(event, "tasks", None)
     return len(getattr(getattr(event, "job", None), "tasks", ()) if tasks is None else tasks)

@@ -13,15 +13,15 @@ PROBLEM_MAX: Final = 10_000
 NEAR: Final = 0.65
 """Names that have less in common mislead: `retries` is no `request`."""
 BEGINNING_MIN: Final = 3
-"""So many characters of a name's beginning stand for the name, as `mem` for `memory_mb`."""
+"""Characters of a name's beginning that stand for the name, as `mem` for `memory_mb`."""
 
 
 class InputError(ValueError):
     """Something that the user gave is wrong: the message names the place and the fix.
 
     Args:
-        place: where it is, for example `trace.tr.gz:17` or `study.axes.workers[2]`.
-        problem: what is wrong and how to mend it. Of both, what is longer than any reader wants is cut.
+        place: Place of the mistake, for example `trace.tr.gz:17` or `study.axes.workers[2]`.
+        problem: Mistake and its remedy. Of both, what is longer than any reader wants is cut.
     """
 
     def __init__(self, place: str, problem: str) -> None:
@@ -47,14 +47,18 @@ def shortened(text: str, length: int = WORD_MAX) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known_names: Iterable[str]) -> str:
     """A known word close to the user's: "; did you mean 'megha'?", else the whole list of known words."""
-    names, word = sorted(known), word[:WORD_MAX]
+    names = sorted(known_names)
+    word = word[:WORD_MAX]
     close = difflib.get_close_matches(word, names, n=3, cutoff=NEAR)
+
     if not close and len(word) >= BEGINNING_MIN:
         close = [name for name in names if name.startswith(word)][:1]
-    # of names that are equally close, the one that begins alike: people seldom mistake the first letter
+
+    # Of names that are equally close, the one that begins alike: people seldom mistake the first letter.
     alike = [name for name in close if name[:1] == word[:1] and _likeness(name, word) == _likeness(close[0], word)]
+
     return f"; did you mean {(alike or close)[0]!r}?" if close else f"; known are {', '.join(names)}"
 
 

@@ -29,8 +29,9 @@ class Submit(Message, frozen=True):
     """A job arrives, with the first chunk of its tasks.
 
     Args:
-        job: which.
-        epoch: of the `Reassignment` that brought the job here from another entry; 0: no other entry ever had the job.
+        job: Job with the first chunk of its tasks.
+        epoch: Epoch of the `Reassignment` that brought the job here from another entry; 0: no other entry ever had the
+            job.
     """
 
     job: Job
@@ -45,13 +46,13 @@ class MoreTasks(Message, frozen=True):
     submitter sends the tasks of a job in the order of their numbers, and places each chunk by `after` and `left`.
 
     Args:
-        job: which.
-        first: how many tasks were sent before.
-        tasks: the chunk.
-        parents: as `Job.parents`.
-        replicas: as `Job.replicas`.
-        after: the number of the task that was sent before this chunk; NO_TASK: none was. It counts only with `left`.
-        left: tasks of the job in this chunk and in all later ones; 0: the chunk is placed by `first` alone.
+        job: Number of the job.
+        first: Count of tasks that were sent before.
+        tasks: Tasks of the chunk.
+        parents: Parents, as `Job.parents`.
+        replicas: Replicas, as `Job.replicas`.
+        after: Number of the task that was sent before this chunk; NO_TASK: none was. It counts only with `left`.
+        left: Count of the job's tasks in this chunk and in all later ones; 0: the chunk is placed by `first` alone.
     """
 
     job: JobId
@@ -76,9 +77,9 @@ class Reassignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """All open jobs of one entry were assigned to another, because the first did not answer.
 
     Args:
-        epoch: of the assignment; each move has the next number, from 1.
-        origin: the entry that had the jobs; what it places under an earlier epoch is void.
-        heir: the entry that has them now.
+        epoch: Number of the assignment; each move has the next number, from 1.
+        origin: Entry that had the jobs; what it places under an earlier epoch is void.
+        heir: Entry that has them now.
     """
 
     epoch: int
@@ -113,8 +114,8 @@ class Reweigh(Message, frozen=True):
     The driver sends it to the `weight_subscribers` of `DueShares`, and again to each of them after a restart.
 
     Args:
-        number: of these messages, from 1; one that is not larger than the last is stale.
-        weights: by name, all that differ.
+        number: Number of the message, from 1; one that is not larger than the last is stale.
+        weights: All weights that differ, by name.
     """
 
     number: int
@@ -253,9 +254,9 @@ class ShareChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A user's share before and after a task was preempted, as the decider knew it then.
 
     Args:
-        user: its name; "": all users together to whom nothing is due.
-        due: its share, millionths.
-        before, after: what it had, millionths.
+        user: Name of the user; "": all users together to whom nothing is due.
+        due: Share that is due, millionths.
+        before, after: Share before and after, millionths.
     """
 
     user: str
@@ -268,12 +269,12 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     """A fact: an attempt was ended so that another task can have what it held.
 
     Args:
-        at_us: when.
-        task, attempt: that was ended, and will be followed by another attempt.
-        beneficiary: the task for which that was done.
+        at_us: Time of the preemption.
+        task, attempt: Task and attempt that was ended, and will be followed by another attempt.
+        beneficiary: Task for which the attempt was ended.
         reason: "priority": the beneficiary is more urgent; "share": its user, or pool, had less than its share; "cost":
             the placement as a whole costs less.
-        loser, winner: shares of their users before and after, where the scheduler has them.
+        loser, winner: Shares of their users before and after, where the scheduler has them.
     """
 
     at_us: Time
@@ -289,16 +290,16 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     """A fact: a scheduler has ended an attempt to place a job.
 
     Args:
-        scheduler: whose attempt it was.
-        workload: what kind of job it is to that scheduler, for example "batch" or "service".
-        job: which.
-        began_us: when the attempt began.
-        decision_us: for how long the scheduler was deciding.
-        placed: tasks that were placed.
-        refused: claims that were in conflict with what others had claimed in the meantime.
-        left: tasks of the job that have not been placed yet; 0: it is fully scheduled.
-        abandoned: tasks among these that the scheduler has given up for good.
-        ended_us: when its outcome was known.
+        scheduler: Scheduler that made the attempt.
+        workload: Kind of job to that scheduler, for example "batch" or "service".
+        job: Number of the job.
+        began_us: Time at which the attempt began.
+        decision_us: Time for which the scheduler was deciding.
+        placed: Count of tasks that were placed.
+        refused: Count of claims that were in conflict with what others had claimed in the meantime.
+        left: Count of the job's tasks that have not been placed yet; 0: it is fully scheduled.
+        abandoned: Count of tasks among these that the scheduler has given up for good.
+        ended_us: Time at which its outcome was known.
     """
 
     scheduler: Address
@@ -320,8 +321,8 @@ class Switched(msgspec.Struct, frozen=True, gc=False):
     """A fact: a machine was switched; where it is one that comes and goes, the driver holds the design to it.
 
     Args:
-        at_us: when.
-        machine: its number.
+        at_us: Time of the switch.
+        machine: Number of the machine.
         power: "booting": it is paid for and runs nothing yet; "on": it runs tasks; "off": it does neither.
     """
 
@@ -334,9 +335,9 @@ class Allotted(msgspec.Struct, frozen=True, gc=False):
     """A fact: so many slots are guaranteed to a job from now on.
 
     Args:
-        at_us: when.
-        job: which.
-        slots: that it may have whenever it can use them; 0: none any more.
+        at_us: Time of the allotment.
+        job: Number of the job.
+        slots: Slots that it may have whenever it can use them; 0: none any more.
     """
 
     at_us: Time

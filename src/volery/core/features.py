@@ -21,8 +21,8 @@ DERIVED: Final = (AMOUNTS, DEPENDENCIES)
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
-    """The features that a workload has, in the order of `FEATURES`; what is the same for all of it is none."""
-    found = {
+    """The features that a workload has, in the order of `FEATURES`; a value that all jobs share is none."""
+    has_feature = {
         CONSTRAINTS: any(trace.constraints),
         AMOUNTS: bool(trace.resources),
         DEPENDENCIES: bool(trace.parents),
@@ -32,35 +32,35 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         LOCALITY: bool(trace.replicas),
         PREFERENCES: bool(trace.preference),
     }
-    return tuple([feature for feature in FEATURES if found[feature]])
+    return tuple([feature for feature in FEATURES if has_feature[feature]])
 
 
 def used_features(architecture: Architecture, config: Any) -> frozenset[str]:
     """The features that a design decides by under this configuration.
 
     Args:
-        architecture: which declares them.
-        config: of its own type.
+        architecture: Design that declares them.
+        config: Configuration of the design's own type.
     """
-    found = {
+    features = {
         feature
-        for feature, when in architecture.features.items()
-        if any(_holds(one, config) for one in alternatives(when))
+        for feature, condition in architecture.features.items()
+        if any(_is_met(alternative, config) for alternative in alternatives(condition))
     }
-    found |= {AMOUNTS} if architecture.vectors else set()
-    found |= {DEPENDENCIES} if architecture.graphs else set()
-    return frozenset(found)
+    features |= {AMOUNTS} if architecture.vectors else set()
+    features |= {DEPENDENCIES} if architecture.graphs else set()
+    return frozenset(features)
 
 
-def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
+def alternatives(condition: str) -> list[tuple[str, tuple[str, ...]]]:
     """The parameters that a declaration names, each with the values that count; no values: any that is set."""
-    pairs = [one.partition("=") for one in when.split(" or ")]
+    pairs = [part.partition("=") for part in condition.split(" or ")]
     return [(name, tuple(values.split("|")) if equals else ()) for name, equals, values in pairs]
 
 
-def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
+def _is_met(alternative: tuple[str, tuple[str, ...]], config: Any) -> bool:
     """True if an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
-    name, values = one
+    name, values = alternative
     if not name:
         return True
     value = getattr(config, name)

@@ -45,11 +45,11 @@ class Role(msgspec.Struct, frozen=True):
     """A role of a deployment.
 
     Args:
-        name: the part of its addresses before "/".
-        kinds: names of the classes that play it.
-        count: of its components.
-        on_machines: each is on a machine and launches tasks there.
-        driver: names of the events that it receives from the driver, besides the ends of tasks.
+        name: Part of its addresses before "/".
+        kinds: Names of the classes that play it.
+        count: Count of its components.
+        on_machines: True if each is on a machine and launches tasks there.
+        driver: Names of the events that it receives from the driver, besides the ends of tasks.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Hop(msgspec.Struct, frozen=True):
     """A message from role to role.
 
     Args:
-        source: a role, the submitter, or `TASK`.
-        message: its name.
-        to: likewise.
-        meaning: the first sentence of the documentation of the message's class.
+        source: Sender: a role, the submitter, or `TASK`.
+        message: Name of the message.
+        to: Receiver: a role, the submitter, or `TASK`.
+        meaning: First sentence of the documentation of the message's class.
     """
 
     source: str
@@ -79,9 +79,9 @@ class Flow(msgspec.Struct, frozen=True):
     """The roles and hops of a deployment.
 
     Args:
-        roles: by how many hops they are from the submitter, those on machines last.
-        hops: away from the submitter first, then from a role to itself, then back.
-        linked: messages travel in numbered frames, acknowledged and repeated.
+        roles: Roles by their distance from the submitter in hops, those on machines last.
+        hops: Hops away from the submitter first, then from a role to itself, then back.
+        linked: True if messages travel in numbered frames, acknowledged and repeated.
     """
 
     roles: tuple[Role, ...]
@@ -97,14 +97,14 @@ def seen_through(component: Component) -> Component:
 
 
 def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Sends]]:
-    """Per role, the events that its components take, and the messages that they send to other roles."""
+    """The events that the components of each role take, and the messages that they send to other roles."""
     takes: dict[str, set[type]] = {}
-    sent: dict[str, Sends] = {}
+    sends_of_role: dict[str, Sends] = {}
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
         takes.setdefault(role, set()).update(inner.takes())
-        sent[role] = sent.get(role, frozenset()) | inner.emits()
-    return takes, sent
+        sends_of_role[role] = sends_of_role.get(role, frozenset()) | inner.emits()
+    return takes, sends_of_role
 
 
 def entry_roles(deployment: Deployment) -> frozenset[str]:
@@ -116,7 +116,7 @@ def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that receive drains of nodes."""
     if (draining := deployment.capability(Draining)) is None:
         return frozenset()
-    return frozenset({role_of(one) for node in deployment.machines for one in draining.owners_of(node)})
+    return frozenset({role_of(owner) for node in deployment.machines for owner in draining.owners_of(node)})
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
@@ -139,44 +139,53 @@ def answers_queries(deployment: Deployment) -> bool:
 
 def flow_of(deployment: Deployment) -> Flow:
     """The message flow of a deployment, as far as its components declare it."""
-    takes, sent = tables(deployment)
+    takes, sends_of_role = tables(deployment)
     entries = entry_roles(deployment)
-    found = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
-    for source, sends in sent.items():
+
+    hops_by_type = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
+    for source, sends in sends_of_role.items():
         for message, to in sends:
+            # Both tables must agree; the submitter has none, so it receives what the entries send it.
             if source in entries if to == SUBMITTER else message in takes.get(to, ()):
-                found.append((source, message, to))
+                hops_by_type.append((source, message, to))
+
     workers = {role_of(address) for address in deployment.machines}
-    found += [(TASK, TaskFinished, role) for role in workers]
-    ranks = _ranks(takes, ((source, to) for source, _, to in found if source != TASK))
-    found += [(SUBMITTER, kind, role) for kind, role in orders_to(deployment)]
+    hops_by_type += [(TASK, TaskFinished, role) for role in workers]
+    ranks = _ranks(takes, ((source, to) for source, _, to in hops_by_type if source != TASK))
+    hops_by_type += [(SUBMITTER, kind, role) for kind, role in orders_to(deployment)]
+
     roles = [_role(name, deployment, takes[name]) for name in takes]
     roles.sort(key=lambda role: (role.on_machines, ranks[role.name], role.name))
-    hops = [Hop(source, kind.__name__, to, _meaning(kind)) for source, kind, to in found]
+    hops = [Hop(source, kind.__name__, to, _meaning(kind)) for source, kind, to in hops_by_type]
     hops += [Hop(role, LAUNCH, TASK, "The task starts on the machine.") for role in workers]
+
     places = {name: place for place, name in enumerate((SUBMITTER, *(role.name for role in roles), TASK))}
     hops.sort(key=lambda hop: _place(hop, places))
+
     linked = any(seen_through(component) is not component for component in deployment.components.values())
     return Flow(tuple(roles), tuple(hops), linked)
 
 
 def _role(name: str, deployment: Deployment, takes: Iterable[type]) -> Role:
-    own = [address for address in deployment.components if role_of(address) == name]
-    kinds = sorted({type(seen_through(deployment.components[address])).__name__ for address in own})
-    told = sorted(kind.__name__ for kind in takes if kind in DRIVER_EVENTS and kind is not TaskFinished)
-    return Role(name, tuple(kinds), len(own), own[0] in deployment.machines, tuple(told))
+    addresses = [address for address in deployment.components if role_of(address) == name]
+    class_names = sorted({type(seen_through(deployment.components[address])).__name__ for address in addresses})
+    driver_events = sorted(kind.__name__ for kind in takes if kind in DRIVER_EVENTS and kind is not TaskFinished)
+    return Role(name, tuple(class_names), len(addresses), addresses[0] in deployment.machines, tuple(driver_events))
 
 
 def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Least numbers of hops from the submitter; a role without incoming messages comes last."""
-    follow: dict[str, set[str]] = {}
+    receivers_of: dict[str, set[str]] = {}
     for source, to in links:
-        follow.setdefault(source, set()).add(to)
-    ranks, frontier = {SUBMITTER: -1}, {SUBMITTER}
+        receivers_of.setdefault(source, set()).add(to)
+
+    ranks = {SUBMITTER: -1}
+    frontier = {SUBMITTER}
     while frontier:
         depth = 1 + max(ranks.values())
-        frontier = {to for source in frontier for to in follow.get(source, ())} - ranks.keys()
+        frontier = {to for source in frontier for to in receivers_of.get(source, ())} - ranks.keys()
         ranks |= dict.fromkeys(frontier, depth)
+
     last = max(ranks.values()) + 1
     return {role: ranks.get(role, last) for role in roles}
 
@@ -193,7 +202,7 @@ def _place(hop: Hop, places: Mapping[str, int]) -> tuple[int, int, int, int, str
 def _meaning(kind: type) -> str:
     """The first sentence of a docstring, without the "GM > LM:" in front of it, which a hop has already."""
     text = " ".join((inspect.getdoc(kind) or "").split())
-    head, colon, rest = text.partition(": ")
-    text = rest if colon and " > " in head else text
+    head, colon, tail = text.partition(": ")
+    text = tail if colon and " > " in head else text
     first = text.partition(". ")[0].removesuffix(".")
     return first[:1].upper() + first[1:] + "." if first and issubclass(kind, Message | msgspec.Struct) else ""

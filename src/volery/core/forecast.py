@@ -19,11 +19,11 @@ class Lifetime(msgspec.Struct, frozen=True):
     """Past durations and estimates of tasks of one kind.
 
     Args:
-        basis: the source: earlier tasks of the same name and user; an estimate; any earlier tasks of the user; any
-            earlier tasks; nothing.
-        estimate_us: of the user; 0: none.
-        past: per earlier job the durations of its tasks, in order; empty where there is an estimate alone.
-        ratios: of earlier jobs, mean duration over estimate, in thousandths, in order; empty: too few.
+        basis: Source of the durations: earlier tasks of the same name and user; an estimate; any earlier tasks of the
+            user; any earlier tasks; nothing.
+        estimate_us: Estimate of the user; 0: none.
+        past: Durations of the tasks of each earlier job, in order; empty where there is an estimate alone.
+        ratios: Mean duration over estimate of earlier jobs, in thousandths, in order; empty: too few.
     """
 
     basis: Basis
@@ -36,10 +36,10 @@ class RunningTask(msgspec.Struct, frozen=True):
     """A running task.
 
     Args:
-        machine: its number.
-        elapsed_us: since its start.
-        lifetime: place of its kind among `FederationState.lifetimes`.
-        request: units of each resource.
+        machine: Number of the machine.
+        elapsed_us: Time since its start.
+        lifetime: Place of its kind among `FederationState.lifetimes`.
+        request: Units of each resource.
     """
 
     machine: int
@@ -52,10 +52,10 @@ class WaitingTasks(msgspec.Struct, frozen=True):
     """Equal tasks that have not been started.
 
     Args:
-        count: of the tasks.
-        mask: their constraints.
-        lifetime: place of their kind among `FederationState.lifetimes`.
-        request: units of each resource.
+        count: Count of the tasks.
+        mask: Constraints of the tasks, as bits.
+        lifetime: Place of their kind among `FederationState.lifetimes`.
+        request: Units of each resource.
     """
 
     count: int
@@ -68,10 +68,10 @@ class ActiveJob(msgspec.Struct, frozen=True):
     """A job that has not ended.
 
     Args:
-        number, user: of the job.
-        estimate_us: that schedulers have received.
-        running, waiting: its tasks.
-        took_us: durations of some of its tasks that have finished.
+        number, user: Number and owner of the job.
+        estimate_us: Estimate that schedulers have received.
+        running, waiting: Running and waiting tasks of the job.
+        took_us: Durations of some of its tasks that have finished.
     """
 
     number: JobId
@@ -86,13 +86,13 @@ class FederationState(msgspec.Struct, frozen=True):
     """The state of a federation at one moment.
 
     Args:
-        at_us: the moment, microseconds since 1970.
-        jobs: in the order of submission.
-        planned: the job in question, submitted after them; None: it is one of them.
-        lifetimes: of the kinds of tasks.
-        drained: machines that take no tasks.
-        weights: of users and organisations, where they have changed.
-        asked: number of the job in question, where none is planned.
+        at_us: Moment of the state, microseconds since 1970.
+        jobs: Jobs in the order of submission.
+        planned: Job in question, submitted after them; None: it is one of them.
+        lifetimes: Durations by kinds of tasks.
+        drained: Machines that take no tasks.
+        weights: Weights of users and organisations, where they have changed.
+        asked: Number of the job in question, where none is planned.
     """
 
     at_us: Time

@@ -14,7 +14,7 @@ from volery.core.model import Cluster, TaskId, Time
 from volery.core.trace import Trace, longs
 
 NODE, RACK, ANY = 0, 1, 2
-"""How far a task runs from its input: on a machine that holds it, in a rack that does, elsewhere."""
+"""Distances of a task from its input: on a machine that holds it, in a rack that does, elsewhere."""
 LEVELS: Final = ("node", "rack", "any")
 UNPLACED: Final = -1
 """The level of a task whose input lies nowhere: it runs equally well on every machine."""
@@ -22,7 +22,7 @@ PER_MILLE: Final = 1000
 
 
 def racks_of(cluster: Cluster) -> tuple[int, ...]:
-    """Per machine, its rack; one for all where the cluster names none."""
+    """The rack of each machine; one for all where the cluster names none."""
     return cluster.racks or (0,) * len(cluster.constraints)
 
 
@@ -30,8 +30,8 @@ def with_replicas(trace: Trace, replicas: Sequence[Sequence[int]], far_permille:
     """The trace with these machines per task; without the columns where no task has any.
 
     Args:
-        replicas: per task, the machines that hold its input.
-        far_permille: as `Trace.far_permille`.
+        replicas: Machines that hold the input of each task.
+        far_permille: Factors in thousandths, as `Trace.far_permille`.
     """
     flat = array("i", [machine for group in replicas for machine in group])
     first = array("q", itertools.accumulate(map(len, replicas), initial=0))
@@ -53,12 +53,17 @@ def check_locality(trace: Trace, cluster: Cluster) -> None:
         raise InputError(
             trace.name, f"{len(first)} places of first replicas for {trace.task_count} tasks; give one more"
         )
+
     if min(trace.far_permille) < 1:
         raise InputError(trace.name, f"tasks far from their input last {trace.far_permille} / 1000; give at least 1")
+
     machines = len(cluster.constraints)
     if min(replicas) < 0 or max(replicas) >= machines:
-        wrong = next(machine for machine in replicas if not 0 <= machine < machines)
-        problem = f"has input on machine {wrong} of a cluster of {machines}; give at least {wrong + 1} workers"
+        unknown_machine = next(machine for machine in replicas if not 0 <= machine < machines)
+        problem = (
+            f"has input on machine {unknown_machine} of a cluster of {machines}; "
+            f"give at least {unknown_machine + 1} workers"
+        )
         raise InputError(trace.name, problem)
 
 
@@ -66,8 +71,8 @@ class Pace:
     """Durations of attempts on machines: by speed, and by distance from the task's input.
 
     Args:
-        trace: whose replicas are those of the tasks.
-        cluster: whose machines they run on.
+        trace: Workload whose replicas are those of the tasks.
+        cluster: Machines on which the tasks run.
     """
 
     __slots__ = ("_cluster", "_far_permille", "_first", "_racks", "_replicas")
@@ -82,14 +87,17 @@ class Pace:
         """The distance of a machine from a task's input; `UNPLACED` where it has none."""
         if not self._first:
             return UNPLACED
-        held = self._replicas[self._first[task] : self._first[task + 1]]
-        if not held:
+
+        holders = self._replicas[self._first[task] : self._first[task + 1]]
+        if not holders:
             return UNPLACED
-        if machine in held:
+
+        if machine in holders:
             return NODE
+
         racks = self._racks
         rack = racks[machine]
-        return RACK if any(racks[holder] == rack for holder in held) else ANY
+        return RACK if any(racks[holder] == rack for holder in holders) else ANY
 
     def attempt_us(self, task: TaskId, duration_us: Time, machine: int) -> Time:
         """The duration of an attempt, of which so much is left, on a machine; rounded down to microseconds."""

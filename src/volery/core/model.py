@@ -40,7 +40,7 @@ SUBMITTER: Final = "submitter"
 
 
 COALESCE_US: Final[Time] = 20_000
-"""How long a driver may keep a message that is `coalescable`."""
+"""Time for which a driver may keep a message that is `coalescable`."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -50,7 +50,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     are kept out of the garbage collector's sight. A message that was sent is never changed.
 
     Attributes:
-        coalescable: whether nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
+        coalescable: True if nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
             together with a later message to the same host; the order of a link holds.
     """
 
@@ -69,9 +69,9 @@ class TagConstraint(msgspec.Struct, frozen=True, gc=False, array_like=True):
     tags: affinity has least 1, anti-affinity most 0, cardinality a range. See `volery.core.tags`.
 
     Args:
-        subject, target: tags that a task must all have.
-        least, most: other tasks with the target's tags; UNLIMITED: any number.
-        group: of node sets.
+        subject, target: Tags that a task must all have.
+        least, most: Other tasks with the target's tags; UNLIMITED: any number.
+        group: Kind of the node sets.
     """
 
     subject: tuple[str, ...]
@@ -85,8 +85,8 @@ class Tags(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The tags of a task, and the tag constraints of which it is a subject.
 
     Args:
-        names: words.
-        constraints: hard ones; all hold when the task starts, and `most` holds as long as it runs.
+        names: Words that name the task's kind or application.
+        constraints: Hard constraints; all hold when the task starts, and `most` holds as long as it runs.
     """
 
     names: tuple[str, ...]
@@ -97,13 +97,13 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One unit of work of a job, as schedulers see it: the true duration stays with the driver.
 
     Args:
-        id: number of the task, unique in a run or a federation.
-        job: the job that it belongs to.
-        constraints: bit set of the machine constraints that it needs.
-        estimate_us: what schedulers may assume about its duration: the job's mean task duration.
-        payload: what to run, for the executor alone; schedulers carry it and never look.
-        request: units of each resource, in the cluster's order; nothing: one slot.
-        tags: its tags with their constraints; None: it has no tags.
+        id: Number of the task, unique in a run or a federation.
+        job: Number of the job that it belongs to.
+        constraints: Bit set of the machine constraints that it needs.
+        estimate_us: Assumed duration, for schedulers: the job's mean task duration.
+        payload: Work to run, for the executor alone; schedulers carry it and never look.
+        request: Units of each resource, in the cluster's order; nothing: one slot.
+        tags: Tags of the task with their constraints; None: it has no tags.
     """
 
     id: TaskId
@@ -119,10 +119,10 @@ class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Soft constraints of a job: on preferred machines its tasks take their duration, on others longer.
 
     Args:
-        constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
-        together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
+        constraints: Bit set of the machine constraints that a preferred machine has, as GPUs.
+        together: Bit set of which a preferred machine shares a bit with the machine on which the first task of its job
             has started, as a bit per rack; 0: tasks may lie apart.
-        elsewhere_percent: the duration on other machines, of that on preferred ones; at least 100.
+        elsewhere_percent: Duration on other machines, in percent of that on preferred ones; at least 100.
     """
 
     constraints: int = 0
@@ -138,18 +138,18 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
 
     Args:
-        id: its number.
-        task_count: of all chunks.
-        tasks: the first chunk.
-        estimate_us: what schedulers may assume about a task's duration: the mean over the job.
-        user: its owner; "": none was given.
-        priority: larger is more urgent.
-        deadline_us: when it should be done, in absolute time; NEVER: none.
-        parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
+        id: Number of the job.
+        task_count: Count of the tasks of all chunks.
+        tasks: Tasks of the first chunk.
+        estimate_us: Assumed duration of a task, for schedulers: the mean over the job.
+        user: Owner of the job; "": none was given.
+        priority: Urgency; a larger number is more urgent.
+        deadline_us: Absolute time by which it should be done; NEVER: none.
+        parents: Tasks that must finish before each task of this chunk; nothing: all may start. Only designs
             that take workflows whole (`Architecture.graphs`) get it.
-        replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
+        replicas: Numbers of the machines that hold the input of each task of this chunk; nothing: no task has a
             preference.
-        preference: machines on which its tasks are faster.
+        preference: Machines on which its tasks are faster.
     """
 
     id: JobId
@@ -168,9 +168,9 @@ class Variability(msgspec.Struct, frozen=True):
     """The speed of machines over time: each machine draws one factor for each period, and keeps it until the next.
 
     Args:
-        seed: of the factors.
-        period_us: length of a period.
-        spread_permille: factors are uniform in 1000 - spread to 1000 + spread thousandths.
+        seed: Seed of the factors.
+        period_us: Length of a period.
+        spread_permille: Spread of the factors: uniform in 1000 - spread to 1000 + spread thousandths.
     """
 
     seed: int
@@ -182,17 +182,17 @@ class Cluster(msgspec.Struct, frozen=True):
     """The machines, in order; a machine's place in the order is its number.
 
     Args:
-        constraints: per machine, the bit set of constraints that it satisfies.
-        slots: per machine, how many tasks it runs at once; not used on a cluster with capacities.
-        name: what reports call it.
-        resources: what the machines offer, each name with its unit, as "memory_mb"; nothing: slots.
-        capacities: per machine, units of each resource.
-        speeds: per machine, in the unit of `reference_speed`, for example MHz; nothing: durations hold everywhere. An
-            attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
-        reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
-        racks: per machine, the number of its rack; nothing: all stand in one.
-        tick_us: with speeds, how long an attempt takes is rounded down to a multiple of this.
-        variability: of the speed over time, which schedulers do not know in advance; None: speeds are constant.
+        constraints: Bit set of the constraints that each machine satisfies.
+        slots: Count of tasks that each machine runs at once; not used on a cluster with capacities.
+        name: Name in reports.
+        resources: Resources that the machines offer, each name with its unit, as "memory_mb"; nothing: slots.
+        capacities: Units of each resource on each machine.
+        speeds: Speeds of the machines in the unit of `reference_speed`, for example MHz; nothing: durations hold
+            everywhere. An attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
+        reference_speed: Speed for which durations and estimates hold; 0 where no speeds are given.
+        racks: Number of each machine's rack; nothing: all are in one.
+        tick_us: Multiple to which the time of an attempt is rounded down, where speeds are given.
+        variability: Variability of the speed over time, unknown to schedulers in advance; None: speeds are constant.
     """
 
     constraints: tuple[int, ...]
@@ -216,6 +216,7 @@ class Cluster(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"machine {self.slots.index(min(self.slots))} has no slot; every worker needs at least one"
             )
+
         if self.resources or self.capacities:
             self._check_capacities()
         if self.speeds or self.reference_speed:
@@ -268,9 +269,9 @@ def split_evenly(count: int, parts: int) -> list[range]:
     """Cut 0..count-1 into `parts` consecutive ranges whose lengths differ by at most one.
 
     Raises:
-        ValueError: when there are more parts than things to share.
+        ValueError: when there are more parts than workers.
     """
     if parts < 1 or parts > count:
         raise ValueError(f"cannot split {count} workers into {parts} parts; every part needs at least one worker")
     bounds = [count * i // parts for i in range(parts + 1)]
-    return [range(a, b) for a, b in itertools.pairwise(bounds)]
+    return [range(low, high) for low, high in itertools.pairwise(bounds)]

@@ -27,15 +27,17 @@ REQUESTS: Final = "requests"
 """Tasks that ask for nothing of a resource, as the source does not state their request."""
 EFFECTS: Final[tuple[Effect, ...]] = (LEFT_OUT, WAITS, REQUESTS, CHANGED)
 UNITS: Final = {
-    "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
-}  # fmt: skip
+    "cpu_milli": ("core-seconds", 1e-3),
+    "memory_mb": ("MB-seconds", 1.0),
+    "gpu_milli": ("GPU-seconds", 1e-3),
+}
 
 
 def machine_unit(resources: Sequence[str]) -> tuple[str, float]:
     """The unit of machine time, and how many of it are a second of one unit of the first resource.
 
     Args:
-        resources: that a trace asks for, by any names; empty: tasks are counted alike.
+        resources: Resources that a trace asks for, by any names; empty: tasks are counted alike.
     """
     if not resources:
         return "task-seconds", 1.0
@@ -46,14 +48,14 @@ class Omission(msgspec.Struct, frozen=True):
     """Tasks of a trace that are omitted, in whole or in part, for one reason.
 
     Args:
-        reason: in plain words, to be read after "left out:".
-        jobs: that have such a task.
-        tasks: how many there are.
-        machine_time: of these tasks as far as it is known, in the unit of `Omissions`.
-        machine_share: the same as a share of all machine time, 0 to 1.
-        unmeasured: tasks among these whose machine time is not known, or only in part.
-        waits: of these tasks for others that are not heeded.
-        effect: on the tasks.
+        reason: Reason in plain words, to be read after "left out:".
+        jobs: Count of jobs that have such a task.
+        tasks: Count of such tasks.
+        machine_time: Machine time of these tasks as far as it is known, in the unit of `Omissions`.
+        machine_share: Machine time as a share of all machine time, 0 to 1.
+        unmeasured: Count of tasks among these whose machine time is not known, or only in part.
+        waits: Count of waits of these tasks for others that are not heeded.
+        effect: Effect on the tasks.
     """
 
     reason: str
@@ -67,15 +69,15 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """All that a run omits of a trace, and the size of the whole trace.
+    """The omissions of a run from a trace, and the size of the whole trace.
 
     Args:
-        jobs, tasks: of the trace, with those that are left out.
-        machine_time: of all tasks where it is known, with those that are left out.
-        unit: of machine time, for example "core-seconds".
-        jobs_left_out: jobs of which no task is left.
-        reasons: why, the largest machine time first; empty: nothing is omitted.
-        waits: of a task for another that the source states, with those that are not heeded.
+        jobs, tasks: Counts of the trace, with those that are left out.
+        machine_time: Machine time of all tasks where it is known, with those that are left out.
+        unit: Unit of machine time, for example "core-seconds".
+        jobs_left_out: Count of jobs of which no task is left.
+        reasons: Reasons for omissions, the largest machine time first; empty: nothing is omitted.
+        waits: Count of waits of a task for another that the source states, with those that are not heeded.
     """
 
     jobs: int
@@ -88,29 +90,29 @@ class Omissions(msgspec.Struct, frozen=True):
 
     def of(self, *effects: Effect) -> Omissions:
         """The omissions that have one of these effects."""
-        reasons = tuple([one for one in self.reasons if one.effect in effects])
+        reasons = tuple([omission for omission in self.reasons if omission.effect in effects])
         jobs = self.jobs_left_out if LEFT_OUT in effects else 0
         return msgspec.structs.replace(self, reasons=reasons, jobs_left_out=jobs)
 
     @property
     def tasks_omitted(self) -> int:
         """Tasks that are omitted, over all reasons; one may have several."""
-        return min(sum(one.tasks for one in self.reasons), self.tasks)
+        return min(sum(omission.tasks for omission in self.reasons), self.tasks)
 
     @property
     def waits_omitted(self) -> int:
         """Waits that are not heeded, over all reasons."""
-        return sum(one.waits for one in self.reasons)
+        return sum(omission.waits for omission in self.reasons)
 
     @property
     def machine_share(self) -> float:
         """Share of the machine time that is omitted, as far as it is known."""
-        return min(sum(one.machine_share for one in self.reasons), 1.0)
+        return min(sum(omission.machine_share for omission in self.reasons), 1.0)
 
     @property
     def unmeasured(self) -> int:
         """Tasks that are omitted and whose machine time is not known."""
-        return sum(one.unmeasured for one in self.reasons)
+        return sum(omission.unmeasured for omission in self.reasons)
 
     @property
     def is_large(self) -> bool:
@@ -119,9 +121,9 @@ class Omissions(msgspec.Struct, frozen=True):
 
     @property
     def _is_large(self) -> bool:
-        jobs = max(self.jobs_left_out, sum(one.jobs for one in self.reasons))
+        jobs = max(self.jobs_left_out, sum(omission.jobs for omission in self.reasons))
         counts = ((jobs, self.jobs), (self.tasks_omitted, self.tasks), (self.waits_omitted, self.waits))
-        return self.machine_share > LARGE or any(part > LARGE * whole for part, whole in counts)
+        return self.machine_share > LARGE or any(part > LARGE * total for part, total in counts)
 
 
 GB_MB = 1024
@@ -132,47 +134,56 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts, words: st
     """Why no machine can ever run a task; empty where one can.
 
     Args:
-        cluster: the machines.
-        constraints: that the task needs.
-        request: what it asks for; nothing on a cluster of slots.
-        words: how the constraints were written, as "cores >= 4"; their numbers by default.
+        cluster: Machines of the run.
+        constraints: Constraints that the task needs, as bits.
+        request: Amounts that it asks for; nothing on a cluster of slots.
+        words: Text of the constraints, as "cores >= 4"; their numbers by default.
     """
     kinds = dict.fromkeys(zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.slots), strict=True))
     offers = [amounts for bits, amounts in kinds if not constraints & ~bits]
+
     if not offers:
         best = max(cluster.constraints, key=lambda bits: (constraints & bits).bit_count())
-        return f"no machine meets {_listed(constraints, words)}; the nearest lacks {_numbers(constraints & ~best)}"
+        lacking = _numbers(constraints & ~best)
+        return f"no machine meets {_constraints_text(constraints, words)}; the nearest lacks {lacking}"
+
     if not request or any(_holds(amounts, request) for amounts in offers):
         return ""
-    meets = f" that meets {_listed(constraints, words)}" if constraints or words else ""
-    where = f"the largest machine{meets}"
-    short = [
-        f"needs {amount_text(name, request[k])}; {where} has {amount_text(name, max(one[k] for one in offers))}"
+
+    meets = f" that meets {_constraints_text(constraints, words)}" if constraints or words else ""
+    largest = f"the largest machine{meets}"
+    # One resource alone may be too large for any machine; else it is their combination.
+    shortages = [
+        f"needs {amount_text(name, request[k])}; {largest} has {amount_text(name, max(offer[k] for offer in offers))}"
         for k, name in enumerate(cluster.resources)
-        if request[k] > max(one[k] for one in offers)
+        if request[k] > max(offer[k] for offer in offers)
     ]
-    if short:
-        return ", and ".join(short)
-    nearest = max(offers, key=lambda one: min(a / b for a, b in zip(one, request, strict=True) if b))
-    needs, has = (
+
+    if shortages:
+        return ", and ".join(shortages)
+
+    # Nearest is the machine whose scarcest resource covers most of the request.
+    nearest = max(offers, key=lambda offer: min(a / b for a, b in zip(offer, request, strict=True) if b))
+    request_text, offered_text = (
         " with ".join(amount_text(name, amount) for name, amount in zip(cluster.resources, amounts, strict=True))
         for amounts in (request, nearest)
     )
-    return f"needs {needs}; the nearest machine{meets} has {has}"
+    return f"needs {request_text}; the nearest machine{meets} has {offered_text}"
 
 
 def misses(trace: Trace, cluster: Cluster, tasks: Iterable[TaskId]) -> Iterator[tuple[TaskId, str]]:
-    """Of these tasks, the first of each kind that no machine can run, and why; the tasks of a run that never started.
+    """The first task of each kind that no machine can run, and the reason.
 
     Each kind is held against every machine: let the caller stop after a few.
     """
-    seen: set[tuple[int, Amounts]] = set()
+    kinds: set[tuple[int, Amounts]] = set()
     for task in tasks:
         mask = trace.constraints[task] if trace.constraints else 0
         request = trace.requests[trace.request[task]] if trace.request else ()
-        if (mask, request) in seen:
+        # A trace has millions of tasks and few kinds; the comparison with all machines is dear.
+        if (mask, request) in kinds:
             continue
-        seen.add((mask, request))
+        kinds.add((mask, request))
         problem = nearest_miss(cluster, mask, request)
         if problem:
             yield task, problem
@@ -187,11 +198,11 @@ def amount_text(name: str, amount: int) -> str:
     return f"{amount} {name}"
 
 
-def _holds(offered: Amounts, asked: Amounts) -> bool:
-    return all(a >= b for a, b in zip(offered, asked, strict=True))
+def _holds(offered: Amounts, requested: Amounts) -> bool:
+    return all(a >= b for a, b in zip(offered, requested, strict=True))
 
 
-def _listed(constraints: int, words: str) -> str:
+def _constraints_text(constraints: int, words: str) -> str:
     plural = "s" if constraints & (constraints - 1) else ""
     return words or f"constraint{plural} {_numbers(constraints)}"
 

@@ -15,9 +15,9 @@ class Problem(msgspec.Struct, frozen=True):
     """Slow pure work: `solve(argument)` has no effect but its answer.
 
     Args:
-        solve: a module-level function, so that a process pool can run it.
-        argument: its only argument.
-        decision_us: modelled time, in the lab.
+        solve: Module-level function, so that a process pool can run it.
+        argument: Only argument of the function.
+        decision_us: Modelled time, in the lab.
     """
 
     solve: Callable[[Any], Any]
@@ -29,8 +29,8 @@ class Port(Protocol):
     """Effects of a component are calls, applied in order: at once in the lab, after the handler live.
 
     Attributes:
-        address: of the component.
-        is_reliable: whether the driver delivers each message once and in order on its link, as long as sender and
+        address: Address of the component.
+        is_reliable: True if the driver delivers each message once and in order on its link, as long as sender and
             receiver run; messages to a component that has crashed since are void. Then no acknowledgement is needed.
     """
 
@@ -50,9 +50,9 @@ class Port(Protocol):
         """Start a task here; answered by TaskFinished.
 
         Args:
-            task, attempt: what is started.
-            waited_us: time spent in this worker's own queue.
-            note: kept beside the attempt as long as it runs; `Adopted` brings it back where processes outlive the
+            task, attempt: Task and number of the attempt.
+            waited_us: Time spent in this worker's own queue.
+            note: Bytes kept beside the attempt as long as it runs; `Adopted` brings it back where processes outlive the
                 component that has launched them, which they never do in the lab.
         """
 
@@ -70,7 +70,7 @@ class ForwardingPort:
     """A port that passes every effect to another; subclasses override what concerns them.
 
     Attributes:
-        inner: the other port.
+        inner: Port to which effects are passed.
     """
 
     __slots__ = ("address", "inner", "is_reliable")

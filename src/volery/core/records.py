@@ -22,20 +22,20 @@ MOMENTS_MAX: Final = 1 << 16
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
 PROCESSING_MAX: Final[Time] = (1 << 31) - 1
-"""Of a path, 2,147 s: a record holds 64 bits. What is longer, a decision for example, counts as queueing from there."""
+"""Longest processing in a path, 2,147 s: a record holds 64 bits. What is longer, as a decision, counts as queueing."""
 
 
-def with_processing(path: int, more_us: Time) -> int:
+def with_processing(path: int, added_us: Time) -> int:
     """The path, with so much more processing."""
-    longer = min((path >> PATH_SHIFT) + more_us, PROCESSING_MAX)
-    return longer << PATH_SHIFT | path & ((1 << PATH_SHIFT) - 1)
+    processing_us = min((path >> PATH_SHIFT) + added_us, PROCESSING_MAX)
+    return processing_us << PATH_SHIFT | path & ((1 << PATH_SHIFT) - 1)
 
 
 class LostAttempt(msgspec.Struct, frozen=True):
     """An attempt that did not finish, kept when the next attempt of its task starts.
 
     Args:
-        kept_us: part of its run that the next attempt does not repeat.
+        kept_us: Part of its run that the next attempt does not repeat.
     """
 
     task: TaskId
@@ -65,8 +65,8 @@ class TimeHistogram:
     """Amounts of a counted fact by time, in bounded memory.
 
     Attributes:
-        width_us: of a bin: 1 (exact), or a power of two where there are many moments.
-        amounts: moment // width_us -> amount; the sum is exact at any width.
+        width_us: Width of a bin: 1 (exact), or a power of two where there are many moments.
+        amounts: Moment // width_us -> amount; the sum is exact at any width.
     """
 
     def __init__(self) -> None:
@@ -75,27 +75,28 @@ class TimeHistogram:
 
     def note(self, now: Time, amount: int) -> None:
         """Add an amount at a time."""
-        at = now // self.width_us
-        self.amounts[at] = self.amounts.get(at, 0) + amount
+        bin_number = now // self.width_us
+        self.amounts[bin_number] = self.amounts.get(bin_number, 0) + amount
+        # Neighbours are merged only above the bound, so that short runs keep exact moments.
         while len(self.amounts) > MOMENTS_MAX:
             self._widen()
 
     def _widen(self) -> None:
         self.width_us *= 2
-        wider: dict[int, int] = {}
-        for at, amount in self.amounts.items():
-            wider[at // 2] = wider.get(at // 2, 0) + amount
-        self.amounts = wider
+        amounts: dict[int, int] = {}
+        for bin_number, amount in self.amounts.items():
+            amounts[bin_number // 2] = amounts.get(bin_number // 2, 0) + amount
+        self.amounts = amounts
 
 
 class Facts:
     """Facts that components have reported.
 
     Attributes:
-        counters: the sum of each counted fact.
-        tallies: count, sum and maximum of each measured fact.
-        preemptions: in the order in which they were reported.
-        transactions, allotments, switches: likewise.
+        counters: Sum of each counted fact.
+        tallies: Count, sum and maximum of each measured fact.
+        preemptions: Preemptions in the order in which they were reported.
+        transactions, allotments, switches: Facts of these types in the order in which they were reported.
     """
 
     def __init__(self) -> None:
@@ -129,30 +130,31 @@ class Records(Facts):
     """The table of a run, and the facts of it.
 
     Args:
-        trace: the input; its arrival times are the submit times.
+        trace: Input of the run; its arrival times are the submit times.
 
     Attributes:
-        start_us, finish_us: per task, `NEVER` when it did not happen.
-        worker: per task, the number of the machine that it ran on, or -1.
-        attempt: per task, the attempt that finished (0 is the first).
-        path: per task, time on the wire and in service along the causal chain of messages that led to its start.
-        waited_us: task -> time in its worker's own queue, where there was any.
-        ready_us: per task, when the last of its parents had finished, or it was submitted, whichever was later; empty
-            where no task of the trace waits for another or is submitted later than its job.
-        answered_us: per job, when the submitter received that it is done.
-        unsatisfiable: per job, tasks that fit no machine, by the answer to the submitter.
-        rejections: how often a submission was refused.
-        lost: attempts that were killed and followed by another.
-        killed: (task, attempt) -> when it was killed.
-        decisions: of schedulers that explain themselves.
-        billing: of machines that come and go; None: all are always on.
-        moments: times of the counted facts in `REFUSALS`, by name.
-        compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
+        start_us, finish_us: Times of each task; `NEVER` when it did not happen.
+        worker: Number of the machine that each task ran on, or -1.
+        attempt: Attempt of each task that finished (0 is the first).
+        path: Time on the wire and in service along the causal chain of messages that led to each task's start.
+        waited_us: Task -> time in its worker's own queue, where there was any.
+        ready_us: Time at which the last of a task's parents had finished, or it was submitted, whichever was later;
+            empty where no task of the trace waits for another or is submitted later than its job.
+        answered_us: Time at which the submitter received that each job is done.
+        unsatisfiable: Count of each job's tasks that fit no machine, by the answer to the submitter.
+        rejections: Count of submissions that were refused.
+        lost: Attempts that were killed and followed by another.
+        killed: (Task, attempt) -> time of the kill.
+        decisions: Decisions of schedulers that explain themselves.
+        billing: Prices of machines that come and go; None: all are always on.
+        moments: Times of the counted facts in `REFUSALS`, by name.
+        compute_us: Processor time of each problem that was handed to `Port.compute`; never the same twice.
     """
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self.compute_us = longs()
+
         tasks, jobs = trace.task_count, trace.job_count
         self.trace = trace
         self.start_us = longs(tasks, NEVER)
@@ -168,6 +170,7 @@ class Records(Facts):
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
+
         self.billing: Billing | None = None
         self.moments: dict[str, TimeHistogram] = {}
 
@@ -178,9 +181,16 @@ class Records(Facts):
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""
         sha = hashlib.sha256()
-        for column in (
-            self.trace.arrival_us, self.trace.first, self.start_us, self.finish_us, self.worker, self.attempt,
-            self.answered_us, self.unsatisfiable,
-        ):  # fmt: skip
+        columns = (
+            self.trace.arrival_us,
+            self.trace.first,
+            self.start_us,
+            self.finish_us,
+            self.worker,
+            self.attempt,
+            self.answered_us,
+            self.unsatisfiable,
+        )
+        for column in columns:
             sha.update(little_endian(column))
         return sha.hexdigest()

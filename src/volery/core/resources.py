@@ -39,11 +39,11 @@ class Packing(dict[Amounts, int]):
     `left = free - packing[request]` fits where `left & guards == guards`, and is then what stays free.
 
     Args:
-        resource_count: how many resources there are.
+        resource_count: Count of the resources.
 
     Attributes:
-        guards: all guard bits: also what a machine without any capacity has free.
-        device_count: fields for devices (`DevicePacking`); 0: no resource counts devices.
+        guards: All guard bits: also what a machine without any capacity has free.
+        device_count: Count of fields for devices (`DevicePacking`); 0: no resource counts devices.
     """
 
     device_count = 0
@@ -60,13 +60,14 @@ class Packing(dict[Amounts, int]):
         return packed
 
     def pack(self, amounts: Sequence[int]) -> int:
-        """These amounts as one integer, which is not remembered.
+        """Pack amounts into one integer, which is not remembered.
 
         Raises:
             ValueError: there are too few or too many, or one is out of bounds.
         """
         if not amounts and self._count == 1:
             amounts = SLOT
+
         if len(amounts) != self._count:
             raise ValueError(f"{tuple(amounts)} has {len(amounts)} amounts where there are {self._count} resources")
         if min(amounts) < 0 or max(amounts) > AMOUNT_MAX:
@@ -74,7 +75,7 @@ class Packing(dict[Amounts, int]):
         return sum(amount << (k * FIELD_BITS) for k, amount in enumerate(amounts))
 
     def free(self, amounts: Amounts) -> int:
-        """These amounts as what a machine has free."""
+        """Pack amounts that a machine has free."""
         return self.pack(amounts) | self.guards
 
     def fields(self, packed: int) -> Amounts:
@@ -85,10 +86,10 @@ class Packing(dict[Amounts, int]):
         """The amounts of the resources in a packed vector, guarded or not."""
         return self.fields(packed)
 
-    def beyond(self, packed: int, other: int) -> int:
+    def beyond(self, packed: int, base: int) -> int:
         """Amount by amount, what a request takes beyond another; packed."""
-        lacking = zip(self.fields(packed), self.fields(other), strict=True)
-        return self.pack([max(0, amount - had) for amount, had in lacking])
+        pairs = zip(self.fields(packed), self.fields(base), strict=True)
+        return self.pack([max(0, amount - base_amount) for amount, base_amount in pairs])
 
     # What follows is more than this only where a resource counts devices: see `DevicePacking`.
 
@@ -105,9 +106,9 @@ class Packing(dict[Amounts, int]):
         """The free amounts after requests were subtracted or added, to compare with requests again."""
         return free
 
-    def common(self, one: int, other: int) -> int:  # noqa: ARG002 - the caller has compared with the first
+    def common(self, earlier: int, later: int) -> int:  # noqa: ARG002 - the caller has compared with the first
         """The amounts that a machine has free on the same devices at both of two times."""
-        return other
+        return later
 
     def named(self, free: int, packed: int) -> int:  # noqa: ARG002 - devices are named by free ones
         """A request that fits what a machine has free, with the devices that it takes there."""
@@ -117,11 +118,11 @@ class Packing(dict[Amounts, int]):
         """True if a request names devices that `named` could not have given it, whatever is free."""
         return False
 
-    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - with devices they matter
+    def needed(self, free: int, packed: int, returnable: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - with devices they matter
         """The places of those amounts that have to be given back so that a request fits, which it does with all."""
-        return range(len(given))
+        return range(len(returnable))
 
-    def awaited(self, whole: int, free: int, packed: int) -> int:  # noqa: ARG002 - devices are chosen by these
+    def awaited(self, capacity: int, free: int, packed: int) -> int:  # noqa: ARG002 - devices are chosen by these
         """A request with the devices of a machine, of those that may hold it, that have most free now."""
         return packed
 
@@ -160,26 +161,27 @@ def check_resources(trace: Trace, cluster: Cluster) -> None:
     """
     if trace.resources == cluster.resources:
         return
-    offered, asked = ", ".join(cluster.resources), ", ".join(trace.resources)
+
+    offered, requested = ", ".join(cluster.resources), ", ".join(trace.resources)
     if not trace.resources:
         problem = f"its tasks take one slot each where machines offer {offered}; give --requests a model that asks"
     elif not cluster.resources:
-        problem = f"its tasks ask for {asked} where machines have slots; give --capacity"
+        problem = f"its tasks ask for {requested} where machines have slots; give --capacity"
     else:
-        problem = f"its tasks ask for {asked} where machines offer {offered}; both must name the same, in one order"
+        problem = f"its tasks ask for {requested} where machines offer {offered}; both must name the same, in one order"
     raise InputError(trace.name, problem)
 
 
-def check_vectors(name: str, *, vectors: bool, cluster: Cluster) -> None:
+def check_vectors(name: str, *, has_vectors: bool, cluster: Cluster) -> None:
     """Refuse a design that uses slots alone on machines with capacities.
 
     Args:
-        vectors: whether it places requests for several resources.
+        has_vectors: True if it places requests for several resources.
 
     Raises:
         InputError: saying how machines are turned into slots.
     """
-    if cluster.resources and not vectors:
+    if cluster.resources and not has_vectors:
         offered = ",".join(f"{resource}=N" for resource in cluster.resources)
         raise InputError(
             name,
@@ -203,21 +205,25 @@ def packing_of(cluster: Cluster) -> Packing:
     """
     if DEVICE_MILLI not in cluster.resources:
         return Packing(len(cluster.resources) or 1)
+
     place = cluster.resources.index(DEVICE_MILLI)
-    most = max(capacity[place] for capacity in cluster.capacities)
-    if most > DEVICES_MAX * WHOLE:
-        problem = f"a machine offers {most} {DEVICE_MILLI}; a machine has {DEVICES_MAX} devices of {WHOLE} at most"
+    largest_milli = max(capacity[place] for capacity in cluster.capacities)
+    if largest_milli > DEVICES_MAX * WHOLE:
+        problem = (
+            f"a machine offers {largest_milli} {DEVICE_MILLI}; a machine has {DEVICES_MAX} devices of {WHOLE} at most"
+        )
         raise InputError(cluster.name, problem)
-    return DevicePacking(len(cluster.resources), place, -(-most // WHOLE))
+
+    return DevicePacking(len(cluster.resources), place, -(-largest_milli // WHOLE))
 
 
 class DevicePacking(Packing):
     """Amounts as one integer, with a field per device behind the resources.
 
     Args:
-        resource_count: how many resources there are.
-        place: of the resource that counts devices in thousandths.
-        device_count: of the machine that has most devices.
+        resource_count: Count of the resources.
+        place: Place of the resource that counts devices in thousandths.
+        device_count: Count of devices of the machine that has most.
     """
 
     def __init__(self, resource_count: int, place: int, device_count: int) -> None:
@@ -231,15 +237,15 @@ class DevicePacking(Packing):
         self._largest: dict[int, int] = {}
 
     def pack(self, amounts: Sequence[int]) -> int:
-        """These amounts as one integer; the last devices may be left out."""
+        """Pack amounts into one integer; the last devices may be left out."""
         if len(amounts) >= self._resource_count:
             amounts = (*amounts, *(0,) * (self._resource_count + self.device_count - len(amounts)))
         return super().pack(amounts)
 
     def free(self, amounts: Amounts) -> int:
-        """These amounts, of an empty machine, as what it has free: what is beyond whole devices is a smaller device."""
-        count, rest = divmod(amounts[self._place], WHOLE)
-        devices = (*(WHOLE,) * count, rest, *(0,) * self.device_count)[: self.device_count]
+        """Pack the free amounts of an empty machine; what is beyond whole devices is a smaller device."""
+        count, partial_device = divmod(amounts[self._place], WHOLE)
+        devices = (*(WHOLE,) * count, partial_device, *(0,) * self.device_count)[: self.device_count]
         return self.pack((*amounts, *devices)) | self.guards
 
     def amounts(self, packed: int) -> Amounts:
@@ -249,9 +255,9 @@ class DevicePacking(Packing):
     def totals(self, free: int) -> Amounts:
         """The amounts of the resources; of free devices, what they have free together."""
         fields = self.fields(free)
-        found = list(fields[: self._resource_count])
-        found[self._place] = sum(fields[self._resource_count :])
-        return tuple(found)
+        totals = list(fields[: self._resource_count])
+        totals[self._place] = sum(fields[self._resource_count :])
+        return tuple(totals)
 
     def idle(self, place: int, machines: Iterable[int]) -> int:
         if place != self._place:
@@ -260,19 +266,22 @@ class DevicePacking(Packing):
 
     def settled(self, free: int) -> int:
         """The free amounts after devices were taken or given back, with the largest request that fits them."""
+        # The largest request depends on the devices alone, of which a cluster has few distinct states.
         devices = free >> self._first_device
         largest = self._largest.get(devices)
         if largest is None:
             amounts = self._devices(free)
-            parts = [amount for amount in amounts if amount < WHOLE]
-            largest = (len(amounts) - len(parts)) * WHOLE + max(parts, default=0)
+            partial_amounts = [amount for amount in amounts if amount < WHOLE]
+            largest = (len(amounts) - len(partial_amounts)) * WHOLE + max(partial_amounts, default=0)
             if len(self._largest) < REMEMBERED_MAX:
                 self._largest[devices] = largest
+
         return free & self._other_fields | (1 << AMOUNT_BITS | largest) << self._shift
 
-    def common(self, one: int, other: int) -> int:
+    def common(self, earlier: int, later: int) -> int:
         """The amounts that a machine has free at both of two times."""
-        return self.settled(self.pack(tuple(map(min, self.fields(one), self.fields(other)))) | self.guards)
+        # The largest request is counted again: that of the minima may be below both.
+        return self.settled(self.pack(tuple(map(min, self.fields(earlier), self.fields(later)))) | self.guards)
 
     def named(self, free: int, packed: int) -> int:
         """A request that fits what a machine has free, with the devices that it takes there.
@@ -282,38 +291,53 @@ class DevicePacking(Packing):
         Raises:
             ValueError: it does not fit.
         """
-        asked = packed >> self._shift & AMOUNT_MAX
-        if not asked or packed >> self._first_device:
+        # A request that names devices already, or wants none, takes what it names.
+        milli_requested = packed >> self._shift & AMOUNT_MAX
+        if not milli_requested or packed >> self._first_device:
             return packed
-        count, share = divmod(asked, WHOLE)
-        amounts = self._devices(free)
-        whole = [device for device, amount in enumerate(amounts) if amount >= WHOLE][:count]
-        rooms = [(amount, device) for device, amount in enumerate(amounts) if amount >= share and device not in whole]
-        if len(whole) < count or (share and not rooms):
-            raise ValueError(f"{asked} {DEVICE_MILLI} do not fit devices that have {', '.join(map(str, amounts))} free")
-        taken = [(device, WHOLE) for device in whole] + ([(min(rooms)[1], share)] if share else [])
-        return packed + (sum(part << (device * FIELD_BITS) for device, part in taken) << self._first_device)
 
-    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:
+        count, share = divmod(milli_requested, WHOLE)
+        amounts = self._devices(free)
+        whole_devices = [device for device, amount in enumerate(amounts) if amount >= WHOLE][:count]
+        # Best fit for the share: the fullest device that has room, so that whole devices stay whole.
+        rooms = [
+            (amount, device) for device, amount in enumerate(amounts) if amount >= share and device not in whole_devices
+        ]
+
+        if len(whole_devices) < count or (share and not rooms):
+            raise ValueError(
+                f"{milli_requested} {DEVICE_MILLI} do not fit devices that have {', '.join(map(str, amounts))} free"
+            )
+
+        device_parts = [(device, WHOLE) for device in whole_devices] + ([(min(rooms)[1], share)] if share else [])
+        return packed + (sum(part << (device * FIELD_BITS) for device, part in device_parts) << self._first_device)
+
+    def needed(self, free: int, packed: int, returnable: Sequence[int]) -> Sequence[int]:
         """The places of those amounts that have to be given back so that a request fits, which it does with all.
 
         What lies on other devices stays, the last of it first.
         """
-        found, room = list(range(len(given))), free + sum(given)
-        for place in reversed(range(len(given))):
-            if (self.settled(room - given[place]) - packed) & self.guards == self.guards:
-                room -= given[place]
-                found.remove(place)
-        return found
+        places = list(range(len(returnable)))
+        room = free + sum(returnable)
 
-    def awaited(self, whole: int, free: int, packed: int) -> int:
+        for place in reversed(range(len(returnable))):
+            if (self.settled(room - returnable[place]) - packed) & self.guards == self.guards:
+                room -= returnable[place]
+                places.remove(place)
+
+        return places
+
+    def awaited(self, capacity: int, free: int, packed: int) -> int:
         count, share = divmod(packed >> self._shift & AMOUNT_MAX, WHOLE)
-        sizes, amounts = self._devices(whole), self._devices(free)
+        sizes, amounts = self._devices(capacity), self._devices(free)
+
         order = sorted(range(len(sizes)), key=lambda device: (-amounts[device], device))
-        chosen = [device for device in order if sizes[device] == WHOLE][:count]
-        chosen += [device for device in order if sizes[device] >= share and device not in chosen][: bool(share)]
-        alone = sum(sizes[device] << (device * FIELD_BITS) for device in chosen) << self._first_device
-        return self.named(alone, packed)
+        devices = [device for device in order if sizes[device] == WHOLE][:count]
+        devices += [device for device in order if sizes[device] >= share and device not in devices][: bool(share)]
+
+        # The chosen devices are taken as empty: the request waits until they are.
+        chosen_fields = sum(sizes[device] << (device * FIELD_BITS) for device in devices) << self._first_device
+        return self.named(chosen_fields, packed)
 
     def naming(self, task: Task, packed: int) -> Task:
         """The task with the devices of a request that `named` has returned, up to the last one that it takes."""

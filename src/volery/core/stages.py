@@ -82,11 +82,11 @@ class StageDescription(msgspec.Struct, frozen=True):
     """The description of a stage in the reference architecture.
 
     Args:
-        name: the paper's, shortened.
-        mode: what kind of step it is.
-        takes: its input.
-        gives: its output, or side effect.
-        stateful: whether it remembers earlier rounds.
+        name: Name in the paper, shortened.
+        mode: Kind of step.
+        takes: Input of the stage.
+        gives: Output of the stage, or its side effect.
+        stateful: True if it remembers earlier rounds.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Realisation(msgspec.Struct, frozen=True):
     Args:
         method: "Role.method" in the architecture's module.
         extent: "full": it does what the stage is for, and a policy decides how; "partial": one of the two lacks.
-        how: what the design calls it.
+        how: Name that the design gives to it.
         when: "parameter=value" where the design does this under that setting alone, and not by default.
     """
 

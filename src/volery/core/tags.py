@@ -44,62 +44,70 @@ def has(tags: Tags, target: tuple[str, ...]) -> bool:
     return False
 
 
-def counted(held: Held, target: tuple[str, ...]) -> int:
+def counted(counts: Held, target: tuple[str, ...]) -> int:
     """The number of tasks with all tags of a target (gamma of section 4.1)."""
-    return sum([count for tags, count in held.items() if has(tags, target)])
+    return sum([count for tags, count in counts.items() if has(tags, target)])
 
 
-def exceeded(tags: Tags, held: Held, group: NodeGroup) -> TagConstraint | None:
+def exceeded(tags: Tags, counts: Held, group: NodeGroup) -> TagConstraint | None:
     """A constraint of which a node set would hold more than `most` with one more task; None: there is none.
 
     Args:
-        tags: of the task, whose own constraints count like those of the tasks that run there.
-        held: by the node set.
-        group: of the node set.
+        tags: Tags of the task, whose own constraints count like those of the tasks that run there.
+        counts: Counts of tasks that run on the node set, by their tags.
+        group: Group of the node set.
     """
-    for one in tags.constraints:
-        if one.group == group and one.most != UNLIMITED and counted(held, one.target) > one.most:
-            return one
-    for there in held:
-        for one in there.constraints:
-            if one.group == group and one.most != UNLIMITED and has(tags, one.target):
-                others = counted(held, one.target) - has(there, one.target)
-                if others + 1 > one.most:
-                    return one
+    for constraint in tags.constraints:
+        if (
+            constraint.group == group
+            and constraint.most != UNLIMITED
+            and counted(counts, constraint.target) > constraint.most
+        ):
+            return constraint
+
+    for neighbour_tags in counts:
+        for constraint in neighbour_tags.constraints:
+            if constraint.group == group and constraint.most != UNLIMITED and has(tags, constraint.target):
+                # The neighbour's own tags do not count for it: a task never counts for itself.
+                target_count = counted(counts, constraint.target) - has(neighbour_tags, constraint.target)
+                if target_count + 1 > constraint.most:
+                    return constraint
     return None
 
 
-def lacking(tags: Tags, held: Held, everywhere: Held, group: NodeGroup) -> TagConstraint | None:
+def lacking(tags: Tags, counts: Held, cluster_counts: Held, group: NodeGroup) -> TagConstraint | None:
     """A constraint of a task of whose target a node set holds less than `least`; None: there is none.
 
     Args:
-        tags: of the task.
-        held: by the node set.
-        everywhere: by the cluster.
-        group: of the node set.
+        tags: Tags of the task.
+        counts: Counts of tasks that run on the node set, by their tags.
+        cluster_counts: Counts of tasks that run on the cluster, by their tags.
+        group: Group of the node set.
     """
-    for one in tags.constraints:
-        if one.group == group and one.least:
-            found = counted(held, one.target)
-            gathers = has(tags, one.target) and found == counted(everywhere, one.target)
-            if found < one.least and not gathers:
-                return one
+    for constraint in tags.constraints:
+        if constraint.group == group and constraint.least:
+            target_count = counted(counts, constraint.target)
+            # The first tasks of a group that gathers find none of it anywhere, or all of it here.
+            is_gathering = has(tags, constraint.target) and target_count == counted(cluster_counts, constraint.target)
+            if target_count < constraint.least and not is_gathering:
+                return constraint
     return None
 
 
-def worded(one: TagConstraint) -> str:
+def worded(constraint: TagConstraint) -> str:
     """A constraint as it is written in Medea's notation."""
-    most = "inf" if one.most == UNLIMITED else str(one.most)
-    return f"{{{' & '.join(one.subject)}, {{{' & '.join(one.target)}, {one.least}, {most}}}, {one.group}}}"
+    most_text = "inf" if constraint.most == UNLIMITED else str(constraint.most)
+    subject, target = " & ".join(constraint.subject), " & ".join(constraint.target)
+    return f"{{{subject}, {{{target}, {constraint.least}, {most_text}}}, {constraint.group}}}"
 
 
-def waits_for_others(one: TagConstraint, tags: Tags) -> bool:
+def waits_for_others(constraint: TagConstraint, tags: Tags) -> bool:
     """True if a task with these tags can only start where other tasks run."""
-    return one.least > 0 and not has(tags, one.target)
+    return constraint.least > 0 and not has(tags, constraint.target)
 
 
 def node_sets(cluster: Cluster) -> dict[NodeGroup, tuple[int, ...]]:
-    """By group, the number of each machine's node set."""
+    """The number of each machine's node set, by group."""
     return {"node": tuple(range(len(cluster.constraints))), "rack": racks_of(cluster)}
 
 
@@ -107,19 +115,26 @@ def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Itera
     """The trace with tags of its jobs' tasks.
 
     Args:
-        trace: the workload; tags that it has are replaced.
-        names: per job.
-        constraints: each concerns the tasks that have all tags of its subject.
+        trace: Workload; tags that it has are replaced.
+        names: Tags of each job.
+        constraints: Constraints, each for the tasks that have all tags of its subject.
     """
     by_tag: dict[str, list[TagConstraint]] = {}
-    for one in constraints:
-        by_tag.setdefault(one.subject[0] if one.subject else "", []).append(one)
+    for constraint in constraints:
+        by_tag.setdefault(constraint.subject[0] if constraint.subject else "", []).append(constraint)
+
     place_of: dict[tuple[str, ...], int] = {}
-    tag_set = array("H", [place_of.setdefault(one, len(place_of)) for one in names])
+    tag_set = array("H", [place_of.setdefault(names_of_job, len(place_of)) for names_of_job in names])
+
     sets = []
-    for own in place_of:
-        near = [c for name in (*own, "") for c in by_tag.get(name, ()) if set(c.subject) <= set(own)]
-        sets.append(Tags(own, tuple(near)))
+    for tag_names in place_of:
+        matching_constraints = [
+            candidate
+            for name in (*tag_names, "")
+            for candidate in by_tag.get(name, ())
+            if set(candidate.subject) <= set(tag_names)
+        ]
+        sets.append(Tags(tag_names, tuple(matching_constraints)))
     return msgspec.structs.replace(trace, tag_sets=tuple(sets), tag_set=tag_set if any(place_of) else array("H"))
 
 
@@ -127,33 +142,41 @@ def check_heeded(trace: Trace, deployment: Deployment, place: str) -> None:
     """Refuse tasks with tags for a design that does not heed them.
 
     Raises:
-        InputError: at a place that names the run's design, or its workload.
+        InputError: At a place that names the run's design, or its workload.
     """
     if not trace.tag_set:
         return
     if deployment.capability(TagPlacement) is None:
-        raise InputError(
-            place, "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
+        problem = (
+            "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
             "pipeline:tags=true or omega:tags=true"
-        )  # fmt: skip
+        )
+        raise InputError(place, problem)
 
 
 def check_tags(trace: Trace) -> None:
     """Refuse tag constraints that say nothing, contradict themselves, or that no order of starts can meet.
 
     Raises:
-        InputError: naming the constraint, and the job of which no task could ever start.
+        InputError: Names the constraint, and the job of which no task could ever start.
     """
     if not trace.tag_set:
         return
+
     if len(trace.tag_set) != trace.job_count:
         raise InputError(trace.name, f"{len(trace.tag_set)} sets of tags for {trace.job_count} jobs; give one each")
-    for one in dict.fromkeys([one for tags in trace.tag_sets for one in tags.constraints]):
-        if not one.subject or not one.target:
-            raise InputError(trace.name, f"tag constraint {worded(one)} has no subject or no target; name a tag")
-        if one.least < 0 or one.most < UNLIMITED or (one.most != UNLIMITED and one.least > one.most):
-            problem = f"tag constraint {worded(one)} allows no number; give 0 <= least <= most"
+
+    for constraint in dict.fromkeys([constraint for tags in trace.tag_sets for constraint in tags.constraints]):
+        if not constraint.subject or not constraint.target:
+            raise InputError(trace.name, f"tag constraint {worded(constraint)} has no subject or no target; name a tag")
+        if (
+            constraint.least < 0
+            or constraint.most < UNLIMITED
+            or (constraint.most != UNLIMITED and constraint.least > constraint.most)
+        ):
+            problem = f"tag constraint {worded(constraint)} allows no number; give 0 <= least <= most"
             raise InputError(trace.name, problem)
+
     _check_startable(trace)
 
 
@@ -166,16 +189,19 @@ def _check_startable(trace: Trace) -> None:
         if tags is not None:
             sizes[tags] = sizes.get(tags, 0) + trace.first[job + 1] - trace.first[job]
             job_with.setdefault(tags, job)
+
     targets = _targets_of(sizes)
+    # Even with all targets at once there would be too few.
     for tags in sizes:
-        for one in tags.constraints:
-            count = sum([sizes[other] for other in targets.get(one.target, ())])
-            if waits_for_others(one, tags) and sizes[tags] and count < one.least:
+        for constraint in tags.constraints:
+            count = sum([sizes[target_tags] for target_tags in targets.get(constraint.target, ())])
+            if waits_for_others(constraint, tags) and sizes[tags] and count < constraint.least:
                 problem = (
-                    f"tasks of job {job_with[tags]} can never start: tag constraint {worded(one)} needs {one.least} "
-                    f"other tasks, and {count} have the tags of its target. Give some job these tags"
+                    f"tasks of job {job_with[tags]} can never start: tag constraint {worded(constraint)} needs "
+                    f"{constraint.least} other tasks, and {count} have the tags of its target. Give some job these tags"
                 )
                 raise InputError(trace.name, problem)
+
     circle = _circle(sizes, targets)
     if circle is not None:
         problem = (
@@ -186,24 +212,33 @@ def _check_startable(trace: Trace) -> None:
 
 
 def _targets_of(sizes: Iterable[Tags]) -> dict[tuple[str, ...], list[Tags]]:
-    """By target of a constraint, the sets of tags that have it."""
+    """The sets of tags that have the target of a constraint, by target."""
     by_name: dict[str, list[Tags]] = {}
     for tags in sizes:
         for name in dict.fromkeys(tags.names):
             by_name.setdefault(name, []).append(tags)
-    asked = dict.fromkeys([one.target for tags in sizes for one in tags.constraints if one.least])
-    rarest = {target: min([by_name.get(name, []) for name in target], key=len) for target in asked}
-    return {target: [tags for tags in rarest[target] if has(tags, target)] for target in asked}
+
+    targets = dict.fromkeys(
+        [constraint.target for tags in sizes for constraint in tags.constraints if constraint.least]
+    )
+    rarest = {target: min([by_name.get(name, []) for name in target], key=len) for target in targets}
+    return {target: [tags for tags in rarest[target] if has(tags, target)] for target in targets}
 
 
 def _circle(sizes: Iterable[Tags], targets: Mapping[tuple[str, ...], list[Tags]]) -> list[Tags] | None:
     """Sets of tags of which each waits for tasks with those before it, and the first for the last; None: no circle."""
     waits = {
         tags: dict.fromkeys(
-            [other for one in tags.constraints if waits_for_others(one, tags) for other in targets[one.target]]
+            [
+                target_tags
+                for constraint in tags.constraints
+                if waits_for_others(constraint, tags)
+                for target_tags in targets[constraint.target]
+            ]
         )
         for tags in sizes
     }
+
     order = TopologicalSorter(waits)
     try:
         order.prepare()

@@ -55,36 +55,37 @@ class Trace(msgspec.Struct, frozen=True):
     """Jobs in order of arrival; the tasks of job j are `first[j]` to `first[j + 1]` (exclusive).
 
     Args:
-        name: what reports call it.
-        arrival_us: per job, not decreasing.
-        first: per job the number of its first task, and the task count at the end.
-        duration_us: per task, the true duration; only drivers may read it.
-        estimate_us: per job, what schedulers may assume about a task's duration.
-        constraints: per task, its constraint bit set, 32 or 64 bits wide; empty when no task has any.
-        user: per job, or empty.
-        resources: what requests count, each name with its unit; empty where every task takes one slot.
-        requests: the distinct requests, units of each resource.
-        request: per task, the place of its request among `requests`; empty where every task takes one slot.
-        parent_first: per task the place of its first parent in `parents`, and the count of all at the end; empty where
+        name: Name in reports.
+        arrival_us: Arrival time of each job, not decreasing.
+        first: Number of each job's first task, and the task count at the end.
+        duration_us: True duration of each task; only drivers may read it.
+        estimate_us: Assumed duration of a task of each job, for schedulers.
+        constraints: Constraint bit set of each task, 32 or 64 bits wide; empty when no task has any.
+        user: User of each job, or empty.
+        resources: Resources that requests count, each name with its unit; empty where every task takes one slot.
+        requests: Distinct requests, units of each resource.
+        request: Place of each task's request among `requests`; empty where every task takes one slot.
+        parent_first: Place of each task's first parent in `parents`, and the count of all at the end; empty where
             no task waits for another.
-        parents: numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
-        priority: per job, larger is more urgent; empty where all are alike.
-        deadline_us: per job, when it should be done, on the clock of `arrival_us`, or NEVER; empty where none has one.
-        replica_first: per task the place of its first replica in `replicas`, and the count of all at the end; empty
+        parents: Numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
+        priority: Priority of each job, larger is more urgent; empty where all are alike.
+        deadline_us: Time by which each job should be done, on the clock of `arrival_us`, or NEVER; empty where none has
+            one.
+        replica_first: Place of each task's first replica in `replicas`, and the count of all at the end; empty
             where no task has a preference.
-        replicas: numbers of the machines that hold the input of a task.
-        far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
+        replicas: Numbers of the machines that hold the input of a task.
+        far_permille: Duration of a task in a rack that holds its input, and elsewhere, in thousandths of its
             duration; only drivers may read it.
-        told_estimate_us: per job, the estimate that schedulers receive in place of `estimate_us`, which then only
+        told_estimate_us: Estimate of each job that schedulers receive in place of `estimate_us`, which then only
             decides whether the job counts as short; empty: they receive that.
-        task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
-        preferences: the distinct preferences of jobs; durations hold on preferred machines.
-        preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
-        submit_us: per task, when it is submitted, on the clock of `arrival_us`: not before its job, nor before a task
+        task_estimate_us: Assumed duration of each task, for schedulers; empty where that is the job's.
+        preferences: Distinct preferences of jobs; durations hold on preferred machines.
+        preference: Place of each job's preference among `preferences`; empty where all are indifferent.
+        submit_us: Submission time of each task, on the clock of `arrival_us`: not before its job, nor before a task
             that it waits for; empty where all tasks are submitted with their jobs.
-        tag_sets: the distinct sets of tags, each with the constraints of which it is a subject; see
+        tag_sets: Distinct sets of tags, each with the constraints of which it is a subject; see
             `volery.core.tags.with_tags`.
-        tag_set: per job, the place of its tasks' tags among `tag_sets`; empty where no task has any.
+        tag_set: Place of the tags of each job's tasks among `tag_sets`; empty where no task has any.
     """
 
     name: str
@@ -123,10 +124,10 @@ class Trace(msgspec.Struct, frozen=True):
         return len(self.duration_us)
 
     def job_of_task(self) -> array[int]:
-        """Per task, the number of its job."""
+        """The number of each task's job."""
         jobs = array("q")
-        for j in range(self.job_count):
-            jobs.extend(longs(self.first[j + 1] - self.first[j], j))
+        for job in range(self.job_count):
+            jobs.extend(longs(self.first[job + 1] - self.first[job], job))
         return jobs
 
     def parents_of(self, task: TaskId) -> tuple[TaskId, ...]:
@@ -136,64 +137,71 @@ class Trace(msgspec.Struct, frozen=True):
         return tuple(self.parents[self.parent_first[task] : self.parent_first[task + 1]])
 
     def replicas_of(self, numbers: Sequence[TaskId]) -> tuple[tuple[int, ...], ...]:
-        """Per task, the machines that hold its input; nothing where none of the tasks has a preference."""
+        """The machines that hold the input of each task; nothing where none of the tasks has a preference."""
         first = self.replica_first
         if not first:
             return ()
-        held = tuple([tuple(self.replicas[first[task] : first[task + 1]]) for task in numbers])
-        return held if any(held) else ()
+        replicas = tuple([tuple(self.replicas[first[task] : first[task + 1]]) for task in numbers])
+        return replicas if any(replicas) else ()
 
     def submission(self, job: JobId) -> list[Message]:
         """The messages that submit a job whole: one Submit, and MoreTasks where it exceeds a chunk."""
         low, high = self.first[job], self.first[job + 1]
-        waits: tuple[tuple[TaskId, ...], ...] = ()
+        parents: tuple[tuple[TaskId, ...], ...] = ()
         if self.parent_first and self.parent_first[low] < self.parent_first[high]:
-            waits = tuple([self.parents_of(task) for task in range(low, high)])
+            parents = tuple([self.parents_of(task) for task in range(low, high)])
         numbers = range(low, high)
-        return self.messages(job, self.tasks_of(job, numbers), high - low, waits, self.replicas_of(numbers))
+        return self.messages(job, self.tasks_of(job, numbers), high - low, parents, self.replicas_of(numbers))
 
     def tags_of(self, job: JobId) -> Tags | None:
         """The tags of a job's tasks; None: they have none."""
         tags = self.tag_sets[self.tag_set[job]] if self.tag_set else None
+        # Where only some jobs have tags, the empty set has a place among the sets, too.
         return tags if tags is not None and tags.names else None
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
 
         Args:
-            job: theirs.
-            numbers: which; a range where all.
+            job: Number of the job.
+            numbers: Numbers of the tasks; a range where all.
         """
-        tasks, tags = self._untagged(job, numbers), self.tags_of(job) if self.tag_set else None
+        tasks = self._untagged(job, numbers)
+        tags = self.tags_of(job) if self.tag_set else None
         return tasks if tags is None else tuple([msgspec.structs.replace(task, tags=tags) for task in tasks])
 
     def _untagged(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         if self.task_estimate_us:
             return self._estimated(job, numbers)
-        estimate = self._told_us(job)
+        estimate = self._sent_estimate_us(job)
+
+        # Three loops and not one: most traces have slots alone, and tasks are made by the million.
         if self.request:
-            masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
-            asked = [self.requests[place] for place in self._of(self.request, numbers)]
-            rows = zip(numbers, masks, asked, strict=True)
-            return tuple([Task(number, job, mask, estimate, b"", need) for number, mask, need in rows])
+            masks = self._values_of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
+            requests = [self.requests[place] for place in self._values_of(self.request, numbers)]
+            rows = zip(numbers, masks, requests, strict=True)
+            return tuple([Task(number, job, mask, estimate, b"", request) for number, mask, request in rows])
+
         if self.constraints:
-            rows_of_slots = zip(numbers, self._of(self.constraints, numbers), strict=True)
+            rows_of_slots = zip(numbers, self._values_of(self.constraints, numbers), strict=True)
             return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
         return tuple([Task(number, job, 0, estimate) for number in numbers])
 
-    def _told_us(self, job: JobId) -> int:
+    def _sent_estimate_us(self, job: JobId) -> int:
         """The estimate of a job's tasks that schedulers receive."""
         return (self.told_estimate_us or self.estimate_us)[job]
 
     def _estimated(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job, each with an estimate of its own."""
-        masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
-        asked = [self.requests[k] for k in self._of(self.request, numbers)] if self.request else [()] * len(numbers)
-        rows = zip(numbers, masks, self._of(self.task_estimate_us, numbers), asked, strict=True)
-        return tuple([Task(number, job, mask, estimate, b"", need) for number, mask, estimate, need in rows])
+        masks = self._values_of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
+        requests = (
+            [self.requests[k] for k in self._values_of(self.request, numbers)] if self.request else [()] * len(numbers)
+        )
+        rows = zip(numbers, masks, self._values_of(self.task_estimate_us, numbers), requests, strict=True)
+        return tuple([Task(number, job, mask, estimate, b"", request) for number, mask, estimate, request in rows])
 
     @staticmethod
-    def _of(values: array[int], numbers: Sequence[TaskId]) -> list[int]:
+    def _values_of(values: array[int], numbers: Sequence[TaskId]) -> list[int]:
         if isinstance(numbers, range):
             return values[numbers.start : numbers.stop].tolist()
         return [values[number] for number in numbers]
@@ -203,38 +211,39 @@ class Trace(msgspec.Struct, frozen=True):
         job: JobId,
         tasks: tuple[Task, ...],
         task_count: int,
-        waits: tuple[tuple[TaskId, ...], ...] = (),
-        held: tuple[tuple[int, ...], ...] = (),
+        parents: tuple[tuple[TaskId, ...], ...] = (),
+        replicas: tuple[tuple[int, ...], ...] = (),
     ) -> list[Message]:
         """Submit with tasks of a job, and MoreTasks where they exceed a chunk.
 
         Args:
-            job: theirs.
-            tasks: that are sent now.
-            task_count: of those and all that will follow.
-            waits: per task its parents, or nothing.
-            held: per task the machines that hold its input, or nothing.
+            job: Number of the job.
+            tasks: Tasks that are sent now.
+            task_count: Count of those tasks and all that will follow.
+            parents: Parents of each task, or nothing.
+            replicas: Machines that hold the input of each task, or nothing.
         """
         first = Job(
             job,
             task_count,
             tasks[:CHUNK_TASKS],
-            self._told_us(job),
+            self._sent_estimate_us(job),
             self.user[job] if self.user else "",
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,
-            waits[:CHUNK_TASKS],
-            held[:CHUNK_TASKS],
+            parents[:CHUNK_TASKS],
+            replicas[:CHUNK_TASKS],
             self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
         )
+
         messages: list[Message] = [Submit(first)]
         messages += [
             MoreTasks(
                 job,
                 at,
                 tasks[at : at + CHUNK_TASKS],
-                waits[at : at + CHUNK_TASKS],
-                held[at : at + CHUNK_TASKS],
+                parents[at : at + CHUNK_TASKS],
+                replicas[at : at + CHUNK_TASKS],
             )
             for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]
@@ -247,14 +256,17 @@ class Trace(msgspec.Struct, frozen=True):
             sha.update(len(column).to_bytes(8, "little"))
             for low in range(0, len(column), DIGEST_ITEMS):  # in pieces: a narrow column is not widened whole
                 sha.update(little_endian(array("q", column[low : low + DIGEST_ITEMS])))
+
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
+
         optional = ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us")
         for name in (*optional, "told_estimate_us"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
+
         if self.replicas:
             sha.update(f"replicas:{len(self.replicas)}:{self.far_permille}".encode())
             sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))

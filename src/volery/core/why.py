@@ -20,15 +20,15 @@ class Reason(StrEnum):
     """Reasons for which a machine or a unit of it was not taken, in the lab and in the federation."""
 
     CONSTRAINT = "constraint"
-    """It does not satisfy the task's placement constraints."""
+    """The machine does not satisfy the task's placement constraints."""
     RESOURCE = "resource"
-    """It is too small: even empty it could not hold the task."""
+    """The machine is too small: even empty it could not hold the task."""
     BUSY = "busy"
-    """It could hold the task, but is taken in the scheduler's view."""
+    """The machine could hold the task, but is taken in the scheduler's view."""
     SHARE = "share"
     """Users below their shares come first."""
     INCONSISTENCY = "inconsistency"
-    """It was free in the view, and its owner refused it."""
+    """The machine was free in the view, and its owner refused it."""
 
 
 Scope = Literal["internal", "external"]
@@ -47,16 +47,16 @@ class Decision(msgspec.Struct, frozen=True):
     """A fact: a decision of a scheduler about one task.
 
     Args:
-        task: which.
-        job: its job.
-        chosen: the decision; "refused", "preempted" and "lost" are reports on an earlier placement; a lost attempt
+        task: Number of the task.
+        job: Number of its job.
+        chosen: Decision; "refused", "preempted" and "lost" are reports on an earlier placement; a lost attempt
             ended with its machine, or without a report.
-        partition: of the machine that was chosen, or that refused; -1: none.
-        machine: its number; -1: none.
-        asked: the component that has to confirm it, or has refused it; "": none.
-        view_age_us: time since the last news of that part of the cluster; where nothing was chosen, of the part with
-            the oldest news.
-        rejected: machines that were passed over, in the order in which partitions are searched.
+        partition: Partition of the machine that was chosen, or that refused; -1: none.
+        machine: Number of the machine; -1: none.
+        asked: Component that has to confirm it, or has refused it; "": none.
+        view_age_us: Time since the last update of that part of the cluster; where nothing was chosen, of the part with
+            the oldest update.
+        rejected: Machines that were passed over, in the order in which partitions are searched.
     """
 
     task: TaskId
@@ -81,11 +81,11 @@ class DecisionLog:
     """The decisions of a run: per task the first and the last ones, and how many there were.
 
     Attributes:
-        of_task: the decisions that are kept.
-        counts: of all decisions by kind, those that are not kept included.
-        dropped: per task, the number that is not kept.
-        pairs: (scheduler, component that it asked) -> placements and refusals, all of them.
-        ages: age of the view at a placement, microseconds -> number of placements, all of them.
+        of_task: Decisions that are kept.
+        counts: Counts of all decisions by kind, those that are not kept included.
+        dropped: Count of each task's decisions that are not kept.
+        pairs: (Scheduler, component that it asked) -> placements and refusals, all of them.
+        ages: Age of the view at a placement, microseconds -> number of placements, all of them.
     """
 
     def __init__(self) -> None:
@@ -102,8 +102,10 @@ class DecisionLog:
             self.pairs.setdefault((by, decision.asked), [0, 0])[decision.chosen == "refused"] += 1
         if decision.chosen == "placed":
             self.ages[decision.view_age_us] = self.ages.get(decision.view_age_us, 0) + 1
-        kept = self.of_task.setdefault(decision.task, [])
-        kept.append(LoggedDecision(now, by, decision))
-        if len(kept) > KEPT_PER_TASK:
-            del kept[1]
+
+        decisions = self.of_task.setdefault(decision.task, [])
+        decisions.append(LoggedDecision(now, by, decision))
+        # The first decision stays; the oldest of the last ones goes.
+        if len(decisions) > KEPT_PER_TASK:
+            del decisions[1]
             self.dropped[decision.task] = self.dropped.get(decision.task, 0) + 1

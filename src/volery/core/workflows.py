@@ -41,9 +41,9 @@ def with_parents(trace: Trace, parents: Sequence[Sequence[TaskId]]) -> Trace:
     """
     flat = array("q", [parent for group in parents for parent in group])
     first = array("q", itertools.accumulate(map(len, parents), initial=0))
-    made = msgspec.structs.replace(trace, parent_first=first if flat else longs(), parents=flat)
-    check_workflows(made)
-    return made
+    workflow = msgspec.structs.replace(trace, parent_first=first if flat else longs(), parents=flat)
+    check_workflows(workflow)
+    return workflow
 
 
 def check_workflows(trace: Trace) -> None:
@@ -57,10 +57,12 @@ def check_workflows(trace: Trace) -> None:
     first, parents = trace.parent_first, trace.parents
     if not first and not parents:
         return
+
     if len(first) != trace.task_count + 1 or first[0] or first[-1] != len(parents):
         raise InputError(
             trace.name, f"{len(first)} places of first parents for {trace.task_count} tasks; give one more"
         )
+
     for job in range(trace.job_count):
         low = trace.first[job]
         for task in range(low, trace.first[job + 1]):
@@ -78,41 +80,50 @@ def check_workflows(trace: Trace) -> None:
 def _check_submissions(trace: Trace) -> None:
     if not trace.submit_us:
         return
+
     if len(trace.submit_us) != trace.task_count:
         raise InputError(trace.name, f"{len(trace.submit_us)} submissions for {trace.task_count} tasks; give one each")
+
     for job, (low, high) in enumerate(job_bounds(trace)):
         if low < high and (begin := min(trace.submit_us[low:high])) != trace.arrival_us[job]:
             problem = (
                 f"the first task of job {job} is submitted at {begin} us; the job is at {trace.arrival_us[job]} us"
             )
             raise InputError(trace.name, problem)
+
         for task in range(low, high):
-            least = max([trace.submit_us[one] for one in trace.parents_of(task)], default=trace.arrival_us[job])
-            if trace.submit_us[task] < least:
+            earliest_us = max(
+                [trace.submit_us[parent] for parent in trace.parents_of(task)], default=trace.arrival_us[job]
+            )
+            if trace.submit_us[task] < earliest_us:
                 problem = (
-                    f"task {task} of job {job} is submitted at {trace.submit_us[task]} us; here not before {least}"
+                    f"task {task} of job {job} is submitted at {trace.submit_us[task]} us; "
+                    f"here not before {earliest_us}"
                 )
                 raise InputError(trace.name, problem)
 
 
 def children_of(trace: Trace) -> tuple[array[int], array[int]]:
-    """Per task the place of its first child, with the count of all at the end; and the children, in order."""
+    """The place of each task's first child, with the count of all at the end; and the children, in order."""
     first = longs(trace.task_count + 1)
     for parent in trace.parents:
         first[parent + 1] += 1
+    # Counting sort: the counts become places, so that all children of a trace are in one array.
     for task in range(trace.task_count):
         first[task + 1] += first[task]
-    after, children = first[:], longs(len(trace.parents))
+
+    next_place = first[:]
+    children = longs(len(trace.parents))
     for task in range(trace.task_count if trace.parents else 0):
         for place in range(trace.parent_first[task], trace.parent_first[task + 1]):
             parent = trace.parents[place]
-            children[after[parent]] = task
-            after[parent] += 1
+            children[next_place[parent]] = task
+            next_place[parent] += 1
     return first, children
 
 
 def delays_us(trace: Trace) -> array[int]:
-    """Per task, how long after its job it is submitted; nothing where all are with their jobs."""
+    """The delay of each task's submission after its job's; nothing where all are with their jobs."""
     if not trace.submit_us:
         return longs()
     bounds = enumerate(job_bounds(trace))
@@ -120,19 +131,22 @@ def delays_us(trace: Trace) -> array[int]:
 
 
 def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per task, how long after its job's submission it ends when nothing but its parents and its own ever holds it up.
+    """The ideal end of each task after its job's submission: only its parents and its own submission hold it up.
 
     Args:
-        duration_us: per task, if not the trace's.
+        duration_us: Duration of each task, if not the trace's.
     """
     durations = trace.duration_us if duration_us is None else duration_us
     ends = array("q", durations)
+
     first, parents = trace.parent_first, trace.parents
+    # Parents have smaller numbers than their children, so that their ends are known when a task is met.
     if delays := delays_us(trace):
         for task, delay in enumerate(delays):
-            above = parents[first[task] : first[task + 1]] if parents else ()
-            ends[task] += max([delay, *[ends[parent] for parent in above]])
+            task_parents = parents[first[task] : first[task + 1]] if parents else ()
+            ends[task] += max([delay, *[ends[parent] for parent in task_parents]])
         return ends
+
     if parents:
         for task in range(trace.task_count):
             low, high = first[task], first[task + 1]
@@ -142,19 +156,19 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
 
 
 def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per job, the longest chain of tasks that wait for each other, submitted at once; 0 without tasks.
+    """The longest chain of tasks of each job that wait for each other, submitted at once; 0 without tasks.
 
     Args:
-        duration_us: per task, if not the trace's.
+        duration_us: Duration of each task, if not the trace's.
     """
     return spans_us(_at_once(trace), duration_us)
 
 
 def spans_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per job, its ideal response time: the critical path, or longer where tasks are submitted late; 0 without tasks.
+    """The ideal response time of each job: its critical path, or longer where tasks come late; 0 without tasks.
 
     Args:
-        duration_us: per task, if not the trace's.
+        duration_us: Duration of each task, if not the trace's.
     """
     ends = ends_us(trace, duration_us)
     return array("q", [max(ends[low:high], default=0) for low, high in job_bounds(trace)])
@@ -165,34 +179,38 @@ def _at_once(trace: Trace) -> Trace:
 
 
 def job_bounds(trace: Trace) -> list[tuple[TaskId, TaskId]]:
-    """Per job, its first task and the one after its last."""
+    """The first task of each job and the one after its last."""
     return [(trace.first[job], trace.first[job + 1]) for job in range(trace.job_count)]
 
 
 def levels(trace: Trace) -> array[int]:
-    """Per task, how many tasks the longest chain above it has."""
-    ones = longs(trace.task_count, 1)
-    return array("q", [end - 1 for end in ends_us(_at_once(trace), ones)])
+    """The count of tasks in the longest chain above each task."""
+    unit_durations = longs(trace.task_count, 1)
+    return array("q", [end - 1 for end in ends_us(_at_once(trace), unit_durations)])
 
 
 def refused(trace: Trace, deployment: Deployment) -> list[bool]:
-    """Per task, whether the design declares that it runs on no machine, though one suits; see `Refusals`."""
-    found, refusals = [False] * trace.task_count, deployment.capability(Refusals)
+    """Flags of the tasks that the design runs on no machine, though one suits; see `Refusals`."""
+    is_refused = [False] * trace.task_count
+    refusals = deployment.capability(Refusals)
+
     if refusals is None:
-        return found
+        return is_refused
+
     for number in range(trace.job_count):
         low, high = trace.first[number], trace.first[number + 1]
         tasks = trace.tasks_of(number, range(low, high))
         submit = trace.messages(number, tasks, high - low)[0]
         assert isinstance(submit, Submit)
-        found[low:high] = [refusals.refuses(submit.job, task) for task in tasks]
-    return found
+        is_refused[low:high] = [refusals.refuses(submit.job, task) for task in tasks]
+    return is_refused
 
 
 def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:
-    """Per task, whether it waits, directly or not, for one of the roots."""
-    reached = [False] * trace.task_count
+    """Flags of the tasks that wait, directly or not, for one of the roots."""
+    is_below = [False] * trace.task_count
     first, parents = trace.parent_first, trace.parents
+    # One pass: a parent is decided before its children.
     for task in range(trace.task_count if parents else 0):
-        reached[task] = any(reached[parent] or roots[parent] for parent in parents[first[task] : first[task + 1]])
-    return reached
+        is_below[task] = any(is_below[parent] or roots[parent] for parent in parents[first[task] : first[task + 1]])
+    return is_below

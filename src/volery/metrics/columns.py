@@ -35,23 +35,23 @@ def tasks_per_job(trace: Trace) -> Longs:
 
 
 def arrival_of_task_us(trace: Trace) -> Longs:
-    """Per task, when its job was submitted."""
+    """The submission time of each task's job."""
     return np.repeat(view(trace.arrival_us), tasks_per_job(trace))
 
 
 def asked(trace: Trace, resource: int) -> Longs:
-    """Per task, the amount of a resource that it asks for."""
+    """The amount of a resource that each task asks for."""
     amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
     return np.asarray(amounts[np.asarray(trace.request)])
 
 
 def ready_us(records: Records) -> Longs:
-    """Per task, when it could have been started: when it was submitted, and the last of its parents had ended."""
+    """The time at which each task could start: it was submitted, and the last of its parents had ended."""
     return view(records.ready_us) if records.ready_us else arrival_of_task_us(records.trace)
 
 
 def largest_per_job(values: Longs, trace: Trace, otherwise: int) -> Longs:
-    """Per job, the largest of its tasks' values; `otherwise` for a job without tasks."""
+    """The largest value of each job's tasks; `otherwise` for a job without tasks."""
     largest = np.full(trace.job_count, otherwise, dtype=np.int64)
     filled = tasks_per_job(trace) > 0
     if filled.any():

@@ -56,7 +56,7 @@ def constraint_load(trace: Trace, cluster: Cluster) -> list[ConstraintLoad]:
     """Load per constraint, for every constraint that a machine has (figures 2 to 4)."""
     begin, end, needs = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    amount, offered = _counted(trace, cluster)
+    amount, offered = _main_demand(trace, cluster)
     machine_bits = np.array(cluster.constraints, dtype=np.int64)
     loads = []
     for constraint in range(int(machine_bits.max()).bit_length()):
@@ -72,19 +72,20 @@ def total_load(trace: Trace, cluster: Cluster) -> TotalLoad:
     """Load of the cluster as a whole (table 1)."""
     begin, end, _ = runnable_tasks(trace, cluster)
     edges = whole_seconds(begin, end)
-    amount, offered = _counted(trace, cluster)
+    amount, offered = _main_demand(trace, cluster)
     return TotalLoad(*_statistics(busy_time_us(begin, end, edges, amount) / (np.diff(edges) * offered.sum())))
 
 
-def _counted(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
+def _main_demand(trace: Trace, cluster: Cluster) -> tuple[Longs | None, Longs]:
     """Requests of runnable tasks, and offers of machines, of the resource of the largest load; None: one slot each."""
     if not cluster.resources:
         return None, np.array(cluster.slots, dtype=np.int64)
     fits, duration_us = _fits(trace, cluster), view(trace.duration_us).astype(np.float64)
     offered = np.array(cluster.capacities, dtype=np.int64)
-    whole = offered.sum(axis=0)
-    work_us = np.array([(asked(trace, k) * duration_us).sum() for k in range(len(whole))])
-    place = int(np.argmax(np.where(whole > 0, work_us / np.maximum(whole, 1), -1)))
+
+    totals = offered.sum(axis=0)
+    work_us = np.array([(asked(trace, k) * duration_us).sum() for k in range(len(totals))])
+    place = int(np.argmax(np.where(totals > 0, work_us / np.maximum(totals, 1), -1)))
     return asked(trace, place)[fits], offered[:, place]
 
 
@@ -110,7 +111,7 @@ def _fits(trace: Trace, cluster: Cluster) -> Flags:
 
 
 def satisfiable(needs: Longs, cluster: Cluster) -> Flags:
-    """Per task, whether some machine has all that it needs."""
+    """Flags of the tasks for which some machine has all constraints."""
     machines = np.array(sorted(set(cluster.constraints)), dtype=np.int64)
     distinct, kind = np.unique(needs, return_inverse=True)
     fits = np.array([bool(((machines & need) == need).any()) for need in distinct], dtype=np.bool_)
@@ -129,10 +130,10 @@ class DemandChanges(msgspec.Struct, frozen=True, eq=False):
     """Tasks by kind that become active, or cease to be, at beginnings of seconds.
 
     Args:
-        seconds: with a change, rising; at the last one nothing is active any more.
-        first: per second, the place of its first change, and at the end the number of changes.
-        kind: per change, rising within a second.
-        amount: tasks that came, less those that went.
+        seconds: Seconds with a change, rising; at the last one nothing is active any more.
+        first: Place of the first change of each second, and at the end the number of changes.
+        kind: Kind of each change, rising within a second.
+        amount: Count of tasks that came, less those that went.
     """
 
     seconds: Longs
@@ -150,18 +151,23 @@ class DemandChanges(msgspec.Struct, frozen=True, eq=False):
 def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> DemandChanges:
     """Changes of the tasks that are active at beginnings of seconds: those that have begun by then and end later."""
     from_second, until_second = -(-begin_us // SECOND), -(-end_us // SECOND)
-    seen = until_second > from_second
-    second = np.append(from_second[seen], until_second[seen])
-    of = np.append(kind[seen], kind[seen])
-    step = np.repeat(np.array([1, -1], dtype=np.int64), int(seen.sum()))
-    order = np.lexsort((of, second))
-    second, of = second[order], of[order]
-    new = np.flatnonzero(np.append(True, (np.diff(second) != 0) | (np.diff(of) != 0))[: second.size])
-    amount = np.add.reduceat(step[order], new) if new.size else np.zeros(0, dtype=np.int64)
-    kept = amount != 0
-    second, of, amount = second[new][kept], of[new][kept], amount[kept]
+    # A task that begins and ends within one second is active at no beginning of a second.
+    is_active = until_second > from_second
+
+    second = np.append(from_second[is_active], until_second[is_active])
+    kinds = np.append(kind[is_active], kind[is_active])
+    step = np.repeat(np.array([1, -1], dtype=np.int64), int(is_active.sum()))
+
+    order = np.lexsort((kinds, second))
+    second, kinds = second[order], kinds[order]
+    group_starts = np.flatnonzero(np.append(True, (np.diff(second) != 0) | (np.diff(kinds) != 0))[: second.size])
+    amount = np.add.reduceat(step[order], group_starts) if group_starts.size else np.zeros(0, dtype=np.int64)
+
+    has_changed = amount != 0
+    second, kinds, amount = second[group_starts][has_changed], kinds[group_starts][has_changed], amount[has_changed]
+
     seconds, first = np.unique(second, return_index=True)
-    return DemandChanges(seconds, np.append(first, second.size), of, amount)
+    return DemandChanges(seconds, np.append(first, second.size), kinds, amount)
 
 
 ROWS_AT_ONCE = 256
@@ -174,9 +180,9 @@ class ConflictCounts(msgspec.Struct, frozen=True, eq=False):
     """Conflicts per second.
 
     Args:
-        second: since the run began, from the first to the last second that begins with an active task.
-        waiting: tasks that no schedule can run at once with the others.
-        collisions: expected number of tasks that find the slot of their random choice taken.
+        second: Seconds since the run began, from the first to the last second that begins with an active task.
+        waiting: Count of tasks that no schedule can run at once with the others.
+        collisions: Expected count of tasks that find the slot of their random choice taken.
     """
 
     second: Longs
@@ -188,8 +194,8 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> ConflictCounts:
     """Count the conflicts at the beginning of each second.
 
     Args:
-        trace: tasks active for less than a second between two beginnings are not seen.
-        cluster: to match them with; tasks that fit no machine are left out.
+        trace: Workload; tasks active for less than a second between two beginnings are not seen.
+        cluster: Machines to match them with; tasks that fit no machine are left out.
     """
     begin, end, needs = runnable_tasks(trace, cluster)
     distinct, kind = np.unique(needs, return_inverse=True)
@@ -197,19 +203,21 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> ConflictCounts:
     matching = Matching([int(need) for need in distinct], cluster)
     draws = SlotDraws(distinct, cluster)
     waiting, collisions = [], []
+
     for kinds, amounts in changes.each():
         for k, amount in zip(kinds.tolist(), amounts.tolist(), strict=True):
             matching.change(k, amount)
         draws.change(kinds, amounts)
         waiting.append(matching.improve())
         collisions.append(draws.collisions())
+
     if not waiting:
         return ConflictCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
     lasting = np.diff(changes.seconds)  # nothing is active any more at the last change
     seconds = np.arange(changes.seconds[0], changes.seconds[-1])
     return ConflictCounts(
         seconds, np.repeat(np.array(waiting[:-1]), lasting), np.repeat(np.array(collisions[:-1]), lasting)
-    )  # fmt: skip
+    )
 
 
 def over_intervals(conflicts: ConflictCounts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
@@ -223,13 +231,14 @@ def over_intervals(conflicts: ConflictCounts, points: int = 1000) -> dict[str, n
     width = max(1, -(-count // points))
     begin = np.arange(0, count, width, dtype=np.int64)
     edges = np.append(begin, count)
-    found: dict[str, npt.NDArray[Any]] = {
-        "begin_s": conflicts.second[begin], "end_s": conflicts.second[begin] + np.diff(edges)
-    }  # fmt: skip
+    columns: dict[str, npt.NDArray[Any]] = {
+        "begin_s": conflicts.second[begin],
+        "end_s": conflicts.second[begin] + np.diff(edges),
+    }
     for name, values in (("waiting", conflicts.waiting), ("collisions", conflicts.collisions)):
-        found[name] = np.add.reduceat(values, begin) / np.diff(edges) if count else np.zeros(0)
-        found[f"{name}_max"] = np.maximum.reduceat(values, begin) if count else values
-    return found
+        columns[name] = np.add.reduceat(values, begin) / np.diff(edges) if count else np.zeros(0)
+        columns[f"{name}_max"] = np.maximum.reduceat(values, begin) if count else values
+    return columns
 
 
 class SlotDraws:
@@ -254,9 +263,9 @@ class SlotDraws:
             self._log_missed[:] = 0.0
             return
         for at in range(0, kinds.size, ROWS_AT_ONCE):
-            some = kinds[at : at + ROWS_AT_ONCE]
-            fits = np.stack([self._row(k) for k in some.tolist()])
-            weights = amounts[at : at + ROWS_AT_ONCE] * self._log_missed_by[some]
+            kinds_of_chunk = kinds[at : at + ROWS_AT_ONCE]
+            fits = np.stack([self._row(k) for k in kinds_of_chunk.tolist()])
+            weights = amounts[at : at + ROWS_AT_ONCE] * self._log_missed_by[kinds_of_chunk]
             self._log_missed += weights @ np.unpackbits(fits, axis=1, count=self._slots.size)
 
     def collisions(self) -> float:
@@ -284,17 +293,18 @@ class Matching:
         slots.sort(key=lambda bits: (bits.bit_count(), bits))
         columns = [_bit_set(np.array(slots, dtype=np.int64) >> c & 1) for c in range(CONSTRAINT_BITS_MAX)]
         self._free = (1 << len(slots)) - 1
-        self._can = [self._free] * len(needs)
+        self._fitting_slots = [self._free] * len(needs)
+
         for kind, need in enumerate(needs):
             while need:
-                self._can[kind] &= columns[(need & -need).bit_length() - 1]
+                self._fitting_slots[kind] &= columns[(need & -need).bit_length() - 1]
                 need &= need - 1
         # Only kinds that hold a slot or have a task waiting: a second costs what is active, not what was ever seen.
-        self._held: dict[int, int] = {}
+        self._slots_of: dict[int, int] = {}
         self._waiting: dict[int, int] = {}
         # Slots, all held, whose holders fit none but these: no chain of moves leads from them to a free one, and no
         # search need look at them. What is released there is mostly taken at once by one that waits for just these.
-        self._closed = 0
+        self._closed_slots = 0
         self._holder = [0] * (len(slots) + 1)
 
     def change(self, kind: int, amount: int) -> None:
@@ -308,40 +318,44 @@ class Matching:
     def improve(self) -> int:
         """Match as many tasks as can be matched; returns how many are left waiting."""
         for kind in list(self._waiting):
-            while kind in self._waiting and self._free & self._can[kind]:
+            while kind in self._waiting and self._free & self._fitting_slots[kind]:
                 self._take(kind)
                 self._count_waiting(kind)
-        if self._closed & self._free:
-            self._closed = 0
+
+        # A free slot among the closed ones opens them: chains of moves may lead there.
+        if self._closed_slots & self._free:
+            self._closed_slots = 0
+
         while self._augment():
             pass
         return sum(self._waiting.values())
 
     def check(self) -> None:
         """Raise when a slot is held twice or by a task that does not fit."""
-        seen = self._free
-        for kind, held in self._held.items():
-            assert held, "a kind without a slot is kept"
-            assert not held & seen, "a slot is held twice"
-            assert not held & ~self._can[kind], "a slot is held by a task that does not fit"
-            seen |= held
+        slots_seen = self._free
+        for kind, slots in self._slots_of.items():
+            assert slots, "a kind without a slot is kept"
+            assert not slots & slots_seen, "a slot is held twice"
+            assert not slots & ~self._fitting_slots[kind], "a slot is held by a task that does not fit"
+            slots_seen |= slots
 
     def _release(self, kind: int) -> None:
         """Free the most valuable slot that the kind holds."""
-        slot = 1 << (self._held[kind].bit_length() - 1)
+        slot = 1 << (self._slots_of[kind].bit_length() - 1)
         self._free |= slot
-        self._held[kind] ^= slot
-        if not self._held[kind]:
-            del self._held[kind]
+        self._slots_of[kind] ^= slot
+        if not self._slots_of[kind]:
+            del self._slots_of[kind]
 
     def _take(self, kind: int) -> None:
         """Hold the least valuable free slot that fits."""
-        slots = self._free & self._can[kind]
+        slots = self._free & self._fitting_slots[kind]
         slot = slots & -slots
-        if slot & self._closed and self._can[kind] & ~self._closed:
-            self._closed = 0
+
+        if slot & self._closed_slots and self._fitting_slots[kind] & ~self._closed_slots:
+            self._closed_slots = 0
         self._free ^= slot
-        self._held[kind] = self._held.get(kind, 0) | slot
+        self._slots_of[kind] = self._slots_of.get(kind, 0) | slot
         self._holder[slot.bit_length()] = kind
 
     def _count_waiting(self, kind: int) -> None:
@@ -352,29 +366,30 @@ class Matching:
 
     def _augment(self) -> bool:
         """Find one waiting task a slot by moving others; False when no chain of moves does (Berge: it is maximum)."""
-        frontier = [kind for kind in self._waiting if self._can[kind] & ~self._closed]
+        frontier = [kind for kind in self._waiting if self._fitting_slots[kind] & ~self._closed_slots]
         moved_by: dict[int, tuple[int, int] | None] = dict.fromkeys(frontier)
-        reached = self._closed
+
+        reached = self._closed_slots
         for kind in frontier:
-            reach = self._can[kind] & ~reached
+            reach = self._fitting_slots[kind] & ~reached
             if reach & self._free:
                 self._shift(kind, moved_by)
                 return True
             if not reach:
                 continue
             reached |= reach
-            for other, slot in self._holders(reach):
-                if other not in moved_by:
-                    moved_by[other] = (kind, slot)
-                    frontier.append(other)
-        self._closed = reached
+            for holder, slot in self._holders(reach):
+                if holder not in moved_by:
+                    moved_by[holder] = (kind, slot)
+                    frontier.append(holder)
+        self._closed_slots = reached
         return False
 
     def _holders(self, slots: int) -> Iterator[tuple[int, int]]:
         """Kinds that hold any of these slots, each with one of the slots; scans slots or kinds, whichever are fewer."""
-        if slots.bit_count() > len(self._held):
-            for kind, held in self._held.items():
-                common = held & slots
+        if slots.bit_count() > len(self._slots_of):
+            for kind, slots_held in self._slots_of.items():
+                common = slots_held & slots
                 if common:
                     yield kind, common & -common
             return
@@ -388,8 +403,8 @@ class Matching:
         self._take(kind)
         while (step := moved_by[kind]) is not None:
             mover, slot = step
-            self._held[kind] ^= slot
-            self._held[mover] = self._held.get(mover, 0) | slot
+            self._slots_of[kind] ^= slot
+            self._slots_of[mover] = self._slots_of.get(mover, 0) | slot
             self._holder[slot.bit_length()] = mover
             kind = mover
         self._count_waiting(kind)

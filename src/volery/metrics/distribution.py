@@ -17,13 +17,13 @@ class Distribution(msgspec.Struct, frozen=True, omit_defaults=True):
     With a count of zero all other numbers are zero and mean nothing.
 
     Args:
-        count: how many values.
-        mean: their sum / count.
-        p50, p90, p95, p99: percentiles: of the n sorted values, the one at place p (n - 1) / 100 from 0, between two
+        count: Count of the values.
+        mean: Sum / count.
+        p50, p90, p95, p99: Percentiles: of the n sorted values, the one at place p (n - 1) / 100 from 0, between two
             places in proportion.
-        max: the largest.
-        p99_9: the 99.9th percentile; None below 1,000 values, where it is the largest value and little else.
-        p99_99: the 99.99th percentile; None below 10,000 values.
+        max: Largest value.
+        p99_9: 99.9th percentile; None below 1,000 values, where it is the largest value and little else.
+        p99_99: 99.99th percentile; None below 10,000 values.
     """
 
     count: int
@@ -44,7 +44,7 @@ class Slowdown(msgspec.Struct, frozen=True):
     where the percentile of the ideal JRT is zero.
 
     Args:
-        p50, p90, p95, p99: percentile of the JRT / the same percentile of the ideal JRT (no unit).
+        p50, p90, p95, p99: Percentile of the JRT / the same percentile of the ideal JRT (no unit).
     """
 
     p50: float | None
@@ -60,9 +60,9 @@ class Histogram(msgspec.Struct, frozen=True):
     """A distribution as counts of equal bins, and how much of it stands in few of them.
 
     Args:
-        most: the upper edge of the last bin; the first one begins at zero.
-        counts: of `BINS` bins.
-        peaks_5, peaks_10, peaks_20: shares of the values in the so many fullest bins (0 to 1).
+        most: Upper edge of the last bin; the first one begins at zero.
+        counts: Counts of `BINS` bins.
+        peaks_5, peaks_10, peaks_20: Shares of the values in the so many fullest bins (0 to 1).
     """
 
     most: float
@@ -76,17 +76,18 @@ def histogram(values: npt.NDArray[np.int64], *, unit: float = 1.0) -> Histogram 
     """Counts of values that are not negative; None where there is none above zero.
 
     Args:
-        values: the sample.
-        unit: as in `distribution`.
+        values: Values of the sample.
+        unit: Unit, as in `distribution`.
     """
     if not values.size or values.max() <= 0:
         return None
+
     counts, _ = np.histogram(values, bins=BINS, range=(0, float(values.max())))
-    largest = np.sort(counts)[::-1].cumsum() / values.size
+    fullest_share = np.sort(counts)[::-1].cumsum() / values.size
     return Histogram(
         float(values.max()) / unit,
         tuple(counts.tolist()),
-        *[float(largest[bins - 1]) for bins in (5, 10, 20)],
+        *[float(fullest_share[bins - 1]) for bins in (5, 10, 20)],
     )
 
 
@@ -99,16 +100,18 @@ def distribution(
     """Summarise values.
 
     Args:
-        values: the sample.
-        unit: how many of the sample's units make one of the result's (1e6 turns microseconds into seconds).
-        overwrite: whether the order of `values` may be lost, which saves a copy.
+        values: Values of the sample.
+        unit: Count of the sample's units that make one of the result's (1e6 turns microseconds into seconds).
+        overwrite: True if the order of `values` may be lost, which saves a copy.
     """
     if not values.size:
         return EMPTY
+
     mean, largest = float(values.mean()), float(values.max())
-    wanted = (*PERCENTILES, *(p for count, p in FAR.items() if values.size >= count))
-    found = np.percentile(values, wanted, method="linear", overwrite_input=overwrite)
-    p50, p90, p95, p99, *far = (float(p) / unit for p in found)
+    percentiles = (*PERCENTILES, *(p for count, p in FAR.items() if values.size >= count))
+    percentile_values = np.percentile(values, percentiles, method="linear", overwrite_input=overwrite)
+
+    p50, p90, p95, p99, *far = (float(p) / unit for p in percentile_values)
     return Distribution(int(values.size), mean / unit, p50, p90, p95, p99, largest / unit, *far)
 
 

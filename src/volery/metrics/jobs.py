@@ -38,15 +38,15 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
     """One row per job of the trace, as columns of equal length; `NEVER` (-1) stands for what did not happen.
 
     Args:
-        unsatisfiable: how many of them fit no machine, as answered to the submitter.
-        ideal_us: the ideal JRT: its longest task that ran, or the critical path of those that ran where the trace has
+        unsatisfiable: Count of its tasks that fit no machine, as answered to the submitter.
+        ideal_us: Ideal JRT: its longest task that ran, or the critical path of those that ran where the trace has
             workflows; `NEVER` when none did.
-        jrt_us: job response time as the submitter sees it: answer - submission; `NEVER` where not measured.
-        delay_us: jrt_us - ideal_us; `NEVER` where not measured.
-        worker_jrt_us: last finish at a worker - submission, the completion time of Sparrow's and Eagle's simulators.
-        is_short: whether the mean estimate of its tasks is at most the cutoff; all jobs are short without a cutoff.
-        counted: whether it was submitted within the measurement window; all were where there is none.
-        measured: whether it counts, ran a task and was answered; other jobs are left out of delay statistics.
+        jrt_us: Job response time as the submitter sees it: answer - submission; `NEVER` where not measured.
+        delay_us: Delay: jrt_us - ideal_us; `NEVER` where not measured.
+        worker_jrt_us: Last finish at a worker - submission, the completion time of Sparrow's and Eagle's simulators.
+        is_short: True if the mean estimate of its tasks is at most the cutoff; all jobs are short without a cutoff.
+        counted: True if it was submitted within the measurement window; all were where there is none.
+        measured: True if it counts, ran a task and was answered; other jobs are left out of delay statistics.
     """
 
     job: Longs
@@ -63,15 +63,15 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
 
 
 def job_table(
-    records: Records, cutoff_us: int | None = None, *, paced: bool = False, window: Window | None = None
+    records: Records, cutoff_us: int | None = None, *, is_paced: bool = False, window: Window | None = None
 ) -> JobTable:
     """Work out the job table of a run.
 
     Args:
-        cutoff_us: jobs with a larger estimate are long; None without classes.
-        paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
-            speed, and where the input lies.
-        window: jobs that count were submitted within it; None: all count.
+        cutoff_us: Largest estimate of short jobs; None without classes.
+        is_paced: True if a task's duration depends on its machine, so that ideals are those of the trace: at the
+            reference speed, and where the input lies.
+        window: Window in which jobs that count were submitted; None: all count.
     """
     trace = records.trace
     submit, answered = view(trace.arrival_us), view(records.answered_us)
@@ -79,14 +79,17 @@ def job_table(
     if comes_in_parts(trace):
         ideal = ideal_of_workflows_us(trace, finish >= 0)
     else:
-        run_us = view(trace.duration_us).copy() if paced else finish - view(records.start_us)
+        # A run time holds for one machine alone, and ideals are at the reference speed: the durations are the trace's.
+        run_us = view(trace.duration_us).copy() if is_paced else finish - view(records.start_us)
         run_us[finish < 0] = NEVER
         ideal = largest_per_job(run_us, trace, NEVER)
         del run_us
+
     last = largest_per_job(finish, trace, NEVER)
     measured = (ideal >= 0) & (answered >= 0)
     jrt = np.where(measured, answered - submit, NEVER)
     counted = np.ones(trace.job_count, dtype=np.bool_) if window is None else window.holds(submit)
+
     largest_short_us = np.iinfo(np.int64).max if cutoff_us is None else cutoff_us
     return JobTable(
         job=np.arange(trace.job_count, dtype=np.int64),
@@ -104,7 +107,7 @@ def job_table(
 
 
 def longest_wait_us(records: Records) -> Longs:
-    """Per job, the longest time for which one of its tasks was ready and had not started; `NEVER` where none did."""
+    """The longest time for which a task of each job was ready and had not started; `NEVER` where none started."""
     start_us = view(records.start_us)
     waits_us = np.where(start_us == NEVER, NEVER, start_us - ready_us(records))
     return largest_per_job(waits_us, records.trace, NEVER)
@@ -114,14 +117,14 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     """A run of which some jobs are workflows; all its jobs count that ran a task and were answered.
 
     Args:
-        workflows: jobs in which some task waits for another.
+        workflows: Count of jobs in which some task waits for another.
         task_response_s: TRT, per task: its finish - its submission, or its job's where the trace has none per task.
         makespan_s: JMS, per job: its last finish - its submission.
         schedule_length: NJSL, per job: JMS / critical path at the reference speed (no unit), where that is above zero.
         waiting_s: JWT, per job: its first start - its submission.
         published_length: NJSL, per job, as the published code of the experiments has it (no unit): JMS // (last finish
             - first start), where one second is the least to divide by; None in runs kept by earlier versions.
-        response_bins, makespan_bins: the distributions of TRT and JMS; None in runs kept by earlier versions.
+        response_bins, makespan_bins: Distributions of TRT and JMS; None in runs kept by earlier versions.
     """
 
     workflows: int
@@ -134,34 +137,37 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     makespan_bins: Histogram | None = None
 
 
-def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) -> Longs:
-    """Per job, its critical path among the tasks that ran, at the reference speed; `NEVER` where none did.
+def ideal_of_workflows_us(trace: Trace, has_finished: Flags, *, at_once: bool = False) -> Longs:
+    """The critical path of each job among its tasks that ran, at the reference speed; `NEVER` where none did.
 
     Where tasks are submitted later than their jobs, it is what they could not have been faster than.
 
     A task that fits no machine holds nothing up: what waits for it did not run either.
 
     Args:
-        ran: per task, whether it finished.
-        at_once: the critical path alone, whenever tasks were submitted.
+        has_finished: True for tasks that finished.
+        at_once: True for the critical path alone, whenever tasks were submitted.
     """
     durations = array("q")
-    durations.frombytes(np.where(ran, view(trace.duration_us), 0).tobytes())
-    some = largest_per_job(ran.astype(np.int64), trace, 0) > 0
-    return np.where(some, view((critical_paths_us if at_once else spans_us)(trace, durations)), NEVER)
+    durations.frombytes(np.where(has_finished, view(trace.duration_us), 0).tobytes())
+    has_run = largest_per_job(has_finished.astype(np.int64), trace, 0) > 0
+    return np.where(has_run, view((critical_paths_us if at_once else spans_us)(trace, durations)), NEVER)
 
 
 def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary:
     """Measures of a run's workflows, and of jobs that are none."""
     trace = records.trace
     submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
-    came = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
-    response = (finish - came)[finish != NEVER]
-    began = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
+
+    submitted_us = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
+    response = (finish - submitted_us)[finish != NEVER]
+    # The first start of a job is its largest negative start.
+    first_start = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
     paths_us = ideal_of_workflows_us(trace, finish != NEVER, at_once=True) if trace.submit_us else ideal_us
-    ideal, idle = paths_us[measured], (began - submit)[measured]
-    of_responses, of_spans = histogram(response, unit=SECOND), histogram(spans, unit=SECOND)
+
+    ideal, idle = paths_us[measured], (first_start - submit)[measured]
+    response_bins, makespan_bins = histogram(response, unit=SECOND), histogram(spans, unit=SECOND)
     counts = np.diff(view(trace.parent_first)) if has_workflows(trace) else np.zeros(trace.task_count, dtype=np.int64)
     return WorkflowSummary(
         int((largest_per_job(counts, trace, 0) > 0).sum()),
@@ -170,8 +176,8 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
         distribution(spans[ideal > 0] / ideal[ideal > 0], overwrite=True),
         distribution(idle, unit=SECOND),
         distribution(spans // np.maximum(spans - idle, SECOND), overwrite=True),
-        of_responses,
-        of_spans,
+        response_bins,
+        makespan_bins,
     )
 
 
@@ -182,12 +188,12 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
     """Deadlines of a run that were met and missed.
 
     Args:
-        jobs: how many had one.
-        met: how many of these were answered by then.
-        attainment: the share that were (0 to 1).
-        best_effort_jrt_s: response time of the jobs without one that were answered.
-        relative: time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
-        spread: the longest of these / the shortest, over the runs of a recurring job: they have its name as their user,
+        jobs: Count of jobs that had one.
+        met: Count of these that were answered by then.
+        attainment: Share that were (0 to 1).
+        best_effort_jrt_s: Response time of the jobs without one that were answered.
+        relative: Time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
+        spread: Longest of these / the shortest, over the runs of a recurring job: they have its name as their user,
             and the same graph. Jobs whose tasks wait for none are not known to recur.
     """
 
@@ -209,34 +215,37 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
         return None
     due_us, answered_us = view(trace.deadline_us), view(records.answered_us)
     counted = np.ones(due_us.size, dtype=np.bool_) if among is None else among
-    has, answered = counted & (due_us != NEVER), answered_us != NEVER
-    if not has.any():
+    has_deadline, is_answered = counted & (due_us != NEVER), answered_us != NEVER
+    if not has_deadline.any():
         return None
-    met = int(np.count_nonzero(has & answered & (answered_us <= due_us)))
-    others = counted & ~has & answered
-    best_effort_us = (answered_us - view(trace.arrival_us))[others]
+    met = int(np.count_nonzero(has_deadline & is_answered & (answered_us <= due_us)))
+    without_deadline = counted & ~has_deadline & is_answered
+    best_effort_us = (answered_us - view(trace.arrival_us))[without_deadline]
+
     submit_us = view(trace.arrival_us)
-    timely = has & answered & (due_us > submit_us)
-    relative = (answered_us - submit_us)[timely] / (due_us - submit_us)[timely]
-    jobs = int(np.count_nonzero(has))
+    # A deadline at or before the submission leaves no time to compare with.
+    is_comparable = has_deadline & is_answered & (due_us > submit_us)
+    relative = (answered_us - submit_us)[is_comparable] / (due_us - submit_us)[is_comparable]
+
+    jobs = int(np.count_nonzero(has_deadline))
     return DeadlineSummary(
         jobs,
         met,
         met / jobs,
         distribution(best_effort_us, unit=SECOND),
         distribution(relative),
-        _spread(trace, np.flatnonzero(timely), relative),
+        _spread(trace, np.flatnonzero(is_comparable), relative),
     )
 
 
 def _spread(trace: Trace, jobs: Longs, relative: Floats) -> Distribution | None:
     """The longest / the shortest run of each recurring job with several; None where there is none."""
     runs: dict[tuple[str, bytes], list[float]] = {}
-    for job, took in zip(jobs.tolist(), relative.tolist(), strict=True) if trace.user and trace.parents else ():
+    for job, ratio in zip(jobs.tolist(), relative.tolist(), strict=True) if trace.user and trace.parents else ():
         graph = _graph(trace, job)
         if trace.user[job] and graph:
-            runs.setdefault((trace.user[job], graph), []).append(took)
-    spreads = [max(theirs) / min(theirs) for theirs in runs.values() if len(theirs) > 1 and min(theirs) > 0]
+            runs.setdefault((trace.user[job], graph), []).append(ratio)
+    spreads = [max(ratios) / min(ratios) for ratios in runs.values() if len(ratios) > 1 and min(ratios) > 0]
     return distribution(np.array(spreads)) if spreads else None
 
 
@@ -252,12 +261,12 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
     """Slots guaranteed to jobs in a run, against an oracle.
 
     Args:
-        jobs: how many jobs with a deadline ever had a guarantee.
-        slot_hours: guaranteed slots, summed over these jobs and time.
-        of_oracle: the same / slot hours of the oracle (no unit).
-        above_oracle: share of the slot hours that lie above what the oracle guarantees (0 to 1).
-        excess_slot_hours: these.
-        changes_per_job: how often the guarantee of a job was changed, its first and its end not among them.
+        jobs: Count of jobs with a deadline that ever had a guarantee.
+        slot_hours: Guaranteed slots, summed over these jobs and time.
+        of_oracle: The same / slot hours of the oracle (no unit).
+        above_oracle: Share of the slot hours that lie above what the oracle guarantees (0 to 1).
+        excess_slot_hours: Slot hours above it.
+        changes_per_job: Count of changes of a job's guarantee, its first and its end not among them.
     """
 
     jobs: int
@@ -270,27 +279,32 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
 
 def allotment_summary(records: Records) -> AllotmentSummary | None:
     """The guarantees of a run; None where no design reported any for a job with a deadline."""
-    trace, steps = records.trace, dict[JobId, list[tuple[Time, int]]]()
+    trace = records.trace
+    steps = dict[JobId, list[tuple[Time, int]]]()
     for fact in records.allotments:
         due = trace.deadline_us[fact.job] if trace.deadline_us else NEVER
         if due > trace.arrival_us[fact.job]:
             steps.setdefault(fact.job, []).append((fact.at_us, fact.slots))
     if not steps:
         return None
-    total = above = best = changes = 0
-    for job, theirs in steps.items():
-        whole_us = trace.deadline_us[job] - trace.arrival_us[job]
-        oracle = -(-sum(trace.duration_us[trace.first[job] : trace.first[job + 1]]) // whole_us)
-        total += _slot_us(theirs, 0)
-        above += _slot_us(theirs, oracle)
-        best += oracle * whole_us
-        changes += max(0, len(theirs) - 2)
+
+    total = above_oracle = oracle_total = changes = 0
+    for job, job_steps in steps.items():
+        time_to_deadline_us = trace.deadline_us[job] - trace.arrival_us[job]
+
+        # The oracle gives a job at all times the fewest slots with which all its work ends at its deadline.
+        oracle = -(-sum(trace.duration_us[trace.first[job] : trace.first[job + 1]]) // time_to_deadline_us)
+        total += _slot_us(job_steps, 0)
+        above_oracle += _slot_us(job_steps, oracle)
+        oracle_total += oracle * time_to_deadline_us
+        # The first guarantee and the end are no changes.
+        changes += max(0, len(job_steps) - 2)
     return AllotmentSummary(
         jobs=len(steps),
         slot_hours=total / HOUR_US,
-        of_oracle=total / best if best else 0.0,
-        above_oracle=above / total if total else 0.0,
-        excess_slot_hours=above / HOUR_US,
+        of_oracle=total / oracle_total if oracle_total else 0.0,
+        above_oracle=above_oracle / total if total else 0.0,
+        excess_slot_hours=above_oracle / HOUR_US,
         changes_per_job=changes / len(steps),
     )
 

@@ -22,10 +22,10 @@ class Loss(msgspec.Struct, frozen=True):
     """The losses of one user to another.
 
     Args:
-        loser, winner: users; "" where a trace names none.
-        tasks: attempts that were preempted.
-        wasted_s: how long they had run in vain, in task seconds.
-        wasted: the same per resource ("slots" where there are no others): amount x seconds.
+        loser, winner: Users; "" where a trace names none.
+        tasks: Count of attempts that were preempted.
+        wasted_s: Time that they had run in vain, in task seconds.
+        wasted: Resource time in vain, by resource ("slots" where there are no others): amount x seconds.
     """
 
     loser: str
@@ -36,16 +36,17 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class PreemptionSummary(msgspec.Struct, frozen=True):
-    """Of a run in which tasks were preempted.
+    """The account of a run in which tasks were preempted.
 
     Args:
-        tasks: attempts that were preempted.
-        wasted_s: how long they had run in vain, in task seconds.
-        wasted_fraction: resource time in vain / resource time in use, of the resource of which that is most (0 to 1).
-        losses: by loser and winner, the largest waste first.
-        taken_back: by how many of them a place went back to a user who had lost it before.
-        shares: per user, the dominant share of the cluster that it had on average from first submit to last finish.
-        below_due: by how many of them a user was left with less than it was due, whatever the scheduler believed.
+        tasks: Count of attempts that were preempted.
+        wasted_s: Time that they had run in vain, in task seconds.
+        wasted_fraction: Resource time in vain / resource time in use, of the resource of which that is most (0 to 1).
+        losses: Losses by loser and winner, the largest waste first.
+        taken_back: Count of preemptions by which a place went back to a user who had lost it before.
+        shares: Dominant share of the cluster that each user had on average from first submit to last finish.
+        below_due: Count of preemptions after which a user was left with less than it was due, whatever the scheduler
+            believed.
     """
 
     tasks: int
@@ -62,8 +63,11 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
     if not records.preemptions:
         return None
     usage = _Usage(records, cluster)
+
     ends = [end for _, end, _ in usage.all]
-    begin, end = records.trace.arrival_us[0], max(ends)
+    begin = records.trace.arrival_us[0]
+    end = max(ends)
+
     losses = _losses(records, usage)
     wasted = [sum(loss.wasted[name] for loss in losses) for name in usage.names]
     used = [amount / SECOND for amount in usage.used(begin, end, None)]
@@ -79,14 +83,17 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
 
 
 def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
-    """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
-    trace, stays = records.trace, stays_on_machines(records)
+    """The largest of each user's shares of a resource, averaged over a time; 0 for those who had nothing."""
+    trace = records.trace
+    stays = stays_on_machines(records)
     names, user_of_job = np.unique(trace.user or [""] * trace.job_count, return_inverse=True)
     users = np.repeat(user_of_job, np.diff(view(trace.first)))[stays.task]
+
     overlap_us = np.maximum(np.minimum(stays.end_us, end_us) - np.maximum(stays.begin_us, begin_us), 0)
     capacities = cluster.capacities if cluster.resources else tuple([(count,) for count in cluster.slots])
     requests = np.array(trace.requests if cluster.resources else [(1,)], dtype=np.float64)
     request = view(trace.request)[stays.task] if cluster.resources else np.zeros(len(users), dtype=np.int64)
+
     shares = np.zeros(len(names))
     for place, column in enumerate(zip(*capacities, strict=True)):
         used = np.bincount(users, weights=requests[request, place] * overlap_us, minlength=len(names))
@@ -101,31 +108,36 @@ def taken_back(preemptions: Sequence[Preemption], user_of_task: Sequence[str]) -
     nobody's demand changes, such a circle would be a waste for nothing.
     """
     losers_of: dict[TaskId, frozenset[str]] = {}
-    found = []
-    for one in preemptions:
-        loser, winner = user_of_task[one.task], user_of_task[one.beneficiary]
-        before = losers_of.pop(one.task, frozenset())
-        if winner in before:
-            found.append((winner, loser))
-        losers_of[one.beneficiary] = losers_of.get(one.beneficiary, frozenset()) | before | {loser}
-    return found
+    returns = []
+    for preemption in preemptions:
+        loser, winner = user_of_task[preemption.task], user_of_task[preemption.beneficiary]
+        earlier_losers = losers_of.pop(preemption.task, frozenset())
+        if winner in earlier_losers:
+            returns.append((winner, loser))
+
+        losers_of[preemption.beneficiary] = (
+            losers_of.get(preemption.beneficiary, frozenset()) | earlier_losers | {loser}
+        )
+    return returns
 
 
 class _Usage:
     """Use of the machines: begin, end and task of all attempts that ran.
 
     Attributes:
-        names: of the resources, "slots" where there are no others.
-        whole: of each, what all machines offer together.
-        users: of the tasks.
+        names: Names of the resources, "slots" where there are no others.
+        totals: Amount of each that all machines offer together.
+        users: Users of the tasks.
     """
 
     def __init__(self, records: Records, cluster: Cluster) -> None:
         trace = records.trace
         self.names: Sequence[str] = cluster.resources or ("slots",)
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
-        self.whole = [sum(column) for column in zip(*capacities, strict=True)]
+        self.totals = [sum(column) for column in zip(*capacities, strict=True)]
+
         self._requests = trace.requests if cluster.resources else ((1,),)
+        # Without resources every task has the one request, for a slot.
         self._request_of: Sequence[int] | Mapping[int, int] = trace.request if cluster.resources else defaultdict(int)
         self.users = [trace.user[job] for job in trace.job_of_task()] if trace.user else [""] * trace.task_count
         self.all = list(zip(*(column.tolist() for column in stays_on_machines(records)), strict=True))
@@ -156,30 +168,45 @@ class _Usage:
 def _below_due(records: Records, usage: _Usage) -> int:
     """Preemptions after which what the loser still ran was less than its share."""
     stays: dict[str, tuple[Times, Times, Times]] = {}
-    found = 0
-    for one in records.preemptions:
-        if one.loser is None:
+    below_due_count = 0
+    for preemption in records.preemptions:
+        if preemption.loser is None:
             continue
-        user, at_us = usage.users[one.task], records.killed.get((one.task, one.attempt), one.at_us)
+        # The time of the kill, not of the report: a scheduler reports before its order has arrived.
+        at_us = records.killed.get((preemption.task, preemption.attempt), preemption.at_us)
+        user = usage.users[preemption.task]
+
         if user not in stays:
             stays[user] = usage.columns(user)
         begin, end, amounts = stays[user]
-        left = amounts[(begin <= at_us) & (end > at_us)].sum(axis=0)
-        has = max([int(had) * MILLIONTHS // of for had, of in zip(left, usage.whole, strict=True) if of], default=0)
-        found += has < one.loser.due
-    return found
+
+        remaining = amounts[(begin <= at_us) & (end > at_us)].sum(axis=0)
+        dominant_share = max(
+            [int(amount) * MILLIONTHS // total for amount, total in zip(remaining, usage.totals, strict=True) if total],
+            default=0,
+        )
+        below_due_count += dominant_share < preemption.loser.due
+    return below_due_count
 
 
 def _losses(records: Records, usage: _Usage) -> tuple[Loss, ...]:
-    kept = {(lost.task, lost.attempt): lost.kept_us for lost in records.lost}
-    begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
-    found: dict[tuple[str, str], list[tuple[TaskId, float]]] = defaultdict(list)
-    for one in records.preemptions:
-        key = (one.task, one.attempt)
-        ran_us = records.killed.get(key, one.at_us) - begun.get(key, records.start_us[one.task]) - kept.get(key, 0)
-        found[usage.users[one.task], usage.users[one.beneficiary]].append((one.task, ran_us / SECOND))
+    kept_us = {(lost.task, lost.attempt): lost.kept_us for lost in records.lost}
+    started_us = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
+    runs_by_users: dict[tuple[str, str], list[tuple[TaskId, float]]] = defaultdict(list)
+
+    for preemption in records.preemptions:
+        key = (preemption.task, preemption.attempt)
+        ran_us = (
+            records.killed.get(key, preemption.at_us)
+            - started_us.get(key, records.start_us[preemption.task])
+            - kept_us.get(key, 0)
+        )
+        runs_by_users[usage.users[preemption.task], usage.users[preemption.beneficiary]].append(
+            (preemption.task, ran_us / SECOND)
+        )
+
     losses = []
-    for (loser, winner), runs in found.items():
+    for (loser, winner), runs in runs_by_users.items():
         wasted = {
             name: sum(usage.amounts(task)[place] * seconds for task, seconds in runs)
             for place, name in enumerate(usage.names)

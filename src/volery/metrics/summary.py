@@ -43,12 +43,12 @@ class ClassSummary(msgspec.Struct, frozen=True):
     """The short or the long jobs of a run.
 
     Args:
-        jobs: how many of them were measured (ran a task and were answered).
+        jobs: Count of jobs that were measured (ran a task and were answered).
         delay_s: JRT - ideal JRT.
-        jrt_s: submission to answer.
-        ideal_s: the longest task, or the critical path.
-        slowdown: ratio of percentiles, JRT over ideal (no unit).
-        slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+        jrt_s: Time from submission to answer.
+        ideal_s: Longest task, or the critical path.
+        slowdown: Ratio of percentiles, JRT over ideal (no unit).
+        slowdown_per_job: Distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
     """
 
     jobs: int
@@ -63,12 +63,12 @@ class AllocationSummary(msgspec.Struct, frozen=True):
     """Allocation time per task that started, in seconds; the means of the parts sum to the mean of the total.
 
     Args:
-        total: task start - task arrival (arXiv 2103.08413); a task of a workflow arrives when it was submitted and the
+        total: Task start - task arrival (arXiv 2103.08413); a task of a workflow arrives when it was submitted and the
             last of its parents has ended.
-        communication: time on the wire along the chain of messages that led to the start, at most the total.
-        processing: time in service of roles that were given a processing cost, along the same chain.
-        worker_queueing: time in the worker's own queue, as the worker reports it.
-        framework_queueing: total - communication - processing - worker queueing.
+        communication: Time on the wire along the chain of messages that led to the start, at most the total.
+        processing: Time in service of roles that were given a processing cost, along the same chain.
+        worker_queueing: Time in the worker's own queue, as the worker reports it.
+        framework_queueing: Total - communication - processing - worker queueing.
     """
 
     total: Distribution
@@ -82,62 +82,64 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One architecture, under one seed.
 
     Args:
-        label: name in reports of runs that differ in the seed alone; empty: architecture and parameters.
-        architecture: its registry name.
-        parameters: its parameters.
-        seed: of all random streams.
-        trace: name of the trace.
-        workers, slots: size of the cluster.
-        axes: values of the study's axes by name: the trace as it was given, the workers, and all that vary.
-        cutoff_s: jobs whose tasks are estimated longer are long; None without classes.
-        cutoff_from_trace_s: cutoff of a design that was given none, as its trace gives it; None for other designs.
-        jobs, tasks: in the trace.
-        unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
+        label: Name in reports of runs that differ in the seed alone; empty: architecture and parameters.
+        architecture: Registry name of the architecture.
+        parameters: Parameters of the architecture.
+        seed: Seed of all random streams.
+        trace: Name of the trace.
+        workers, slots: Size of the cluster.
+        axes: Values of the study's axes by name: the trace as it was given, the workers, and all that vary.
+        cutoff_s: Estimate above which jobs are long; None without classes.
+        cutoff_from_trace_s: Cutoff of a design that was given none, as its trace gives it; None for other designs.
+        jobs, tasks: Counts of the trace.
+        unsatisfiable_tasks: Count of tasks that never ran, because they fit no machine or were given up
+            (`transactions`).
         delay_s: JRT - ideal JRT (IoT 2023, equation 1) of the jobs that ran a task and were answered (the count may be
             below `jobs`).
-        short, long: the same and more by class; None without a cutoff or without such a job.
-        jrt_s: job response time: answer to the submitter - submission.
-        worker_jrt_s: last finish of its tasks at a worker - submission.
-        ideal_s: ideal JRT: the longest task of a job, or its critical path where the trace has workflows; at the
+        short, long: Measures by class; None without a cutoff or without such a job.
+        jrt_s: Job response time: answer to the submitter - submission.
+        worker_jrt_s: Last finish of its tasks at a worker - submission.
+        ideal_s: Ideal JRT: the longest task of a job, or its critical path where the trace has workflows; at the
             reference speed where machines have speeds, and on a machine that holds the input where tasks have any.
-        slowdown: ratio of percentiles, JRT over ideal (no unit; Pigeon, SoCC 2019).
-        slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
-        allocation_s: task arrival (or the end of the last task that it waits for) to task start, and where it went.
-        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
+        slowdown: Ratio of percentiles, JRT over ideal (no unit; Pigeon, SoCC 2019).
+        slowdown_per_job: Distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+        allocation_s: Time from task arrival (or the end of the last task that it waits for) to task start, and where it
+            went.
+        utilisation_mean: Busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
             resource that is used most where machines offer several.
-        utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
-        user_shares: per user, its dominant share of the cluster on average from the first to the last submission, or
+        utilisation: Amount in use x time / amount offered x time, by resource, "slots" where there are no others.
+        user_shares: Dominant share of the cluster of each user on average from the first to the last submission, or
             over the window; empty where the trace names no users, or all jobs are submitted at once.
-        misses: reasons of some tasks that fit no machine.
-        preemption: losses between users; None where nothing was preempted.
-        transactions: busyness of schedulers, conflicts and waits; None where no scheduler reports its attempts.
-        workflows: measures of workflows; None where no task waits for another and all machines are of one speed.
-        locality: tasks on, near and far from the machines with their input; None where no task has input.
-        ignores: features of the workload that the design does not decide by.
-        kept_by_driver: features that the driver enforces, because the design does not.
-        declares: whether the design declares the features that it uses.
-        left_out: what was omitted of the trace file, by effect and reason; None where there was no such file.
-        history_left_out: the same of the trace file of earlier runs.
-        unheeded_resources: that tasks of the file ask for, and that did not count.
-        never_ran: tasks that never started; None where all did.
-        in_one_slot: tasks that took one slot though they ask for more; None where none did.
-        makespan_s: first submit to last answer or finish.
-        messages: sent between components (to and from the submitter not among them).
-        messages_per_task: messages / tasks.
-        counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
-        deadlines: how many jobs had one, and met it; None where no job has one.
-        allotments: slots guaranteed to jobs, against an oracle; None where no design reports guarantees.
-        provisioning: cost of machines that come and go, supply against demand; None where all are always on.
-        compute_s: processor time of each problem that was solved apart from messages; None: there were none.
-        load: work offered / (slots x span of arrivals); None where all jobs arrive at once (see the page on workloads).
-        load_by: what was scaled to set the load, "arrivals" or "machines"; empty where it is the trace's own.
-        estimates: the model of the durations that schedulers see.
-        window: the jobs that count, and the time over which utilisation is taken; None: all of the run. Delay, response
+        misses: Reasons of some tasks that fit no machine.
+        preemption: Losses between users; None where nothing was preempted.
+        transactions: Busyness of schedulers, conflicts and waits; None where no scheduler reports its attempts.
+        workflows: Measures of workflows; None where no task waits for another and all machines are of one speed.
+        locality: Tasks on, near and far from the machines with their input; None where no task has input.
+        ignores: Features of the workload that the design does not decide by.
+        kept_by_driver: Features that the driver enforces, because the design does not.
+        declares: True if the design declares the features that it uses.
+        left_out: Omissions of the trace file, by effect and reason; None where there was no such file.
+        history_left_out: Omissions of the trace file of earlier runs.
+        unheeded_resources: Resources that tasks of the file ask for, and that did not count.
+        never_ran: Tasks that never started; None where all did.
+        in_one_slot: Tasks that took one slot though they ask for more; None where none did.
+        makespan_s: Time from first submit to last answer or finish.
+        messages: Count of messages sent between components (to and from the submitter not among them).
+        messages_per_task: Messages / tasks.
+        counters: Counts of the components; a measured fact x gives x_count, x_mean and x_max.
+        deadlines: Counts of jobs that had one, and met it; None where no job has one.
+        allotments: Slots guaranteed to jobs, against an oracle; None where no design reports guarantees.
+        provisioning: Cost of machines that come and go, supply against demand; None where all are always on.
+        compute_s: Processor time of each problem that was solved apart from messages; None: there were none.
+        load: Work offered / (slots x span of arrivals); None where all jobs arrive at once (see the page on workloads).
+        load_by: Quantity that was scaled to set the load, "arrivals" or "machines"; empty where it is the trace's own.
+        estimates: Model of the durations that schedulers see.
+        window: Jobs that count, and the time over which utilisation is taken; None: all of the run. Delay, response
             times, slowdown, allocation time, workflows, deadlines and utilisation heed it; all else is of the run.
         digest: SHA-256 of the records.
-        wall_s, cpu_s: real and processor time of the run itself.
-        tasks_per_cpu_s: tasks / cpu_s.
-        peak_rss_mb: largest resident memory of the process that ran it, in MB.
+        wall_s, cpu_s: Real and processor time of the run itself.
+        tasks_per_cpu_s: Tasks / cpu_s.
+        peak_rss_mb: Largest resident memory of the process that ran it, in MB.
     """
 
     architecture: str
@@ -204,8 +206,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unplaceable_tasks(self) -> int:
         """Tasks that fit no machine: neither given up nor of an impossible gang."""
-        others = sum([self.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
-        return self.unsatisfiable_tasks - self.abandoned_tasks - int(others)
+        other_tasks = sum([self.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
+        return self.unsatisfiable_tasks - self.abandoned_tasks - int(other_tasks)
 
 
 def summarise(
@@ -225,15 +227,20 @@ def summarise(
     """Boil a run down to what is reported about it.
 
     Args:
-        cutoff_us: the largest estimate of a short job; None without classes.
-        window: the jobs that count, and the time over which utilisation is taken; None: all of the run.
-        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
+        cutoff_us: Largest estimate of a short job; None without classes.
+        window: Jobs that count, and the time over which utilisation is taken; None: all of the run.
+        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values that are carried over (see
+            `RunSummary`).
     """
-    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas), window=window)
-    everything = _class_summary(table, table.measured)
-    classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster, window)
+    table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
+
+    all_jobs = _class_summary(table, table.measured)
+    has_classes = cutoff_us is not None
+    used = utilisation_by_resource(records, cluster, window)
+
     worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
-    tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
+    tasks = records.trace.task_count
+    message_count = records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,
         architecture=architecture,
@@ -246,14 +253,14 @@ def summarise(
         jobs=records.trace.job_count,
         tasks=tasks,
         unsatisfiable_tasks=int(table.unsatisfiable.sum()),
-        delay_s=everything.delay_s,
-        short=_class_or_none(table, table.measured & table.is_short) if classes else None,
-        long=_class_or_none(table, table.measured & ~table.is_short) if classes else None,
-        jrt_s=everything.jrt_s,
+        delay_s=all_jobs.delay_s,
+        short=_class_or_none(table, table.measured & table.is_short) if has_classes else None,
+        long=_class_or_none(table, table.measured & ~table.is_short) if has_classes else None,
+        jrt_s=all_jobs.jrt_s,
         worker_jrt_s=distribution(worker_jrt_us, unit=SECOND, overwrite=True),
-        ideal_s=everything.ideal_s,
-        slowdown=everything.slowdown,
-        slowdown_per_job=everything.slowdown_per_job,
+        ideal_s=all_jobs.ideal_s,
+        slowdown=all_jobs.slowdown,
+        slowdown_per_job=all_jobs.slowdown_per_job,
         allocation_s=_allocation(records, table, window),
         utilisation_mean=max(used.values()),
         utilisation=used,
@@ -289,12 +296,14 @@ def _shares_meanwhile(records: Records, cluster: Cluster, window: Window | None)
     trace = records.trace
     if not trace.user:
         return {}
-    whole = window or measured_whole(view(trace.arrival_us))
-    return user_shares(records, cluster, whole.begin_us, whole.end_us) if whole.end_us > whole.begin_us else {}
+    measured = window or measured_whole(view(trace.arrival_us))
+    return (
+        user_shares(records, cluster, measured.begin_us, measured.end_us) if measured.end_us > measured.begin_us else {}
+    )
 
 
 def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:
-    """Machines of several speeds are those of the same experiments, some of whose jobs have one task."""
+    # Machines of several speeds are those of the same experiments, some of whose jobs have one task.
     if comes_in_parts(records.trace) or cluster.speeds:
         return workflow_summary(records, table.ideal_us, table.measured)
     return None
@@ -302,8 +311,8 @@ def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowS
 
 def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:
     never = np.flatnonzero(view(records.start_us) == NEVER).tolist()
-    found = itertools.islice(misses(records.trace, cluster, never), MISSES_MAX)
-    return tuple(f"task {task} {problem}" for task, problem in found)
+    first_misses = itertools.islice(misses(records.trace, cluster, never), MISSES_MAX)
+    return tuple(f"task {task} {problem}" for task, problem in first_misses)
 
 
 def _class_or_none(table: JobTable, members: Flags) -> ClassSummary | None:
@@ -313,26 +322,32 @@ def _class_or_none(table: JobTable, members: Flags) -> ClassSummary | None:
 def _class_summary(table: JobTable, members: Flags) -> ClassSummary:
     jrt_us, ideal_us = table.jrt_us[members], table.ideal_us[members]
     runs = ideal_us > 0
+
     per_job = distribution(jrt_us[runs] / ideal_us[runs], overwrite=True)
     jrt = distribution(jrt_us, unit=SECOND, overwrite=True)
     ideal = distribution(ideal_us, unit=SECOND, overwrite=True)
     delay = distribution(table.delay_us[members], unit=SECOND, overwrite=True)
+
     return ClassSummary(int(members.sum()), delay, jrt, ideal, slowdown(jrt, ideal), per_job)
 
 
 def _makespan_s(table: JobTable) -> float:
+    # A job without an answer counts until its last finish.
     ends = table.submit_us + np.maximum(np.maximum(table.jrt_us, table.worker_jrt_us), 0)
     return float(ends.max() - table.submit_us[0]) / SECOND if ends.size else 0.0
 
 
 def _counters(records: Records) -> dict[str, float]:
     counters: dict[str, float] = {name: float(value) for name, value in records.counters.items() if name != MESSAGES}
+
     if records.lost:
         counters["attempts_lost"] = float(len(records.lost))
+
     for name, tally in records.tallies.items():
         counters[f"{name}_count"] = float(tally.count)
         counters[f"{name}_mean"] = tally.total / tally.count if tally.count else 0.0
         counters[f"{name}_max"] = float(tally.largest)
+
     if records.rejections:
         counters["submissions_rejected"] = float(records.rejections)
     return dict(sorted(counters.items()))

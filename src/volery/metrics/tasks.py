@@ -21,10 +21,10 @@ class AllocationParts(msgspec.Struct, frozen=True, eq=False):
     """Per task, in microseconds, `NEVER` where it did not start; the four parts sum to task start - task arrival.
 
     Args:
-        framework_queueing: waiting inside the scheduling framework: all that the other three do not explain.
-        processing: being handled by schedulers and masters.
-        worker_queueing: waiting in a worker's own queue.
-        communication: on the wire.
+        framework_queueing: Time in the scheduling framework: all that the other three do not explain.
+        processing: Time of handling by schedulers and masters.
+        worker_queueing: Time in a worker's own queue.
+        communication: Time on the wire.
     """
 
     framework_queueing: Longs
@@ -44,20 +44,22 @@ def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[t
     started = view(records.start_us) != NEVER
     if among is not None:
         started &= among
-    left = view(records.start_us) - ready_us(records)
-    left = left if started.all() else left[started]
-    yield "total", left.copy()
+    unexplained = view(records.start_us) - ready_us(records)
+    unexplained = unexplained if started.all() else unexplained[started]
+    yield "total", unexplained.copy()
+
     on_the_wire, in_service = halves(records.path)
     for name, column in (("communication", on_the_wire), ("processing", in_service)):
-        part = np.minimum(column if left.size == column.size else column[started], left)
-        left -= part
+        part = np.minimum(column if unexplained.size == column.size else column[started], unexplained)
+        unexplained -= part
         yield name, part
         del part
-    part = np.minimum(_waited(records, started), left)
-    left -= part
+
+    part = np.minimum(_worker_waits_us(records, started), unexplained)
+    unexplained -= part
     yield "worker_queueing", part
     del part
-    yield "framework_queueing", left
+    yield "framework_queueing", unexplained
 
 
 def allocation(records: Records) -> AllocationParts:
@@ -72,7 +74,7 @@ def allocation(records: Records) -> AllocationParts:
     return AllocationParts(**{name: spread(part) for name, part in allocation_parts(records) if name != "total"})
 
 
-def _waited(records: Records, started: Flags) -> Longs:
+def _worker_waits_us(records: Records, started: Flags) -> Longs:
     waited = np.zeros(started.size, dtype=np.int64)
     if records.waited_us:
         count = len(records.waited_us)
@@ -83,14 +85,14 @@ def _waited(records: Records, started: Flags) -> Longs:
 
 
 class LocalitySummary(msgspec.Struct, frozen=True):
-    """Of a run whose tasks have input that lies somewhere; shares of those that ran, by their last attempt.
+    """Distances of tasks from their input in a run; shares of those that ran, by their last attempt.
 
     Args:
-        tasks: that ran and have input.
-        node: share on a machine that holds it (0 to 1).
-        rack: share on another machine, in a rack that holds it.
-        any: share elsewhere.
-        node_by_job: mean over jobs of the share of their tasks on a machine that holds their input.
+        tasks: Count of tasks that ran and have input.
+        node: Share on a machine that holds it (0 to 1).
+        rack: Share on another machine, in a rack that holds it.
+        any: Share elsewhere.
+        node_by_job: Mean over jobs of the share of their tasks on a machine that holds their input.
     """
 
     tasks: int
@@ -105,17 +107,22 @@ def locality_summary(records: Records, cluster: Cluster) -> LocalitySummary | No
     trace = records.trace
     if not trace.replicas:
         return None
-    pace, counts, shares = Pace(trace, cluster), [0] * len(LEVELS), []
+    pace = Pace(trace, cluster)
+    counts = [0] * len(LEVELS)
+    shares = []
+
     for job in range(trace.job_count):
-        of_job = [0] * len(LEVELS)
+        job_counts = [0] * len(LEVELS)
         for task in range(trace.first[job], trace.first[job + 1]):
             if records.finish_us[task] != NEVER:
                 level = pace.level(task, records.worker[task])
                 if level != UNPLACED:
-                    of_job[level] += 1
-        if ran := sum(of_job):
-            shares.append(of_job[0] / ran)
-            counts = [a + b for a, b in zip(counts, of_job, strict=True)]
+                    job_counts[level] += 1
+
+        if ran := sum(job_counts):
+            shares.append(job_counts[0] / ran)
+            counts = [a + b for a, b in zip(counts, job_counts, strict=True)]
+
     ran = sum(counts)
     if not ran:
         return None

@@ -35,14 +35,14 @@ def timeline(records: Records, cluster: Cluster) -> dict[str, Columns]:
     `HEAT`, one row per group of machines and interval: machine (the first), machines, begin_us, end_us, percent. What
     is in use is counted as `metrics.utilisation` counts it.
     """
-    ran = task_runs(records)
-    if not ran["task"].size:
+    runs = task_runs(records)
+    if not runs["task"].size:
         return {}
-    if ran["task"].size <= TASK_RUNS_MAX and len(cluster.constraints) <= LANES_MAX:
-        found = _with_lanes(ran, records, cluster)
-        if _lane_count(found, cluster) <= LANES_MAX:
-            return {TASK_RUNS: found}
-    return {HEAT: heat(ran, records, cluster)}
+    if runs["task"].size <= TASK_RUNS_MAX and len(cluster.constraints) <= LANES_MAX:
+        runs_with_lanes = _with_lanes(runs, records, cluster)
+        if _lane_count(runs_with_lanes, cluster) <= LANES_MAX:
+            return {TASK_RUNS: runs_with_lanes}
+    return {HEAT: heat(runs, records, cluster)}
 
 
 def task_runs(records: Records) -> Columns:
@@ -51,19 +51,28 @@ def task_runs(records: Records) -> Columns:
     task = np.flatnonzero(finish >= 0)
     machine, attempt = np.asarray(records.worker)[task], np.asarray(records.attempt)[task]
     ended = [
-        (one.task, one.worker, one.start_us, records.killed.get((one.task, one.attempt), one.finish_us), one.attempt,
-         (one.task, one.attempt) in records.killed)
-        for one in records.lost
-    ]  # fmt: skip
+        (
+            lost_attempt.task,
+            lost_attempt.worker,
+            lost_attempt.start_us,
+            records.killed.get((lost_attempt.task, lost_attempt.attempt), lost_attempt.finish_us),
+            lost_attempt.attempt,
+            (lost_attempt.task, lost_attempt.attempt) in records.killed,
+        )
+        for lost_attempt in records.lost
+    ]
     ended += [
         (number, records.worker[number], records.start_us[number], at, last, True)
         for (number, last), at in records.killed.items()
         if records.attempt[number] == last
     ]
-    others = np.array(ended, dtype=np.int64).reshape(-1, 6).T
-    whole = (task, machine, start[task], finish[task], attempt, np.zeros(task.size))
+
+    other_runs = np.array(ended, dtype=np.int64).reshape(-1, 6).T
+    finished_runs = (task, machine, start[task], finish[task], attempt, np.zeros(task.size))
     names = ("task", "machine", "start_us", "finish_us", "attempt", "killed")
-    columns = {name: np.append(a, b).astype(np.int64) for name, a, b in zip(names, whole, others, strict=True)}
+    columns = {
+        name: np.append(a, b).astype(np.int64) for name, a, b in zip(names, finished_runs, other_runs, strict=True)
+    }
     return columns | {"killed": columns["killed"].astype(np.bool_)}
 
 
@@ -89,7 +98,7 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
     """Task runs by machine, start and finish, the lane of each, and the number of lanes that each machine takes.
 
     Args:
-        ran: columns task, machine, start_us, finish_us and others.
+        ran: Columns task, machine, start_us, finish_us and others.
     """
     order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
     ran = {name: column[order] for name, column in ran.items()}
@@ -100,20 +109,28 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
 
 
 def _lanes(ran: Columns) -> Longs:
-    """Per task run, the lowest lane of its machine that was free when it began; rows by machine and start."""
+    """The lowest lane of its machine that was free when each task run began; rows by machine and start."""
     lane = np.zeros(ran["task"].size, dtype=np.int64)
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    before, used = -1, 0
+    previous_machine = -1
+    lane_count = 0
     rows = zip(ran["machine"].tolist(), ran["start_us"].tolist(), ran["finish_us"].tolist(), strict=True)
+
     for row, (machine, start, finish) in enumerate(rows):
-        if machine != before:
-            free, busy, before, used = [], [], machine, 0
+        if machine != previous_machine:
+            free = []
+            busy = []
+            previous_machine = machine
+            lane_count = 0
+
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
+
         if not free:
-            heapq.heappush(free, used)
-            used += 1
+            heapq.heappush(free, lane_count)
+            lane_count += 1
+
         lane[row] = heapq.heappop(free)
         heapq.heappush(busy, (finish, int(lane[row])))
     return lane
@@ -123,34 +140,39 @@ def _shares(ran: Columns, records: Records, cluster: Cluster) -> Floats:
     if not cluster.resources:
         shares: Floats = 1 / np.asarray(cluster.slots, dtype=np.float64)[ran["machine"]]
         return shares
-    asked = np.array(records.trace.requests, dtype=np.float64)[np.asarray(records.trace.request)[ran["task"]]]
+
+    requested = np.array(records.trace.requests, dtype=np.float64)[np.asarray(records.trace.request)[ran["task"]]]
     offered = np.array(cluster.capacities, dtype=np.float64)[ran["machine"]]
-    dominant: Floats = np.divide(asked, offered, out=np.zeros_like(asked), where=offered > 0).max(axis=1)
+    dominant: Floats = np.divide(requested, offered, out=np.zeros_like(requested), where=offered > 0).max(axis=1)
     return dominant
 
 
-def _lane_count(found: Columns, cluster: Cluster) -> int:
-    """Of all machines; one that ran nothing takes one where there are no slots."""
+def _lane_count(runs: Columns, cluster: Cluster) -> int:
+    """The lanes of all machines; one that ran nothing takes one where there are no slots."""
     if not cluster.resources:
         return cluster.slot_count
-    _, rows = np.unique(found["machine"], return_index=True)
-    return int(found["lanes"][rows].sum()) + len(cluster.constraints) - rows.size
+    _, rows = np.unique(runs["machine"], return_index=True)
+    return int(runs["lanes"][rows].sum()) + len(cluster.constraints) - rows.size
 
 
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
     offered, amount = _offered(ran, records, cluster)
-    begin, machines = int(view(records.trace.arrival_us)[0]), offered.size
+    begin = int(view(records.trace.arrival_us)[0])
+    machines = offered.size
+
     starts = group_starts(machines, HEAT_ROWS_MAX)
     first, row_of = np.unique(starts, return_inverse=True)
     rows = first.size
     span = max(1, int(ran["finish_us"].max()) - begin)
     bins = min(span, HEAT_BINS_MAX)
+
     edges = np.arange(bins + 1, dtype=np.int64) * span // bins
     # Rows stand one behind the other in time, so that one pass counts all of them.
     shift = row_of[ran["machine"]] * span - begin
-    every = np.append((np.arange(rows)[:, None] * span + edges[:-1]).ravel(), rows * span)
-    busy = busy_time_us(ran["start_us"] + shift, ran["finish_us"] + shift, every, amount).reshape(rows, bins)
+    row_edges = np.append((np.arange(rows)[:, None] * span + edges[:-1]).ravel(), rows * span)
+
+    busy = busy_time_us(ran["start_us"] + shift, ran["finish_us"] + shift, row_edges, amount).reshape(rows, bins)
     capacity = np.bincount(row_of, weights=offered, minlength=rows)[:, None] * np.diff(edges)
     share = np.divide(busy, capacity, out=np.zeros_like(busy), where=capacity > 0)
     return {
@@ -162,19 +184,19 @@ def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     }
 
 
-def group_starts(machines: int, most: int) -> Longs:
+def group_starts(machines: int, groups_max: int) -> Longs:
     """Machines in groups of nearly equal size, at most so many: per machine, the first of its group."""
-    rows = min(machines, most)
+    rows = min(machines, groups_max)
     row_of = np.arange(machines) * rows // machines
     starts: Longs = np.searchsorted(row_of, row_of)
     return starts
 
 
 def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Longs, Longs | None]:
-    """Per machine, what it offers of the resource that is used most; per task run, what it took of that."""
+    """The offer of each machine of the resource that is used most, and the part that each task run took."""
     if not cluster.resources:
         return np.asarray(cluster.slots, dtype=np.int64), None
     mean = utilisation_by_resource(records, cluster)
-    most = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-    offered = np.array([capacity[most] for capacity in cluster.capacities], dtype=np.int64)
-    return offered, asked(records.trace, most)[ran["task"]]
+    resource = cluster.resources.index(max(mean, key=lambda name: mean[name]))
+    offered = np.array([capacity[resource] for capacity in cluster.capacities], dtype=np.int64)
+    return offered, asked(records.trace, resource)[ran["task"]]

@@ -21,9 +21,9 @@ class Staleness(msgspec.Struct, frozen=True):
     """Age of the views on which tasks were placed, and the refusals that followed.
 
     Args:
-        placed, refused: decisions of this kind, those that are not kept included.
-        view_age_s: percentiles 50, 90, 99 and the largest over placements, seconds; empty without any.
-        rates: (scheduler, asked, placed, refused) for each pair that exchanged requests.
+        placed, refused: Counts of decisions of this kind, those that are not kept included.
+        view_age_s: Percentiles 50, 90, 99 and the largest over placements, seconds; empty without any.
+        rates: (Scheduler, asked, placed, refused) for each pair that exchanged requests.
     """
 
     placed: int
@@ -33,7 +33,7 @@ class Staleness(msgspec.Struct, frozen=True):
 
 
 def explained(records: Records) -> dict[str, dict[str, Any]]:
-    """All that is kept of a run whose schedulers explain themselves, by parts: why, task, pair, age; else nothing."""
+    """The columns of a run whose schedulers explain themselves, by parts: why, task, pair, age; else nothing."""
     decisions = decision_columns(records)
     if not decisions:
         return {}
@@ -48,33 +48,37 @@ def decision_columns(records: Records) -> dict[str, Any]:
     row), and per scope and reason, as `internal_busy`, what was passed over.
     """
     log = records.decisions
-    rows = [(noted, task, at) for task in sorted(log.of_task) for at, noted in enumerate(log.of_task[task])]
+    rows = [(logged, task, at) for task in sorted(log.of_task) for at, logged in enumerate(log.of_task[task])]
     if not rows:
         return {}
-    decisions = [noted.decision for noted, _, _ in rows]
+
+    decisions = [logged.decision for logged, _, _ in rows]
     columns: dict[str, Any] = {
         "task": np.array([decision.task for decision in decisions], dtype=np.int64),
         "job": np.array([decision.job for decision in decisions], dtype=np.int64),
-        "time_us": np.array([noted.time_us for noted, _, _ in rows], dtype=np.int64),
-        "by": np.array([noted.by for noted, _, _ in rows]),
+        "time_us": np.array([logged.time_us for logged, _, _ in rows], dtype=np.int64),
+        "by": np.array([logged.by for logged, _, _ in rows]),
         "chosen": np.array([decision.chosen for decision in decisions]),
         "partition": np.array([decision.partition for decision in decisions], dtype=np.int32),
         "machine": np.array([decision.machine for decision in decisions], dtype=np.int32),
         "asked": np.array([decision.asked for decision in decisions]),
         "view_age_us": np.array([decision.view_age_us for decision in decisions], dtype=np.int64),
+        # A decision is dropped behind the first one, so that the second row states the gap.
         "dropped": np.array([log.dropped.get(task, 0) if at == 1 else 0 for _, task, at in rows], dtype=np.int64),
     }
+
     counts = np.zeros((len(REASONS), len(rows)), dtype=np.int32)
     place = {key: i for i, key in enumerate(REASONS)}
     for row, decision in enumerate(decisions):
         for rejected in decision.rejected:
             counts[place[rejected.scope, rejected.reason], row] += rejected.count
+
     columns |= {f"{scope}_{reason}": counts[i] for i, (scope, reason) in enumerate(REASONS)}
     return columns
 
 
 def task_columns(records: Records) -> dict[str, Any]:
-    """Per task: its job, when it was submitted, started and ended (`NEVER` where it did not), and on which machine."""
+    """Job, submission, start, end (`NEVER` where it has none) and machine of each task."""
     trace = records.trace
     first = np.asarray(trace.first, dtype=np.int64)
     job = np.repeat(np.arange(trace.job_count), np.diff(first))
@@ -88,14 +92,15 @@ def task_columns(records: Records) -> dict[str, Any]:
 
 
 def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Over all decisions: by, asked, placed, refused per pair; and age_us, count of views at placements."""
+    """Columns over all decisions: by, asked, placed, refused per pair; and age_us, count of views at placements."""
     log = records.decisions
     pairs, ages = sorted(log.pairs), sorted(log.ages)
+
     counts = np.array([log.pairs[pair] for pair in pairs], dtype=np.int64).reshape(-1, 2)
     return (
         {
             "by": np.array([by for by, _ in pairs]),
-            "asked": np.array([asked for _, asked in pairs]),
+            "asked": np.array([asked_component for _, asked_component in pairs]),
             "placed": counts[:, 0],
             "refused": counts[:, 1],
         },
@@ -104,7 +109,7 @@ def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def staleness(pairs: Mapping[str, Any], ages: Mapping[str, Any]) -> Staleness:
-    """From the columns of `staleness_columns`; a percentile is the first age that so many placements do not exceed."""
+    """The staleness in these columns; a percentile is the first age that so many placements do not exceed."""
     below = np.cumsum(ages["count"])
     seconds = ages["age_us"] / 1e6
     ranks = [int(np.searchsorted(below, below[-1] * p / 100)) for p in AGE_PERCENTILES] if len(below) else []

@@ -43,8 +43,8 @@ class WindowSummary(msgspec.Struct, frozen=True):
     """A window as reports state it.
 
     Args:
-        begin_s, end_s: its bounds, seconds since the first submission.
-        jobs: how many were submitted within it.
+        begin_s, end_s: Bounds of the window, seconds since the first submission.
+        jobs: Count of jobs that were submitted within it.
     """
 
     begin_s: float
@@ -61,8 +61,9 @@ def check_moment(value: Any, place: str) -> Moment:
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if percent is not None and float(percent[1]) <= 100:
         return str(value).strip()
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= SECONDS_MAX:  # nor is NaN
+
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= SECONDS_MAX:  # nor is NaN
         raise InputError(place, f"{value!r} is no moment; {FORM}")
     return float(value)
 
@@ -75,7 +76,9 @@ def check_window(value: Any, place: str) -> list[Moment]:
     """
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         raise InputError(place, f"{value!r} is no window; give [from, to], each in seconds or as a percentage")
-    begin, end = (check_moment(one, place) for one in value)
+
+    begin, end = (check_moment(moment, place) for moment in value)
+    # A percentage and a time cannot be compared before the trace is known.
     same_kind = isinstance(begin, str) == isinstance(end, str)
     if same_kind and _resolved(begin, 1.0) >= _resolved(end, 1.0):
         raise InputError(place, f"ends at {end}, not after its beginning at {begin}; give [from, to] in that order")
@@ -89,7 +92,7 @@ def _resolved(moment: Moment, span: float) -> float:
 
 
 def submissions_us(trace: Trace) -> Longs:
-    """Per job, when it was submitted, microseconds on the clock of the run."""
+    """The submission time of each job, microseconds on the clock of the run."""
     return view(trace.arrival_us)
 
 
@@ -97,9 +100,9 @@ def window_of(submit_us: Longs, warmup: Moment, window: Sequence[Moment] | None)
     """The window of a run; None where all jobs count and utilisation is over the whole run.
 
     Args:
-        submit_us: per job, not decreasing.
-        warmup: jobs that were submitted earlier are left out; the window ends with the last submission.
-        window: its bounds instead.
+        submit_us: Submission of each job, not decreasing.
+        warmup: Time before which jobs are left out; the window ends with the last submission.
+        window: Bounds of the window instead.
 
     Raises:
         InputError: no job was submitted within it, or it has no length.
@@ -107,18 +110,20 @@ def window_of(submit_us: Longs, warmup: Moment, window: Sequence[Moment] | None)
     if window is None and not _resolved(warmup, 1.0):
         return None
     place = "warmup" if window is None else "window"
+
     first, last = int(submit_us[0]), int(submit_us[-1])
     span_s = (last - first) / SECOND
-    begin_s, end_s = (_resolved(one, span_s) for one in (window or (warmup, span_s)))
+    begin_s, end_s = (_resolved(moment, span_s) for moment in (window or (warmup, span_s)))
     begin_us, end_us = first + round(begin_s * SECOND), first + round(end_s * SECOND)
-    found = Window(begin_us, end_us)
-    if begin_us >= end_us or begin_us > last or not found.holds(submit_us).any():
+    measured = Window(begin_us, end_us)
+
+    if begin_us >= end_us or begin_us > last or not measured.holds(submit_us).any():
         raise InputError(
             place,
             f"no job was submitted from {begin_s:g} s to {end_s:g} s; the trace's jobs are submitted from 0 s to "
             f"{span_s:g} s, so give a window within that",
         )
-    return found
+    return measured
 
 
 def measured_whole(submit_us: Longs) -> Window:
@@ -144,9 +149,9 @@ class SettledWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The jobs that count, and the part of their delay that is no queueing.
 
     Args:
-        warm_up_s: jobs that were submitted earlier, counted from the first one, are left out.
-        start_s: from submission to start of a task that meets an idle worker: messages alone.
-        answer_s: from the end of the longest task to the answer, beside `start_s`.
+        warm_up_s: Time from the first submission, before which jobs are left out.
+        start_s: Time from submission to start of a task that meets an idle worker: messages alone.
+        answer_s: Time from the end of the longest task to the answer, beside `start_s`.
     """
 
     warm_up_s: AtLeastZero
@@ -158,14 +163,14 @@ class SteadyState(msgspec.Struct, frozen=True):
     """Measures of a window.
 
     Args:
-        jobs: how many count.
-        load: busy slots / slots, on average from the end of the warm-up to the last submission (0 to 1).
+        jobs: Count of jobs in the window.
+        load: Busy slots / slots, on average from the end of the warm-up to the last submission (0 to 1).
         idle: 1 - load. Where every queue is full, that is the price of all that a free slot waits for.
-        never_waits: share of jobs of which no task waited.
-        never_delayed: share of jobs that took no longer than their longest task, messages apart; a shorter task may
+        never_waits: Share of jobs of which no task waited.
+        never_delayed: Share of jobs that took no longer than their longest task, messages apart; a shorter task may
             have waited (the "job-zero-queuing probability" of Pigeon, section 3).
-        delay_s: mean of how much longer jobs took than their longest task (the "average job waiting time" there).
-        queueing_s: the same, messages apart.
+        delay_s: Mean of the time that jobs took beyond their longest task (the "average job waiting time" there).
+        queueing_s: The same, messages apart.
     """
 
     jobs: int
@@ -181,8 +186,8 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
     """Work out the measures of a run.
 
     Args:
-        jobs, curve: its columns (see `volery.study.runs.RunOutcome`).
-        place: names the run in an error.
+        jobs, curve: Columns of the run (see `volery.study.runs.RunOutcome`).
+        place: Name of the run in an error.
 
     Raises:
         InputError: no job was submitted after the warm-up, or one was never finished.
@@ -193,14 +198,17 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
         measured = window_of(submit_us, window.warm_up_s, None) or measured_whole(submit_us)
     except InputError as error:
         raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
-    counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
+
+    counted = measured.holds(submit_us)
+    begin_s = measured.begin_us / SECOND
     delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
     if (wait_s < 0).any() or (jobs["jrt_s"][counted] < 0).any():
         raise InputError(place, "some jobs did not finish; nothing has settled")
+
     times_s = curve["time_s"]
-    steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
+    is_steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
     messages_s = window.start_s + window.answer_s
-    load = float(curve["utilisation"][steady].mean()) if steady.any() else 0.0
+    load = float(curve["utilisation"][is_steady].mean()) if is_steady.any() else 0.0
     return SteadyState(
         jobs=int(counted.sum()),
         load=load,

@@ -37,11 +37,11 @@ class Need(NamedTuple):
     """A request as an index looks for it.
 
     Args:
-        packed: the amounts as one integer.
-        sure: (resource, rung) of the thresholds at or above the amounts; None where one is above the whole ladder.
-        below: (resource, rung) of the thresholds at or below them.
-        exact: whether these are the same, so that what is sure is all that fits.
-        tight: the resource of which it takes the largest share, and the rung from which best fit climbs.
+        packed: Amounts as one integer.
+        sure: (Resource, rung) of the thresholds at or above the amounts; None where one is above the whole ladder.
+        below: (Resource, rung) of the thresholds at or below the amounts.
+        exact: True if these are the same, so that what is sure is all that fits.
+        tight: Resource of which it takes the largest share, and the rung from which best fit climbs.
     """
 
     packed: int
@@ -55,12 +55,12 @@ class Ladders(dict[Amounts, Need]):
     """Request -> need: a pure function of the machines, shared inside a build.
 
     Args:
-        capacities: of all machines that any index of the build holds.
-        packing: of their amounts; None: no resource counts devices.
+        capacities: Capacities of all machines that any index of the build holds.
+        packing: Packing of their amounts; None: no resource counts devices.
 
     Attributes:
-        largest: per resource, what the largest machine has.
-        rungs: per resource, the thresholds.
+        largest: Amount of each resource that the largest machine has.
+        rungs: Thresholds of each resource.
     """
 
     def __init__(self, capacities: Sequence[Amounts], packing: Packing | None = None) -> None:
@@ -70,17 +70,18 @@ class Ladders(dict[Amounts, Need]):
         self.rungs = [ladder(largest) for largest in self.largest]
 
     def __missing__(self, request: Amounts) -> Need:
-        asked = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
-        above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in asked])
-        below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in asked])
-        possible = all(rung < len(self.rungs[k]) for k, rung in above)
-        tight = max(asked, key=lambda one: one[1] / (self.largest[one[0]] or 1), default=(0, 0))[0]
+        amounts = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
+        rungs_above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in amounts])
+        rungs_below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in amounts])
+        is_possible = all(rung < len(self.rungs[k]) for k, rung in rungs_above)
+        tightest_resource = max(amounts, key=lambda pair: pair[1] / (self.largest[pair[0]] or 1), default=(0, 0))[0]
+
         need = Need(
             self.packing[request],
-            above if possible else None,
-            tuple([(k, min(rung, len(self.rungs[k]) - 1)) for k, rung in below if self.rungs[k]]),
-            above == below,
-            (tight, dict(above).get(tight, 0)),
+            rungs_above if is_possible else None,
+            tuple([(k, min(rung, len(self.rungs[k]) - 1)) for k, rung in rungs_below if self.rungs[k]]),
+            rungs_above == rungs_below,
+            (tightest_resource, dict(rungs_above).get(tightest_resource, 0)),
         )
         if len(self) < NEEDS_MAX:
             self[request] = need
@@ -91,18 +92,19 @@ class CapacityIndex:
     """The free capacity of the machines of one partition.
 
     Args:
-        capacities: per position, units of each resource.
+        capacities: Units of each resource at each position.
 
     Attributes:
-        free: per position, what is free, packed; change it through `put` alone.
+        free: Free amounts at each position, packed; change it through `put` alone.
     """
 
     __slots__ = ("_columns", "_guards", "_topped", "_vectors", "free")
 
     def __init__(self, capacities: Sequence[Amounts], ladders: Ladders) -> None:
         self._guards = ladders.packing.guards
-        known: dict[Amounts, int] = {}  # one integer for all machines alike
-        self.free = [known.setdefault(amounts, ladders.packing.free(amounts)) for amounts in capacities]
+        shared_integers: dict[Amounts, int] = {}  # one integer for all machines alike
+        self.free = [shared_integers.setdefault(amounts, ladders.packing.free(amounts)) for amounts in capacities]
+
         table = np.array(capacities, dtype=np.int64)
         self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(ladders.rungs)]
         self._columns = _columns(ladders.rungs, self._vectors)
@@ -125,10 +127,11 @@ class CapacityIndex:
 
     def put(self, position: int, free: int) -> None:
         """The machine has this free now, packed and guarded."""
-        before = self.free[position]
+        free_before = self.free[position]
         self.free[position] = free
+
         for shift, rungs, vectors in self._columns:
-            low = bisect_right(rungs, before >> shift & AMOUNT_MAX)
+            low = bisect_right(rungs, free_before >> shift & AMOUNT_MAX)
             high = bisect_right(rungs, free >> shift & AMOUNT_MAX)
             if low != high:
                 bit = 1 << position
@@ -136,7 +139,7 @@ class CapacityIndex:
                     vectors[rung] ^= bit
 
     def sure(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that fit for sure."""
+        """The candidates that fit for sure."""
         if need.sure is None:
             return 0
         for resource, rung in need.sure:
@@ -144,16 +147,18 @@ class CapacityIndex:
         return candidates
 
     def near(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that may fit: all that do, and a few that lack a little."""
+        """The candidates that may fit: all that do, and a few that lack a little."""
         for resource, rung in need.below:
             candidates &= self._vectors[resource][rung]
         return candidates
 
     def fitting(self, need: Need, candidates: int) -> int:
-        """Those of the candidates that fit."""
+        """The candidates that fit."""
         sure = self.sure(need, candidates)
         if need.exact:
             return sure
+
+        # Only between the two rungs a machine has to be looked at exactly.
         doubtful = self.near(need, candidates) & ~sure
         free, packed, guards = self.free, need.packed, self._guards
         for position in positions(doubtful):
@@ -162,14 +167,15 @@ class CapacityIndex:
         return sure
 
     def least(self, resource: int, candidates: int) -> tuple[int, bool]:
-        """Those of the candidates that have least free of a resource, up to a step of the ladder.
+        """The candidates that have least free of a resource, up to a step of the ladder.
 
         Returns:
             Their vector, and whether the step is so small that all of them have the same.
         """
         _, rungs, vectors = self._columns[resource]
+
         low, high = 0, len(vectors)
-        while low < high:  # each vector contains the next
+        while low < high:  # each vector contains the next, so that halving finds the rung
             middle = (low + high) // 2
             if candidates & ~vectors[middle]:
                 high = middle
@@ -180,8 +186,9 @@ class CapacityIndex:
         return candidates & ~vectors[low], rungs[low] - (rungs[low - 1] if low else 0) == 1
 
     def most(self, resource: int, candidates: int) -> tuple[int, bool]:
-        """As `least`, those that have most free."""
+        """The candidates that have most free of a resource, as in `least`."""
         _, rungs, vectors = self._columns[resource]
+
         low, high = -1, len(vectors) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -191,34 +198,36 @@ class CapacityIndex:
                 high = middle - 1
         if low < 0:
             return candidates, True
-        alike = rungs[low + 1] - rungs[low] == 1 if low + 1 < len(rungs) else self._topped[resource]
-        return candidates & vectors[low], alike
+        are_equal = rungs[low + 1] - rungs[low] == 1 if low + 1 < len(rungs) else self._topped[resource]
+        return candidates & vectors[low], are_equal
 
     def pick(self, need: Need, candidates: int, choice: Choice, start: int = 0) -> int:
         """The position of a candidate that fits, or -1.
 
         Args:
-            candidates: vector, for example of the machines that meet its constraints.
-            choice: `first`: the lowest position; `random`: the next one from `start` on, round the partition; both
-                among those that fit for sure, where there are any. `best-fit`: the one that has least free, up to a
-                step of the ladder, of the resource of which the request takes the largest share.
-            start: a position, drawn by the caller.
+            candidates: Vector of candidates, for example of the machines that meet its constraints.
+            choice: Rule of choice. `first`: the lowest position; `random`: the next one from `start` on, round the
+                partition; both among those that fit for sure, where there are any. `best-fit`: the one that has least
+                free, up to a step of the ladder, of the resource of which the request takes the largest share.
+            start: Position that the caller has drawn.
         """
         if choice == "best-fit":
             return self._tightest(need, candidates)
-        found = self.sure(need, candidates)
-        if not found:
+
+        fitting = self.sure(need, candidates)
+        if not fitting:
+            # Nothing fits for sure, and sure is exact: nothing fits.
             if need.exact:
                 return -1
             return self._first_exact(need, candidates, start if choice == "random" else 0)
         if choice == "random":
-            found = found >> start << start or found
-        return (found & -found).bit_length() - 1
+            fitting = fitting >> start << start or fitting
+        return (fitting & -fitting).bit_length() - 1
 
     def _first_exact(self, need: Need, candidates: int, start: int) -> int:
-        near = self.near(need, candidates)
+        near_candidates = self.near(need, candidates)
         free, packed, guards = self.free, need.packed, self._guards
-        for part in (near >> start << start, near & ((1 << start) - 1)):
+        for part in (near_candidates >> start << start, near_candidates & ((1 << start) - 1)):
             while part:
                 lowest = part & -part
                 position = lowest.bit_length() - 1
@@ -233,17 +242,18 @@ class CapacityIndex:
             return -1
         resource, rung = need.tight
         vectors = self._vectors[resource]
-        # each vector contains the next: the last one that leaves no fitting machine below it bounds the tightest
+
+        # Each vector contains the next: the last one that leaves no fitting machine below it bounds the tightest.
         low, high = rung, len(vectors)
-        whole = fitting
+        all_fitting = fitting
         while low < high:
             middle = (low + high) // 2
-            if whole & ~vectors[middle]:
+            if all_fitting & ~vectors[middle]:
                 high = middle
             else:
                 low = middle + 1
         if low < len(vectors):
-            fitting = whole & ~vectors[low]
+            fitting = all_fitting & ~vectors[low]
         return (fitting & -fitting).bit_length() - 1
 
 

@@ -22,15 +22,15 @@ class DelayPolicy(ABC):
     """Base of the two measures of waiting.
 
     Args:
-        node_wait: how long a job waits for machines that hold its input (W1, D1): microseconds, or opportunities.
-        rack_wait: how long, after that, for racks that do (W2, D2).
+        node_wait: Time that a job waits for machines that hold its input (W1, D1): microseconds, or opportunities.
+        rack_wait: Time that it waits, after that, for racks that do (W2, D2).
 
     Raises:
         ValueError: a negative wait.
 
     Attributes:
-        each_counts: whether several machines in one instant say more than one of them.
-        predicts: whether it asks to be told how near input lies, by `reaches`.
+        each_counts: True if several machines in one instant are more opportunities than one of them.
+        predicts: True if `reaches` has to report how near input is.
     """
 
     __slots__ = ("_levels", "_needed", "_waited")
@@ -64,7 +64,7 @@ class DelayPolicy(ABC):
     def launched(self, job: JobId, level: int) -> None:
         """A task of the job has been launched so far from its input; the job waits anew, from that level on.
 
-        One without input is launched without a word: it says nothing of how far its job has to go.
+        One without input is launched without a call: it shows nothing about how far its job has to go.
         """
         self._waited.pop(job, None)
         if level == NODE:
@@ -81,7 +81,7 @@ class DelayPolicy(ABC):
         """Learn the shares of all machines, and of all racks, that hold input of the job's waiting tasks."""
 
     def awaited(self, now: Time) -> None:  # noqa: B027 - most policies ignore it
-        """Tasks wait from now on, where none did."""
+        """Note that tasks wait from now on, where none did."""
 
     @abstractmethod
     def opportunity(self, now: Time) -> None:
@@ -114,32 +114,32 @@ class ByTime(DelayPolicy):
     The time from one opportunity to the next counts for the jobs that were passed over at the first.
     """
 
-    __slots__ = ("_passed", "_seen_us")
+    __slots__ = ("_passed_over_jobs", "_seen_us")
     each_counts = False
 
     def __init__(self, node_wait: Time, rack_wait: Time) -> None:
         super().__init__(node_wait, rack_wait)
-        self._passed: dict[JobId, None] = {}
+        self._passed_over_jobs: dict[JobId, None] = {}
         self._seen_us: Time = 0
 
     def opportunity(self, now: Time) -> None:
         """Charge the time since the one before to those that it passed over."""
-        since, self._seen_us = now - self._seen_us, now
-        if since:
-            for job in self._passed:
-                self._waited[job] = self._waited.get(job, 0) + since
-            self._passed.clear()
+        elapsed_us, self._seen_us = now - self._seen_us, now
+        if elapsed_us:
+            for job in self._passed_over_jobs:
+                self._waited[job] = self._waited.get(job, 0) + elapsed_us
+            self._passed_over_jobs.clear()
 
     def passed_over(self, job: JobId) -> None:
-        """It waits from now until the next opportunity."""
-        self._passed[job] = None
+        """Note that the job waits from now until the next opportunity."""
+        self._passed_over_jobs[job] = None
 
     def launched(self, job: JobId, level: int) -> None:
-        self._passed.pop(job, None)
+        self._passed_over_jobs.pop(job, None)
         super().launched(job, level)
 
     def forget(self, job: JobId) -> None:
-        self._passed.pop(job, None)
+        self._passed_over_jobs.pop(job, None)
         super().forget(job)
 
 
@@ -152,17 +152,17 @@ class ByRates(ByTime):
     no hope waiting.
     """
 
-    __slots__ = ("_gap_us", "_last_us", "_near")
+    __slots__ = ("_gap_us", "_last_us", "_reach")
     predicts = True
 
     def __init__(self, node_wait: Time, rack_wait: Time) -> None:
         super().__init__(node_wait, rack_wait)
         self._gap_us = 0.0
         self._last_us: Time = 0
-        self._near: dict[JobId, tuple[float, float]] = {}
+        self._reach: dict[JobId, tuple[float, float]] = {}
 
     def reaches(self, job: JobId, machines: float, racks: float) -> None:
-        self._near[job] = (machines, racks)
+        self._reach[job] = (machines, racks)
 
     def awaited(self, now: Time) -> None:
         self._last_us = now
@@ -175,13 +175,14 @@ class ByRates(ByTime):
 
     def _reached(self, job: JobId) -> tuple[int, int]:
         level, waited = super()._reached(job)
-        near = self._near.get(job, (1.0, 1.0))
+        near = self._reach.get(job, (1.0, 1.0))
+        # No offer near the input is to be expected within the wait: the job goes on to the next level at once.
         while level < ANY and self._gap_us > self._needed[level] * near[level]:
             level, waited = level + 1, 0
         return level, waited
 
     def forget(self, job: JobId) -> None:
-        self._near.pop(job, None)
+        self._reach.pop(job, None)
         super().forget(job)
 
 
@@ -202,9 +203,9 @@ class Sites:
     """The constraints and racks of machines: the same for all jobs.
 
     Attributes:
-        constraints: per machine, the set that it satisfies.
-        racks: per machine, its number.
-        rack_count: how many racks there are.
+        constraints: Constraint set that each machine satisfies.
+        racks: Number of each machine's rack.
+        rack_count: Count of the racks.
     """
 
     __slots__ = ("constraints", "rack_count", "racks")
@@ -231,7 +232,7 @@ class _Lines:
 
     def first(self, offered: int, waiting: dict[TaskId, Task]) -> Task | None:
         """The oldest line's first task that waits and that a machine with these constraints satisfies."""
-        found: Task | None = None
+        oldest: Task | None = None
         for mask, line in list(self._lines.items()):
             if mask & ~offered:
                 continue
@@ -239,13 +240,13 @@ class _Lines:
                 line.popleft()
             if not line:
                 del self._lines[mask]
-            elif found is None or line[0].id < found.id:
-                found = line[0]
-        return found
+            elif oldest is None or line[0].id < oldest.id:
+                oldest = line[0]
+        return oldest
 
 
 NEAR_MAX: Final = 8
-"""Of a job with more tasks all lines count, also of tasks that wait no longer and that nobody has met since."""
+"""Tasks of a job above which all its lines count, also of tasks that wait no longer and that nobody has met since."""
 
 
 class PlacedTasks:
@@ -255,11 +256,11 @@ class PlacedTasks:
     one of them; the others skip it when they meet it.
 
     Attributes:
-        waiting: number -> task.
-        masks: constraint set -> how many waiting tasks have it.
+        waiting: Number -> waiting task.
+        masks: Constraint set -> count of waiting tasks that have it.
     """
 
-    __slots__ = ("_all", "_machines", "_racks", "_replicas", "_sites", "_unplaced", "masks", "waiting")
+    __slots__ = ("_all_lines", "_machines", "_racks", "_replicas", "_sites", "_unplaced", "masks", "waiting")
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
@@ -267,7 +268,7 @@ class PlacedTasks:
         self.masks: dict[int, int] = {}
         self._machines: dict[int, list[Task]] = {}
         self._racks: dict[int, _Lines] = {}
-        self._all = _Lines()
+        self._all_lines = _Lines()
         self._unplaced = _Lines()
         self._replicas: dict[TaskId, tuple[int, ...]] = {}
 
@@ -278,22 +279,24 @@ class PlacedTasks:
         """Let a task wait.
 
         Args:
-            task: that some machine satisfies.
-            replicas: machines that hold its input; nothing: it has none.
+            task: Task that some machine satisfies.
+            replicas: Machines that hold its input; nothing: it has none.
         """
         self.waiting[task.id] = task
         self.masks[task.constraints] = self.masks.get(task.constraints, 0) + 1
+
         if not replicas:
             self._unplaced.add(task)
             return
         self._replicas[task.id] = tuple(replicas)
+
         sites = self._sites
         for machine in replicas:
             if not task.constraints & ~sites.constraints[machine]:
                 self._machines.setdefault(machine, []).append(task)
         for rack in sorted({sites.racks[machine] for machine in replicas}):
             self._racks.setdefault(rack, _Lines()).add(task)
-        self._all.add(task)
+        self._all_lines.add(task)
 
     def again(self, task: Task) -> None:
         """A task that was taken waits once more."""
@@ -306,9 +309,10 @@ class PlacedTasks:
     def near(self) -> tuple[float, float]:
         """The shares of all machines, and of all racks, that hold input of waiting tasks; of many tasks, at most."""
         sites, machines, racks = self._sites, len(self._machines), len(self._racks)
+
         if len(self.waiting) <= NEAR_MAX:
-            held = {machine for task in self.waiting for machine in self._replicas.get(task, ())}
-            machines, racks = len(held), len({sites.racks[machine] for machine in held})
+            input_machines = {machine for task in self.waiting for machine in self._replicas.get(task, ())}
+            machines, racks = len(input_machines), len({sites.racks[machine] for machine in input_machines})
         return machines / len(sites.constraints), racks / sites.rack_count
 
     def fits(self, machine: int) -> bool:
@@ -320,32 +324,37 @@ class PlacedTasks:
         """The task to launch on a machine, and how far from its input that is; the nearest, then the oldest.
 
         Args:
-            allowed: the farthest that is allowed.
+            allowed: Farthest distance that is allowed.
         """
         waiting, offered = self.waiting, self._sites.constraints[machine]
-        here = self._machines.get(machine)
-        if here is not None:
-            while here and here[0].id not in waiting:
-                here.pop(0)
-            if here:
-                return here[0], NODE
+
+        local_line = self._machines.get(machine)
+        # Tasks that were taken through another line are skipped.
+        if local_line is not None:
+            while local_line and local_line[0].id not in waiting:
+                local_line.pop(0)
+            if local_line:
+                return local_line[0], NODE
             del self._machines[machine]
+
         task = self._unplaced.first(offered, waiting)
         if task is not None:
             return task, UNPLACED
+
         lines = self._racks.get(self._sites.racks[machine]) if allowed >= RACK else None
         task = lines.first(offered, waiting) if lines is not None else None
         if task is not None:
             return task, RACK
-        task = self._all.first(offered, waiting) if allowed >= ANY else None
+
+        task = self._all_lines.first(offered, waiting) if allowed >= ANY else None
         return (task, ANY) if task is not None else None
 
     def take(self, task: Task) -> None:
-        """It waits no longer."""
+        """Remove a task, which waits no longer."""
         del self.waiting[task.id]
-        left = self.masks[task.constraints] - 1
-        if left:
-            self.masks[task.constraints] = left
+        remaining = self.masks[task.constraints] - 1
+        if remaining:
+            self.masks[task.constraints] = remaining
         else:
             del self.masks[task.constraints]
 

@@ -44,7 +44,7 @@ class Anchors(dict[int, int]):
     """Constraint set -> its two constraints that the fewest machines satisfy, or itself when it has no more.
 
     Args:
-        constraints: of all machines of the cluster.
+        constraints: Constraint sets of all machines of the cluster.
     """
 
     def __init__(self, constraints: Sequence[int]) -> None:
@@ -65,12 +65,12 @@ class Matches(dict[int, int]):
     """Constraint set -> vector of the units that satisfy it: a pure function of the cluster, shared inside a build.
 
     Args:
-        constraints: per unit, in the order of positions.
-        partition_count: how many such tables the build has; they share the memory for vectors.
+        constraints: Constraint set of each unit, in the order of positions.
+        partition_count: Count of such tables in the build; they share the memory for vectors.
 
     Attributes:
-        every: the vector of all units.
-        members: constraint set -> positions of the units that satisfy it, for sets of few constraints that were asked
+        every: Vector of all units.
+        members: Constraint set -> positions of the units that satisfy it, for sets of few constraints that were asked
             for. A random choice from such a list hits a free unit at once unless most are busy.
     """
 
@@ -93,12 +93,14 @@ class Matches(dict[int, int]):
         return table + [0] * ((1 << TABLE_BITS) - len(table))  # no unit has a constraint beyond those
 
     def __missing__(self, mask: int) -> int:
-        vector, rest = self.every, mask
+        vector, remaining_bits = self.every, mask
+
         for table in self._tables:
-            vector &= table[rest & TABLE_MASK]
-            rest >>= TABLE_BITS
-        if rest:
+            vector &= table[remaining_bits & TABLE_MASK]
+            remaining_bits >>= TABLE_BITS
+        if remaining_bits:
             vector = 0
+
         if len(self) < self._memo_max:
             self[mask] = vector
         return vector
@@ -111,9 +113,9 @@ class Matches(dict[int, int]):
         directly where candidates are dense. Each way is uniform, so the mixture is.
 
         Args:
-            mask: a constraint set.
-            candidates: not 0; units that satisfy the set.
-            random: uniform on [0, 1).
+            mask: Constraint set of the task.
+            candidates: Vector of units that satisfy the set, not 0.
+            random: Source of numbers that are uniform on [0, 1).
         """
         if self._size < LISTED_SIZE_MIN:
             count = candidates.bit_count()
@@ -123,19 +125,22 @@ class Matches(dict[int, int]):
                 position = int(random() * self._size)
                 if candidates >> position & 1:
                     return position
+
         anchor = self._anchors[mask]
         members = self.members.get(anchor)
         if members is None:
             members = self.members[anchor] = array("I", positions(self[anchor]))
+
         for _ in range(TRIES):
             position = members[int(random() * len(members))]
             if candidates >> position & 1:
                 return position
+
         return nth_position(candidates, int(random() * candidates.bit_count()))
 
 
 def having(constraints: Sequence[int]) -> list[int]:
-    """Per constraint, the vector of the units that have it; one numpy pass each: a build may have 100,000 units."""
+    """The vector of the units that have each constraint; one numpy pass each: a build may have 100,000 units."""
     masks = np.array(constraints, dtype=np.int64)
     width = max(constraints, default=0).bit_length()
     return [bytes_vector(np.packbits(masks >> k & 1 != 0, bitorder="little").tobytes()) for k in range(width)]
@@ -149,16 +154,18 @@ def fewest_constraints_first(machines: Sequence[int], constraints: Sequence[int]
 def nth_position(vector: int, nth: int) -> int:
     """The position of the set bit that has `nth` set bits below it, by halving: linear in the words of the vector."""
     base = 0
+
     while (width := vector.bit_length()) > WORD:
         half = width >> 1
         low = vector & ((1 << half) - 1)
-        below = low.bit_count()
-        if nth < below:
+        count_below = low.bit_count()
+        if nth < count_below:
             vector = low
         else:
-            nth -= below
+            nth -= count_below
             vector >>= half
             base += half
+
     for _ in range(nth):
         vector &= vector - 1
     return base + (vector & -vector).bit_length() - 1
@@ -168,14 +175,15 @@ def positions(vector: int) -> list[int]:
     """The positions of all set bits, lowest first."""
     if vector.bit_count() > LOOP_MAX:
         octets = np.frombuffer(vector_bytes(vector), dtype=np.uint8)
-        listed: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
-        return listed
-    found = []
+        all_positions: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
+        return all_positions
+
+    bit_positions = []
     while vector:
         lowest = vector & -vector
-        found.append(lowest.bit_length() - 1)
+        bit_positions.append(lowest.bit_length() - 1)
         vector ^= lowest
-    return found
+    return bit_positions
 
 
 def vector_bytes(vector: int) -> bytes:
@@ -199,19 +207,19 @@ class Sampler:
     """Draws workers by number; every suitable one with the same probability.
 
     Args:
-        constraints: per worker, the constraint set that it satisfies.
-        matches: the same as vectors, shared inside a build.
-        random: uniform on [0, 1).
-        replacement: whether one draw may name a worker twice, as in the Eagle authors' simulator.
+        constraints: Constraint set that each worker satisfies.
+        matches: The same as vectors, shared inside a build.
+        random: Source of numbers that are uniform on [0, 1).
+        replacement: True if one draw may name a worker twice, as in the Eagle authors' simulator.
     """
 
-    __slots__ = ("_constraints", "_everyone", "_lists", "_matches", "_random", "_replacement")
+    __slots__ = ("_all_workers", "_constraints", "_lists", "_matches", "_random", "_replacement")
 
     def __init__(
         self, constraints: Sequence[int], matches: Matches, random: Callable[[], float], *, replacement: bool = False
     ) -> None:
         self._constraints = constraints
-        self._everyone = list(range(len(constraints)))
+        self._all_workers = list(range(len(constraints)))
         self._matches = matches
         self._random = random
         self._replacement = replacement
@@ -219,7 +227,7 @@ class Sampler:
 
     def supply(self, need: int) -> int:
         """The number of workers that satisfy a constraint set."""
-        return self._matches[need].bit_count() if need else len(self._everyone)
+        return self._matches[need].bit_count() if need else len(self._all_workers)
 
     def draw(self, need: int, count: int) -> list[int]:
         """Draw workers that satisfy `need`; where fewer do, each comes as often as another or once more.
@@ -230,38 +238,46 @@ class Sampler:
         supply = self.supply(need)
         if not supply:
             raise ValueError(f"no worker satisfies {need:#x}")
+
         if self._replacement:
-            candidates, random = self.suitable(need), self._random
+            candidates = self.suitable(need)
+            random = self._random
             return [candidates[int(random() * supply)] for _ in range(count)]
-        rounds, rest = divmod(count, supply)
+
+        # More draws than workers are spread evenly: whole rounds first, then a draw without replacement.
+        rounds, remainder = divmod(count, supply)
         drawn = self.suitable(need) * rounds if rounds else []
-        if rest:
-            dense = supply * SPARSE >= len(self._everyone) and 2 * rest <= supply
-            drawn += self._tried(need, rest) if need and dense else self._shuffled(self.suitable(need), rest)
+        if remainder:
+            is_dense = supply * SPARSE >= len(self._all_workers) and 2 * remainder <= supply
+            drawn += (
+                self._tried(need, remainder) if need and is_dense else self._shuffled(self.suitable(need), remainder)
+            )
         return drawn
 
     def suitable(self, need: int) -> list[int]:
         """All workers that satisfy a constraint set, in no particular order; not to be changed."""
         if not need:
-            return self._everyone
-        listed = self._lists.get(need)
-        if listed is None:
+            return self._all_workers
+        workers = self._lists.get(need)
+        if workers is None:
             if len(self._lists) >= LISTS_MAX:
                 self._lists.clear()
-            listed = self._lists[need] = positions(self._matches[need])
-        return listed
+            workers = self._lists[need] = positions(self._matches[need])
+        return workers
 
-    def _shuffled(self, listed: list[int], count: int) -> list[int]:
-        """The first steps of a Fisher-Yates shuffle: a list in any order stays a list in any order."""
-        random, left = self._random, len(listed)
+    def _shuffled(self, workers: list[int], count: int) -> list[int]:
+        """Draw by the first steps of a Fisher-Yates shuffle."""
+        # A list in any order stays a list in any order, so that it is shuffled in place and kept.
+        random, remaining = self._random, len(workers)
         for place in range(count):
-            other = place + int(random() * left)
-            left -= 1
-            listed[place], listed[other] = listed[other], listed[place]
-        return listed[:count]
+            swap_place = place + int(random() * remaining)
+            remaining -= 1
+            workers[place], workers[swap_place] = workers[swap_place], workers[place]
+        return workers[:count]
 
     def _tried(self, need: int, count: int) -> list[int]:
-        constraints, random, workers = self._constraints, self._random, len(self._everyone)
+        constraints, random, workers = self._constraints, self._random, len(self._all_workers)
+
         drawn: dict[int, None] = {}
         while len(drawn) < count:
             worker = int(random() * workers)
@@ -276,7 +292,7 @@ class SmallRandom:
     Knuth's 64-bit linear congruential generator, of which the high half is used.
 
     Args:
-        seed: any integer.
+        seed: Any integer.
     """
 
     __slots__ = ("_state",)

@@ -48,15 +48,15 @@ class ConstraintQueue:
     """First come first served among the tasks that fit.
 
     Attributes:
-        length: how many tasks wait; a field, because it is read once per task and `len()` costs a call.
+        length: Count of waiting tasks; a field, because it is read once per task and `len()` costs a call.
     """
 
-    __slots__ = ("_back", "_front", "_keyed", "_keys", "_lines", "_slots", "_wide_heads", "_wide_masks", "length")
+    __slots__ = ("_back", "_front", "_has_keys", "_keys", "_lines", "_slots", "_wide_heads", "_wide_masks", "length")
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
         self._lines: list[Line] = []
-        self._keyed = False
+        self._has_keys = False
         self._keys = np.zeros(0, dtype=np.int64)
         self._wide_masks: npt.NDArray[np.int64] | None = None
         self._wide_heads = np.zeros(0, dtype=np.int64)
@@ -89,44 +89,49 @@ class ConstraintQueue:
             self._open(task, self._front)
         else:
             self._lines[slot].insert(0, (self._front, task))
-            if self._keyed:
+            if self._has_keys:
                 self._note(slot, task.constraints, self._front)
         self.length += 1
 
     def pop_fitting(self, offered: int) -> Task | None:
         """Take the task that has waited longest among those that a worker with these constraints satisfies."""
         lacking = ~offered
-        if self._keyed:
+
+        if self._has_keys:
             count = len(self._lines)
             slot = self._first_by_key(lacking, count) if self._wide_masks is None else self._first_wide(lacking, count)
+            # The smallest masked key is the answer only if its own set fits: where none fits it is any.
             return None if slot < 0 or self._lines[slot][0][1].constraints & lacking else self._take(slot)
-        best, chosen = 1 << NUMBER_BITS, -1
+
+        best_number, best_slot = 1 << NUMBER_BITS, -1
         for mask, slot in self._slots.items():
             if not mask & lacking:
                 head = self._lines[slot][0][0]
-                if head < best:
-                    best, chosen = head, slot
-        return None if chosen < 0 else self._take(chosen)
+                if head < best_number:
+                    best_number, best_slot = head, slot
+        return None if best_slot < 0 else self._take(best_slot)
 
-    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+    def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take every task of this kind out, wherever it stands; the others keep their places. One pass over all."""
         removed: list[Task] = []
         for mask in self.masks():
             slot = self._slots[mask]
             line = self._lines[slot]
-            of_line = [task for _, task in line if unwanted(task)]
+
+            of_line = [task for _, task in line if is_unwanted(task)]
             if not of_line:
                 continue
             removed += of_line
             # As a rule the line is one job's: a second pass over a million tasks would double the length of the turn.
             is_kept = len(of_line) < len(line)
-            kept = [(number, task) for number, task in line if not unwanted(task)] if is_kept else []
-            if kept:
-                self._lines[slot] = kept if len(kept) < LIST_MAX else deque(kept)
-                if self._keyed:
-                    self._note(slot, mask, kept[0][0])
+            kept_entries = [(number, task) for number, task in line if not is_unwanted(task)] if is_kept else []
+            if kept_entries:
+                self._lines[slot] = kept_entries if len(kept_entries) < LIST_MAX else deque(kept_entries)
+                if self._has_keys:
+                    self._note(slot, mask, kept_entries[0][0])
             else:
                 self._close(slot, mask)
+
         self.length -= len(removed)
         return removed
 
@@ -143,23 +148,26 @@ class ConstraintQueue:
         """Begin a line for a constraint set that nobody waits with."""
         slot = self._slots[task.constraints] = len(self._lines)
         self._lines.append([(number, task)])
+        # The set does not fit into a key: from here on sets and numbers are kept in two arrays.
         if task.constraints > KEY_MASK and self._wide_masks is None:
             self._wide_masks = np.zeros(0, dtype=np.int64)
-            self._keyed = False
-        if self._keyed:
+            self._has_keys = False
+
+        if self._has_keys:
             self._note(slot, task.constraints, number)
         elif slot >= LOOP_MAX:
-            self._keyed = True
-            for known, line in enumerate(self._lines):
-                self._note(known, line[0][1].constraints, line[0][0])
+            self._has_keys = True
+            for open_slot, line in enumerate(self._lines):
+                self._note(open_slot, line[0][1].constraints, line[0][0])
 
     def _note(self, slot: int, mask: int, head: int) -> None:
-        """Write down a line's constraint set and the number of its first task, while there are many lines."""
+        """Record a line's constraint set and the number of its first task, while there are many lines."""
         if self._wide_masks is None:
             if slot == len(self._keys):
                 self._keys = _longer(self._keys)
             self._keys[slot] = mask << NUMBER_BITS | head
             return
+
         if slot == len(self._wide_masks):
             self._wide_masks, self._wide_heads = _longer(self._wide_masks), _longer(self._wide_heads)
         self._wide_masks[slot] = mask
@@ -170,8 +178,9 @@ class ConstraintQueue:
         task = line[0][1]
         del line[0]
         self.length -= 1
+
         if line:
-            if self._keyed:
+            if self._has_keys:
                 self._note(slot, task.constraints, line[0][0])
         else:
             self._close(slot, task.constraints)
@@ -180,15 +189,18 @@ class ConstraintQueue:
     def _close(self, slot: int, mask: int) -> None:
         """Remove an empty line; the last one takes its slot."""
         del self._slots[mask]
+
         line = self._lines.pop()
         if slot < len(self._lines):
             number, task = line[0]
             self._lines[slot] = line
             self._slots[task.constraints] = slot
-            if self._keyed:
+            if self._has_keys:
                 self._note(slot, task.constraints, number)
+
+        # Half of the limit, so that a queue at the limit does not change back and forth.
         if len(self._lines) < LOOP_MAX // 2:
-            self._keyed = False
+            self._has_keys = False
 
 
 def _longer(column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -199,7 +211,7 @@ class VectorQueue:
     """First come first served among the tasks that fit and ask for several resources.
 
     Attributes:
-        length: how many tasks wait; a field, because it is read once per task.
+        length: Count of waiting tasks; a field, because it is read once per task.
     """
 
     __slots__ = ("_amounts", "_back", "_front", "_heads", "_lines", "_masks", "_packed", "_packing", "_slots", "length")
@@ -240,8 +252,8 @@ class VectorQueue:
         """Take the task that has waited longest among those that a machine can take.
 
         Args:
-            offered: the constraints that the machine meets.
-            free: what it has free, packed and guarded.
+            offered: Constraints that the machine meets.
+            free: Free amounts of the machine, packed and guarded.
         """
         slot = self._place(offered, free)
         return None if slot < 0 else self._take(slot)
@@ -267,33 +279,34 @@ class VectorQueue:
         return self._first_by_loop(offered, free) if len(self._lines) <= KINDS_LOOP_MAX else self._first(offered, free)
 
     def _first_by_loop(self, offered: int, free: int) -> int:
-        guards, best, chosen = self._packing.guards, NO_LINE, -1
+        guards, best_number, best_slot = self._packing.guards, NO_LINE, -1
         for (mask, _), slot in self._slots.items():
             if not mask & ~offered and (free - self._packed[slot]) & guards == guards:
                 head = self._lines[slot][0][0]
-                if head < best:
-                    best, chosen = head, slot
-        return chosen
+                if head < best_number:
+                    best_number, best_slot = head, slot
+        return best_slot
 
     def _first(self, offered: int, free: int) -> int:
         count = len(self._lines)
         fits = (self._masks[:count] & ~np.int64(offered)) == 0
         for column, amount in zip(self._amounts, self._packing.amounts(free), strict=True):
             fits &= column[:count] <= amount
+
         slot = int(np.where(fits, self._heads[:count], NO_LINE).argmin())
         return slot if fits[slot] else -1
 
-    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+    def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take every task of this sort out, wherever it stands; the others keep their places. One pass over all."""
         removed: list[Task] = []
         for kind in self.kinds():
             slot = self._slots[kind]
             line = self._lines[slot]
-            of_line = [task for _, task in line if unwanted(task)]
+            of_line = [task for _, task in line if is_unwanted(task)]
             if of_line:
                 removed += of_line
                 is_kept = len(of_line) < len(line)
-                self._lines[slot] = deque([entry for entry in line if not unwanted(entry[1])] if is_kept else ())
+                self._lines[slot] = deque([entry for entry in line if not is_unwanted(entry[1])] if is_kept else ())
                 self._settle(slot, kind)
         self.length -= len(removed)
         return removed
@@ -318,13 +331,15 @@ class VectorQueue:
         return self._lines[slot]
 
     def _settle(self, slot: int, kind: Kind) -> None:
-        """Write down the head of a line; where it is empty the last line takes its place."""
+        """Record the head of a line; where it is empty the last line takes its place."""
         line = self._lines[slot]
         if line:
             self._heads[slot] = line[0][0]
             return
+
         del self._slots[kind]
         last, packed = self._lines.pop(), self._packed.pop()
+
         if slot < len(self._lines):
             task = last[0][1]
             self._slots[task.constraints, task.request] = slot
@@ -334,10 +349,11 @@ class VectorQueue:
             self._amounts[:, slot] = self._amounts[:, end]
 
     def _lengthen(self, resource_count: int) -> None:
-        more = max(16, len(self._masks))
-        self._masks = np.concatenate([self._masks, np.zeros(more, dtype=np.int64)])
-        self._heads = np.concatenate([self._heads, np.zeros(more, dtype=np.int64)])
-        grown: Column = np.zeros((resource_count, len(self._masks)), dtype=np.int64)
+        added_count = max(16, len(self._masks))
+
+        self._masks = np.concatenate([self._masks, np.zeros(added_count, dtype=np.int64)])
+        self._heads = np.concatenate([self._heads, np.zeros(added_count, dtype=np.int64)])
+        amounts: Column = np.zeros((resource_count, len(self._masks)), dtype=np.int64)
         if self._amounts.size:
-            grown[:, : self._amounts.shape[1]] = self._amounts
-        self._amounts = grown
+            amounts[:, : self._amounts.shape[1]] = self._amounts
+        self._amounts = amounts

@@ -22,11 +22,11 @@ class Forwarder(Component):
 
     def _answer_done(self, job: JobId) -> bool:
         """Answer a repeated submission of a job that is done; returns whether it is."""
-        done = self._done.get(job)
-        if done is None:
+        answer = self._done.get(job)
+        if answer is None:
             return False
         self._port.send(SUBMITTER, JobAccepted(job))
-        self._port.send(SUBMITTER, done)
+        self._port.send(SUBMITTER, answer)
         return True
 
     def _forward(self, job: JobId, message: Message) -> bool:

@@ -13,8 +13,8 @@ class Heartbeats:
     """Clock of the heartbeats of all machines.
 
     Args:
-        interval_us: between two heartbeats of one machine.
-        seats: how many machines there are; that of seat k is due k / seats of an interval later than the first.
+        interval_us: Time between two heartbeats of one machine.
+        seats: Count of the machines; that of seat k is due k / seats of an interval later than the first.
 
     Raises:
         ValueError: an interval in which not every machine has a microsecond of its own.
@@ -39,14 +39,14 @@ class Heartbeats:
         """Return the seat of the machine whose heartbeat is next, later than now, and its time.
 
         Args:
-            candidates: bit vector of seats, not 0.
+            candidates: Bit vector of seats, not 0.
         """
-        # phases <= offset have passed in this interval: those of seats below the first one whose phase is greater
+        # Phases <= offset have passed in this interval: those of seats below the first one whose phase is greater.
         offset = now % self._interval_us
-        first = (offset + 1) * self._seats + self._interval_us - 1
-        first //= self._interval_us
-        later = candidates >> first
-        seat = first + lowest(later) if later else lowest(candidates)
+        first_seat = (offset + 1) * self._seats + self._interval_us - 1
+        first_seat //= self._interval_us
+        later_seats = candidates >> first_seat
+        seat = first_seat + lowest(later_seats) if later_seats else lowest(candidates)
         return seat, self.after(seat, now)
 
 

@@ -28,8 +28,8 @@ class Kill(Message, frozen=True):
     """Master > node: end the attempt, if it still runs; Completed or, from a guarded node, Result follows.
 
     Args:
-        attempt: to a guarded node without an epoch, nothing: whichever attempt runs there is ended.
-        epoch: where given, the attempt is evicted for another task, if the master still leads.
+        attempt: Attempt to end; to a guarded node without an epoch, nothing: whichever attempt runs there is ended.
+        epoch: Epoch of the master; where given, the attempt is evicted for another task, if that master still leads.
     """
 
     task: TaskId
@@ -41,7 +41,7 @@ class Completed(Message, frozen=True):
     """Node > master: the attempt has ended and what it took is free.
 
     Args:
-        killed: the master wanted it; otherwise the task is over, whether it has succeeded or failed.
+        killed: True if the master wanted it; otherwise the task is over, whether it has succeeded or failed.
     """
 
     task: TaskId
@@ -58,7 +58,7 @@ class Node(Component):
     """One worker machine.
 
     Args:
-        master: the component that launches here and receives the ends.
+        master: Component that launches here and receives the ends.
     """
 
     __slots__ = ("_launched", "_master")
@@ -68,7 +68,7 @@ class Node(Component):
         self._launched = 0
 
     def emits(self) -> Sends:
-        """Its master alone receives the ends."""
+        """The messages to the node's own master, which alone receives the ends."""
         role = role_of(self._master)
         return frozenset(hop for hop in self.sends if hop[1] == role)
 

@@ -70,8 +70,8 @@ class Numbers:
     """The numbers of one sender's messages, of which no other sender of the deployment draws any.
 
     Args:
-        first: number.
-        step: to the next; the number of senders.
+        first: First number.
+        step: Distance to the next number: the count of senders.
     """
 
     __slots__ = ("_next", "step")
@@ -90,7 +90,7 @@ class ReservingScheduler(Component):
     """Leaves reservations at workers, knows where its tasks run, and counts what comes of them.
 
     Args:
-        numbers: of its messages.
+        numbers: Numbers of its messages.
     """
 
     __slots__ = ("_blocked_us", "_jobs", "_numbers", "_probes", "_running", "_vain", "_withdrawn")
@@ -101,7 +101,7 @@ class ReservingScheduler(Component):
         ("_vain", "vain_requests"),
         ("_blocked_us", "blocked_us"),
     )
-    """What is counted in which field, and the name under which it is reported."""
+    """Fields with counts, each with the name under which its count is reported."""
 
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
@@ -129,14 +129,20 @@ class ReservingScheduler(Component):
         self._vain += 1
         self._port.send(source, NoTask(message.request))
 
-    def _withdraw(self, first: int, nodes: Iterable[Address | None], served: Address = "") -> None:
+    def _withdraw(self, first: int, nodes: Iterable[Address | None], served_node: Address = "") -> None:
         """Take the reservations of a batch back, in the order of their numbers, except from a worker just served."""
-        number, step, send, withdrawn = first, self._numbers.step, self._port.send, 0
+        number = first
+        step = self._numbers.step
+        send = self._port.send
+        withdrawn = 0
+
         for node in nodes:
-            if node is not None and node != served:
+            # A worker just served has used its reservation up.
+            if node is not None and node != served_node:
                 withdrawn += 1
                 send(node, Withdraw(number))
             number += step
+
         self._withdrawn += withdrawn
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
@@ -147,10 +153,10 @@ class ReservingScheduler(Component):
                 self._blocked_us += message.blocked_us
             self._finished(message.job, running, 1)
 
-    def _kill(self, job: JobId, spared: Address = "") -> None:
+    def _kill(self, job: JobId, spared_node: Address = "") -> None:
         """Have the tasks of a job killed, except those at one address; their workers report the end."""
         for task, node in self._running.get(job, {}).items():
-            if node != spared:
+            if node != spared_node:
                 self._port.send(node, Kill(task))
 
     def _finished(self, job: JobId, running: dict[TaskId, Address], count: int) -> None:
@@ -177,13 +183,13 @@ class SlotKeeper(Component):
     of the line.
 
     Args:
-        slots: of the machine.
+        slot_count: Count of the machine's slots.
     """
 
     __slots__ = ("_blocked_us", "_blocking", "_idle", "_long_running", "_slots")
 
-    def __init__(self, slots: int) -> None:
-        self._idle = self._slots = slots
+    def __init__(self, slot_count: int) -> None:
+        self._idle = self._slots = slot_count
         self._long_running = 0
         self._blocking = False
         self._blocked_us: Time = 0

@@ -68,7 +68,7 @@ class RecordingPort:
     """Records effects in the order of the calls, and does nothing else.
 
     Attributes:
-        effects: since the port was made or last drained.
+        effects: Effects since the port was made or last drained.
     """
 
     is_reliable = False

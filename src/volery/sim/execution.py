@@ -61,8 +61,8 @@ class LabPort:
         """Take a machine, which makes launches possible.
 
         Args:
-            machine: its number.
-            lacks: the constraints that it does not satisfy.
+            machine: Number of the machine.
+            lacks: Constraints that it does not satisfy, as bits.
         """
         self.machine = machine
         self.idle = self.lab.slots[machine]
@@ -77,10 +77,10 @@ class LabPort:
         raise NotImplementedError
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Occupy a slot, or the resources asked for, until the true duration has passed.
+        """Occupy a slot, or the task's resources, until the true duration has passed.
 
         Raises:
-            BrokenRule: no idle slot, too little of a resource, an unmet constraint, or an attempt that has been started
+            BrokenRule: No idle slot, too little of a resource, an unmet constraint, or an attempt that has been started
                 before.
         """
         raise NotImplementedError
@@ -101,13 +101,14 @@ class LabPort:
         self.lab.schedule(at, self._fire, event, None)
 
     def cancel_timer(self, key: Key) -> None:
-        """Forget the key's timer."""
+        """Forget the key's timer; its action stays in the calendar and does nothing."""
         if self._timers is not None:
             self._timers.pop(key, None)
 
     def _fire(self, event: TimerFired, _: None, now: Time) -> None:
         timers = self._timers
-        if timers is not None and timers.get(event.key) is event:  # else it was cancelled or replaced
+        # Otherwise the timer was cancelled or replaced, and its action stayed behind.
+        if timers is not None and timers.get(event.key) is event:
             del timers[event.key]
             self.deliver(event, None, now)
 
@@ -116,16 +117,20 @@ class LabPort:
         handler_in(self.handlers, type(event))(self.owner, event, self.address, now)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts are dropped."""
+        """Drop timers, answers and ends of attempts: the component has crashed."""
         self._timers = None
         self.handlers = _Nothing()
         self.finished = _drop
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
-        lab, began = self.lab, time.thread_time_ns()
+        lab = self.lab
+        began = time.thread_time_ns()
+
         answer = Computed(key, problem.solve(problem.argument))
+        # True solver time is measured for the records only: it must not move simulated time.
         lab.records.compute_us.append((time.thread_time_ns() - began) // 1000)
+
         path = with_processing(lab.path, problem.decision_us)
         lab.schedule(lab.now + problem.decision_us, self._answer, answer, path)
 
@@ -139,6 +144,7 @@ class LabPort:
         if isinstance(fact, Decision):
             records.decisions.note(now, self.address, fact)
             return
+
         records.observe(fact)
         if isinstance(fact, Counted) and fact.name in REFUSALS:
             records.moments.setdefault(fact.name, TimeHistogram()).note(now, fact.amount)
@@ -147,17 +153,17 @@ class LabPort:
 class LaunchRule:
     """A rule for launches beyond slots and constraints; one object serves all ports.
 
-    A run's rules are asked in order before a launch and at the end of an attempt, in reverse order after a launch.
+    A run's rules are called in order before a launch and at the end of an attempt, in reverse order after a launch.
     """
 
     def placed(self, port: LabPort) -> None:
         """A port has taken its machine."""
 
-    def before(self, port: LabPort, task: Task, attempt: int) -> None:
-        """An attempt is asked for; a rule that refuses it raises `BrokenRule`."""
+    def check_launch(self, port: LabPort, task: Task, attempt: int) -> None:
+        """An attempt is about to start; a rule that refuses it raises `BrokenRule`."""
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:
-        """An attempt runs, and is recorded."""
+    def launched(self, port: LabPort, task: Task, attempt: int) -> None:
+        """An attempt has started, and is recorded."""
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         """An attempt has finished; its component receives that next."""
@@ -176,15 +182,15 @@ class RuledPort(LabPort):
     """A port of a run with launch rules; the class that follows in line launches.
 
     Attributes:
-        rules: the run's, in order.
-        befores, afters, finishers: methods of those that have some.
+        rules: Rules of the run, in order.
+        launch_checks, launch_hooks, finish_hooks: Methods `check_launch`, `launched` and `finished` of the rules.
     """
 
     __slots__ = ("_handler",)
     rules: tuple[LaunchRule, ...]
-    befores: tuple[Callable[[LabPort, Task, int], None], ...]
-    afters: tuple[Callable[[LabPort, Task, int], None], ...]
-    finishers: tuple[Callable[[LabPort, TaskFinished, Time], None], ...]
+    launch_checks: tuple[Callable[[LabPort, Task, int], None], ...]
+    launch_hooks: tuple[Callable[[LabPort, Task, int], None], ...]
+    finish_hooks: tuple[Callable[[LabPort, TaskFinished, Time], None], ...]
 
     def __init__(self, address: Address, door: Door) -> None:
         super().__init__(address, door)
@@ -197,15 +203,15 @@ class RuledPort(LabPort):
             rule.placed(self)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        for before in self.befores:
-            before(self, task, attempt)
+        for check in self.launch_checks:
+            check(self, task, attempt)
         super().launch(task, attempt, waited_us, note)
-        for after in self.afters:
-            after(self, task, attempt)
+        for hook in self.launch_hooks:
+            hook(self, task, attempt)
 
     def _finish(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
-        for finished in self.finishers:
-            finished(self, event, now)
+        for hook in self.finish_hooks:
+            hook(self, event, now)
         self._handler(owner, event, source, now)
 
     def release(self, event: TaskFinished) -> None:
@@ -236,34 +242,39 @@ def port_class(
 ) -> type[LabPort]:
     """The ports of one role in one run; runs without rules pay nothing for them.
 
-    Their hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
+    The hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
     """
     records, times, finishes = lab.records, lab.times, lab.finishes
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
-    known, resolve, push = routes.known, routes.to, heapq.heappush
+    known_routes = routes.resolved
+    resolve = routes.to
+    push = heapq.heappush
 
     class RolePort(LabPort):
         __slots__ = ()
 
         def send(self, to: Address, message: Message) -> None:
             try:
-                lane, receiver, handlers = known[to]
+                lane, receiver, handlers = known_routes[to]
             except KeyError:
                 lane, receiver, handlers = resolve(to)
             lane.sent.append((receiver, handlers, message, self.address))
 
         def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives its component here
             number = task.id
+            # One test for all that is not a plain first start: it is hot, so `relaunched` separates the reasons.
             if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
                 attempts.relaunched(self, task, attempt)
+
             self.idle -= 1
             start_us[number] = now = lab.now
             worker[number] = self.machine
             paths[number] = lab.path
             if waited_us:
                 waits_us[number] = waited_us
+
             at = finish_us[number] = now + durations[number]
             bucket = finishes.get(at)
             if bucket is None:
@@ -272,25 +283,35 @@ def port_class(
             else:
                 bucket.append((self, TaskFinished(task, attempt)))
 
-    RolePort.lab, RolePort.attempts = lab, attempts
-    RolePort.send.__doc__, RolePort.launch.__doc__ = LabPort.send.__doc__, LabPort.launch.__doc__
+    RolePort.lab = lab
+    RolePort.attempts = attempts
+    RolePort.send.__doc__ = LabPort.send.__doc__
+    RolePort.launch.__doc__ = LabPort.launch.__doc__
     return _ruled(RolePort, rules) if rules else RolePort
 
 
-def _ruled(plain: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
+def _ruled(base: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
     def methods(name: str) -> tuple[Callable[..., None], ...]:
-        plainly = getattr(LaunchRule, name)
-        return tuple([getattr(rule, name) for rule in rules if getattr(type(rule), name) is not plainly])
+        base_method = getattr(LaunchRule, name)
+        return tuple([getattr(rule, name) for rule in rules if getattr(type(rule), name) is not base_method])
 
-    own = {
-        "__slots__": (), "rules": rules, "befores": methods("before"), "afters": methods("after")[::-1],
-        "finishers": methods("finished"),
-    }  # fmt: skip
-    return type("RuledRolePort", (RuledPort, plain), own)
+    fields = {
+        "__slots__": (),
+        "rules": rules,
+        "launch_checks": methods("check_launch"),
+        "launch_hooks": methods("launched")[::-1],
+        "finish_hooks": methods("finished"),
+    }
+    return type("RuledRolePort", (RuledPort, base), fields)
 
 
 ProgressOf = Callable[[TaskId, Time, int], Time]
 """(task, run time, machine) -> how much of the task's duration is behind it after it has run so long there."""
+
+
+def _is_never_forgotten(_: LostAttempt) -> bool:
+    """False for every attempt: without faults no report is lost."""
+    return False
 
 
 class Attempts:
@@ -299,12 +320,12 @@ class Attempts:
     It is for designs that run one attempt of a task at a time.
 
     Args:
-        lab: of the run.
-        resumption: the work that is kept of an attempt.
-        progress: of attempts.
+        lab: Shared state of the run.
+        resumption: Work of an attempt that its task need not repeat.
+        progress: Work that an attempt has done after some time.
 
     Attributes:
-        is_forgotten: whether an attempt has finished and its report was lost; faults set it.
+        is_forgotten: True for an attempt that has finished and whose report was lost; faults set it.
     """
 
     def __init__(self, lab: Lab, resumption: Resumption, progress: ProgressOf) -> None:
@@ -313,7 +334,7 @@ class Attempts:
         self._resumption = resumption
         self._progress = progress
         self._died: set[tuple[TaskId, int]] = set()
-        self.is_forgotten: Callable[[LostAttempt], bool] = lambda _: False
+        self.is_forgotten: Callable[[LostAttempt], bool] = _is_never_forgotten
 
     def relaunched(self, port: LabPort, task: Task, attempt: int) -> None:
         """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
@@ -321,20 +342,24 @@ class Attempts:
         Raises:
             BrokenRule: when the design broke a rule that every design must keep.
         """
-        what = launch_of(port, task, attempt)
+        subject = launch_of(port, task, attempt)
+
         if port.machine < 0:
-            raise BrokenRule(f"{what}: {port.address} is on no machine")
+            raise BrokenRule(f"{subject}: {port.address} is on no machine")
         if port.idle <= 0:
-            raise BrokenRule(f"{what}: no idle slot")
+            raise BrokenRule(f"{subject}: no idle slot")
         if task.constraints & port.lacks:
-            raise BrokenRule(f"{what}: the machine lacks constraints {task.constraints & port.lacks:#x}")
+            raise BrokenRule(f"{subject}: the machine lacks constraints {task.constraints & port.lacks:#x}")
+
         records, number = self._records, task.id
         if records.start_us[number] == NEVER:
             records.attempt[number] = attempt
             return
-        before = self.recorded(number)
-        if not self._is_new(before, attempt) or not self._follows(before):
-            raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
+
+        previous = self.recorded(number)
+        if not self._is_new(previous, attempt) or not self._follows(previous):
+            raise BrokenRule(f"{subject}: already started as attempt {previous.attempt} on machine {previous.worker}")
+
         records.attempt[number] = attempt
 
     def recorded(self, number: TaskId) -> LostAttempt:
@@ -344,25 +369,29 @@ class Attempts:
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
 
-    def _is_new(self, before: LostAttempt, attempt: int) -> bool:
+    def _is_new(self, previous: LostAttempt, attempt: int) -> bool:
         """True if an attempt was never started before: they are numbered upwards."""
-        return attempt > before.attempt
+        return attempt > previous.attempt
 
-    def _follows(self, before: LostAttempt) -> bool:
-        """True if another attempt may start; then the one before is kept beside the table."""
-        records, kept = self._records, self._resumption
-        at = records.killed.get((before.task, before.attempt))
-        if at is None and not self.is_forgotten(before):
+    def _follows(self, previous: LostAttempt) -> bool:
+        """True if another attempt may start; then the previous one is kept beside the table."""
+        records, resumption = self._records, self._resumption
+
+        killed_at = records.killed.get((previous.task, previous.attempt))
+        if killed_at is None and not self.is_forgotten(previous):
             return False
-        if at is not None and (kept.preempted or kept.checkpoint_us):
-            before = msgspec.structs.replace(before, kept_us=self._kept_us(before, at - before.start_us))
-            self._lab.left_us[before.task] -= self._progress(before.task, before.kept_us, before.worker)
-        records.lost.append(before)
+
+        if killed_at is not None and (resumption.preempted or resumption.checkpoint_us):
+            previous = msgspec.structs.replace(previous, kept_us=self._kept_us(previous, killed_at - previous.start_us))
+            self._lab.left_us[previous.task] -= self._progress(previous.task, previous.kept_us, previous.worker)
+
+        records.lost.append(previous)
         return True
 
-    def _kept_us(self, before: LostAttempt, ran_us: Time) -> Time:
+    def _kept_us(self, previous: LostAttempt, ran_us: Time) -> Time:
         """The work of an attempt that its task need not repeat."""
-        if self._resumption.preempted and (before.task, before.attempt) not in self._died:
+        # A crash takes everything since the last checkpoint; a preempted attempt can still save its state.
+        if self._resumption.preempted and (previous.task, previous.attempt) not in self._died:
             return ran_us
         checkpoint_us = self._resumption.checkpoint_us
         return ran_us - ran_us % checkpoint_us if checkpoint_us else 0
@@ -370,17 +399,20 @@ class Attempts:
     def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
         """End an attempt that runs on this port's machine; anything else is ignored."""
         records = self._records
+
         runs_here = records.worker[task] == port.machine and records.finish_us[task] > self._lab.now
         if not runs_here or records.attempt[task] != attempt or (task, attempt) in records.killed:
             return
+
         due = records.finish_us[task]
         records.finish_us[task] = NEVER
         self._end(port, task, attempt, due)
 
-    def _end(self, port: LabPort, task: TaskId, attempt: int, due: Time) -> None:
+    def _end(self, port: LabPort, task: TaskId, attempt: int, end_us: Time) -> None:
         lab = self._lab
         self._records.killed[task, attempt] = lab.now
-        event = next(e for p, e in lab.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
+        event = next(e for p, e in lab.finishes[end_us] if p is port and e.task.id == task and e.attempt == attempt)
+
         lab.killed.add((port.address, task, attempt))
         lab.schedule(lab.now, self._end_killed, port, event)
 
@@ -391,17 +423,17 @@ class Attempts:
     def end_all(self, port: LabPort) -> None:
         """The machine of a port is gone: all that runs there ends without a report."""
         lab = self._lab
-        for ending in lab.finishes.values():
-            for place, event in ending:
+        for attempts in lab.finishes.values():
+            for launcher, event in attempts:
                 key = (event.task.id, event.attempt)
-                if place is port and (port.address, *key) not in lab.killed:
+                if launcher is port and (port.address, *key) not in lab.killed:
                     self._records.killed[key] = lab.now
                     self._died.add(key)
                     self._forget(*key)
                     lab.killed.add((port.address, *key))
 
     def _forget(self, task: TaskId, attempt: int) -> None:
-        """It will not finish."""
+        """Record that the attempt will not finish."""
         if self._records.attempt[task] == attempt:
             self._records.finish_us[task] = NEVER
 

@@ -20,7 +20,7 @@ class Extension:
     `volery.sim.execution.LaunchRule`.
 
     Attributes:
-        may_lose_work: jobs need not end, so that the kernel does not look for a stall.
+        may_lose_work: True if jobs need not end: then the kernel does not look for a stall.
     """
 
     may_lose_work = False
@@ -64,8 +64,8 @@ class MessageCosts(Extension):
     """Makes a role a server with a FIFO of its own, which takes some time per message.
 
     Args:
-        lab: of the run.
-        costs: role -> processing cost per message in microseconds.
+        lab: Shared state of the run.
+        costs: Role -> processing cost per message in microseconds.
     """
 
     def __init__(self, lab: Lab, costs: Mapping[str, Time]) -> None:
@@ -78,11 +78,13 @@ class MessageCosts(Extension):
         cost = self._costs.get(role_of(address), 0)
         if not cost:
             return inbox
-        service = cost << PATH_SHIFT
+
+        # Waiting in the queue counts as queueing, the service itself as processing on the message's path.
+        service_path = cost << PATH_SHIFT
 
         def enqueue(message: Event, source: Address, now: Time) -> None:
-            done = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
-            self._lab.schedule(done, self._serve, (inbox, message, source), self._lab.path + service)
+            served_at = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
+            self._lab.schedule(served_at, self._serve, (inbox, message, source), self._lab.path + service_path)
 
         return Door.through(enqueue)
 

@@ -46,56 +46,75 @@ class Kernel:
     """The loop of one run; `simulate` is the way in.
 
     Attributes:
-        lab, submitter: of the run.
-        components: by address, those that are there now.
+        lab, submitter: Shared state and submitter of the run.
+        components: Installed components by address.
     """
 
     def __init__(
         self, deployment: Deployment, trace: Trace, cluster: Cluster, network: Network, seed: int, options: Options
     ) -> None:
-        recovery, resumption = deployment.capability(CrashRecovery), deployment.capability(Resumption) or Resumption()
+        recovery = deployment.capability(CrashRecovery)
+        resumption = deployment.capability(Resumption) or Resumption()
         keeps_progress = resumption.preempted or resumption.checkpoint_us > 0
+
         self.lab = lab = Lab(
-            trace, cluster, network, seed, delays=deployment.delays, keeps_progress=keeps_progress,
+            trace,
+            cluster,
+            network,
+            seed,
+            delays=deployment.delays,
+            keeps_progress=keeps_progress,
             copy_messages=options.copy_messages,
-        )  # fmt: skip
+        )
         lab.records.billing = deployment.capability(Billing)
         self.components: dict[Address, Component] = {}
         self._machines = deployment.machines
         self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
+
         standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
         assignments = Assignments(deployment.entry_for, standins, detection_us)
         self.submitter = Submitter(lab, assignments)
+
         self._stalls = Stalls(lab, self.submitter, starts_count=keeps_progress)
         self._port_classes: dict[str, type[LabPort]] = {}
         self._pace = PaceRule(lab)
-        self._attempts, self._rules = self._launching(deployment, whole=options.graphs)
+        # Ports are classes made with the rules, and doors are wrapped by extensions, so both exist before the first
+        # component is installed.
+        self._attempts, self._rules = self._launching(deployment, takes_whole_graphs=options.graphs)
         self._extensions = self._extended(deployment, options)
         if trace.tag_set:
             self._extensions.append(self._tagged(deployment, options))
-        self._may_stall = not (options.faults.drop or any(one.may_lose_work for one in self._extensions))
+        self._may_stall = not (options.faults.drop or any(extension.may_lose_work for extension in self._extensions))
         self._may_forget = options.faults != MessageFaultRates()
+
         for address, component in deployment.components.items():
             self.install(address, component)
 
-    def _launching(self, deployment: Deployment, *, whole: bool) -> tuple[Attempts, list[LaunchRule]]:
+    def _launching(self, deployment: Deployment, *, takes_whole_graphs: bool) -> tuple[Attempts, list[LaunchRule]]:
         """Attempts, and the rules of launches that trace, cluster and deployment need."""
-        lab, rules = self.lab, list[LaunchRule]()
+        lab = self.lab
+        rules = list[LaunchRule]()
         if comes_in_parts(lab.trace):
-            rules.append(Workflows(lab, self.submitter, refused(lab.trace, deployment), whole=whole))
-        resumption, replication = deployment.capability(Resumption) or Resumption(), deployment.capability(Replication)
+            refused_tasks = refused(lab.trace, deployment)
+            rules.append(Workflows(lab, self.submitter, refused_tasks, takes_whole_graphs=takes_whole_graphs))
+
+        resumption = deployment.capability(Resumption) or Resumption()
+        replication = deployment.capability(Replication)
         attempts = Attempts(lab, resumption, self._pace.done_us)
         if replication is not None:
             attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
             rules.append(CopyRule(copies))
-        return attempts, rules + machine_rules(
-            lab, self._pace, lab.records.billing, deployment.capability(Overcommitment)
-        )
+        rules += machine_rules(lab, self._pace, lab.records.billing, deployment.capability(Overcommitment))
+        return attempts, rules
 
     def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:
         """The rules of a run whose tasks have tags: launches are refused, and jobs whose tags are gone given up."""
-        network, waits = self.lab.network, TagWaits(self.lab, self.submitter)
+        network = self.lab.network
+        waits = TagWaits(self.lab, self.submitter)
+
+        # Where messages overtake each other, an order to start may arrive before that of the task on which it relies:
+        # then only `most` is enforced.
         late = network.jitter_us or options.costs or options.hosts or options.frames is not None
         late = late or options.tie_shuffle is not None
         overtaking = late or options.plan is not None or options.faults != MessageFaultRates()
@@ -105,44 +124,57 @@ class Kernel:
 
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""
-        lab, submitter, found = self.lab, self.submitter, list[Extension]()
+        lab, submitter = self.lab, self.submitter
+        extensions = list[Extension]()
         if lab.network.jitter_us or options.faults != MessageFaultRates():
-            copies = options.faults.copies
-            lab.disperse = Dispersal(lab, submitter.door.owner, lambda *_: copies(lab.network_stream))
+
+            def copies_of_message(_sender: Address, _receiver: object) -> Sequence[Time]:
+                return options.faults.copies(lab.network_stream)
+
+            lab.disperse = Dispersal(lab, submitter.door.owner, copies_of_message)
+
         if options.check:
-            found.append(Checks())
+            extensions.append(Checks())
         if options.hosts or options.frames is not None:
-            found.append(HostModel(lab, submitter, options.hosts, options.frames))
+            extensions.append(HostModel(lab, submitter, options.hosts, options.frames))
         if options.costs:
-            found.append(MessageCosts(lab, options.costs))
+            extensions.append(MessageCosts(lab, options.costs))
+
         orders, restarted = list[Extension](), list[Callable[[Address], None]]([submitter.resubmit])
         if options.drains or options.reweighs:
-            orders = [given := Orders(lab, submitter, deployment, options.drains, options.reweighs)]
-            restarted.append(given.repeat)
+            orders = [drains_and_weights := Orders(lab, submitter, deployment, options.drains, options.reweighs)]
+            restarted.append(drains_and_weights.repeat)
+
         if options.plan is not None:
-            found.append(
+            extensions.append(
                 FaultInjector(lab, deployment, submitter, self._attempts, options.plan, self.install, restarted)
             )
-        return [*found, *orders]
+        return [*extensions, *orders]
 
     def install(self, address: Address, component: Component) -> None:
         """Put a component, which may replace another, at its address."""
         door, role = Door.of(component), role_of(address)
         for extension in self._extensions:
             door = extension.wrap_door(address, component, door)
+
         if role not in self._port_classes:
+            # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
             durations = self._pace if self._pace in self._rules else self.lab.left_us
             routes = self.lab.routes_of(role)
             self._port_classes[role] = port_class(self.lab, self._attempts, routes, durations, tuple(self._rules))
         port = self._port_classes[role](address, door)
+
         machine = self._machines.get(address)
         if machine is not None:
             lacks = ~self.lab.cluster.constraints[machine]
             port.take_machine(machine, self._lacks.setdefault(lacks, lacks))
+
         bound: Port = port
         for extension in self._extensions:
             door = extension.wrap_inbox(address, component, door, port)
             bound = extension.wrap_port(bound)
+        # Routes keep the first door of an address: a component that replaces another is reached through the gate behind
+        # that door.
         self.lab.doors.setdefault(address, door)
         self.components[address] = component
         component.bind(bound)
@@ -157,6 +189,7 @@ class Kernel:
         for lane in self.lab.delayed:
             if lane.sent:
                 self.lab.flush(lane)
+
         report_at = time.monotonic() + PROGRESS_S
         while self._some_instants(PROGRESS_INSTANTS):
             if self._may_stall:
@@ -164,6 +197,7 @@ class Kernel:
             if progress is not None and time.monotonic() >= report_at:
                 report_at = time.monotonic() + PROGRESS_S
                 progress(self._progress())
+
         if progress is not None:
             progress(self._progress())
         return self._close()
@@ -176,7 +210,10 @@ class Kernel:
         """
         lab, submitter = self.lab, self.submitter
         times, finishes, actions, free, deliver = lab.times, lab.finishes, lab.actions, lab.free, lab.deliver
-        shuffle, plain, pop = self._tie_stream, lab.disperse is None, heapq.heappop
+        shuffle = self._tie_stream
+        has_plain_lanes = lab.disperse is None
+        pop = heapq.heappop
+
         for _ in range(count):
             now = submitter.due_us
             if times and times[0] < now:
@@ -187,13 +224,18 @@ class Kernel:
                     now = batches[0][0]
             if now == FAR:
                 return False
+
             lab.now = now
+            # The heap has a time twice where an attempt was launched after an action was scheduled for the time at
+            # which it ends.
             while times and times[0] == now:
                 pop(times)
+
             if now in finishes:
                 self._finish(now)
             if now in actions:
                 self._act(now)
+
             if shuffle is not None:
                 self._deliver_shuffled(lab.delayed, now, shuffle)
             for lane in lab.delayed:
@@ -201,13 +243,17 @@ class Kernel:
                 while batches and batches[0][0] == now:
                     _, path, batch = batches.popleft()
                     deliver(batch, path + lane.delay_us, now)
+
             if submitter.due_us == now:
                 submitter.submit_due(now)
+
+            # Messages without delay, and ends and actions that this instant's own handlers have scheduled for it.
             if free.sent or free.batches or now in finishes or now in actions:
                 self._drain(now)
+
             for lane in lab.delayed:
                 if lane.sent:
-                    if plain:
+                    if has_plain_lanes:
                         lane.flush(now, lab.path)
                     else:
                         lab.flush(lane)
@@ -219,8 +265,11 @@ class Kernel:
         lab.enter(0)
         ended = lab.finishes.pop(now)
         lab.finished_count += len(ended)
+
         for port, event in ended:
             if killed and (port.address, event.task.id, event.attempt) in killed:
+                # A killed attempt keeps its entry in the calendar, where removal would be a search; its end was
+                # delivered by the kill.
                 killed.discard((port.address, event.task.id, event.attempt))
                 lab.finished_count -= 1
                 continue
@@ -235,6 +284,8 @@ class Kernel:
             for call, first, second in lab.actions.pop(now):
                 lab.enter(0)
                 call(first, second, now)
+
+        # Only a result since the last such count makes another round; else this raises.
         self._stalls.in_one_instant()
         self._act(now)
 
@@ -245,6 +296,8 @@ class Kernel:
             while lane.batches and lane.batches[0][0] == now:
                 _, path, batch = lane.batches.popleft()
                 due += [(path + lane.delay_us, item) for item in batch]
+
+        # One random key per link, and the sort is stable: links swap places, messages of one link do not.
         keys: dict[tuple[Address, object], float] = {}
         for path, item in sorted(due, key=lambda entry: keys.setdefault((entry[1][3], entry[1][0]), stream.random())):
             self.lab.deliver([item], path, now)
@@ -252,7 +305,7 @@ class Kernel:
     def _drain(self, now: Time) -> None:
         """Deliver what costs no time until nothing is left."""
         lab, free = self.lab, self.lab.free
-        careful = lab.disperse is not None or self._tie_stream is not None
+        must_batch = lab.disperse is not None or self._tie_stream is not None
         for _ in range(STEPS_MAX):
             if free.batches:
                 if self._tie_stream is not None:
@@ -260,7 +313,7 @@ class Kernel:
                 else:
                     _, path, batch = free.batches.popleft()
                     lab.deliver(batch, path, now)
-            elif free.sent and careful:
+            elif free.sent and must_batch:
                 lab.flush(free)
             elif free.sent:
                 batch, free.sent = free.sent, []
@@ -272,6 +325,7 @@ class Kernel:
                 self._act(now)
             else:
                 return
+
         self._stalls.in_one_instant()
         self._drain(now)
 
@@ -282,8 +336,11 @@ class Kernel:
         lab, records = self.lab, self.lab.records
         sent_count = sum(lane.message_count for lane in [lab.free, *lab.delayed])
         records.counters["messages"] = sent_count - self.submitter.message_count
+
         for extension in self._extensions:
             extension.close()
+
+        # Faults may lose a job's submission or answer, so only runs without them must answer every job.
         if NEVER in records.answered_us and not self._may_forget:
             raise Stalled(f"all is quiet, {self._stalls.state()}")
         return records
@@ -307,18 +364,19 @@ def simulate(
     """Run a trace through a deployment until everything is quiet.
 
     Args:
-        deployment: components that have never been started.
-        trace: the workload; true durations are read by the driver alone.
-        cluster: the machines of the deployment's nodes.
-        network: delays per hop.
-        seed: of the network's own randomness (jitter, faults); components have their streams already.
-        options: how the run is driven.
-        progress: called a few times a second of real time; it may raise `Enough`.
+        deployment: Components that have never been started.
+        trace: Workload; the driver alone reads true durations.
+        cluster: Machines of the deployment's nodes.
+        network: Delays per hop.
+        seed: Seed of the network's own randomness (jitter, faults); components have their streams already.
+        options: Checks, faults and models of the run.
+        progress: Called a few times a second of real time; it may raise `Enough`.
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, workflows are none, replicas lie nowhere, or tags
-            are ones that no order of starts can meet, or that the design does not heed.
+        InputError: tasks ask for other resources than machines offer, parents are no earlier tasks of their job,
+            replicas are on no machine, or tags cannot be met by any order of starts, or are not supported by the
+            design.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
@@ -327,7 +385,9 @@ def simulate(
     check_locality(trace, cluster)
     check_tags(trace)
     check_heeded(trace, deployment, trace.name)
+
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
+
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster
     try:

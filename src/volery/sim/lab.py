@@ -6,6 +6,7 @@ lanes contain.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -37,8 +38,8 @@ class Door(NamedTuple):
     """The receiver of one address's events: it spares the call of `handle`, unless a component overrides that.
 
     Args:
-        owner: first argument of the handlers.
-        handlers: by type of event.
+        owner: First argument of the handlers.
+        handlers: Handlers by type of event.
     """
 
     owner: object
@@ -97,17 +98,17 @@ Route = tuple[Lane, object, Handlers]
 class Routes:
     """The routes of a role's messages: lane and receiver's door, resolved once per receiver."""
 
-    __slots__ = ("_resolve", "known")
+    __slots__ = ("_resolve", "resolved")
 
     def __init__(self, resolve: Callable[[Address], Route]) -> None:
-        self.known: dict[Address, Route] = {}
+        self.resolved: dict[Address, Route] = {}
         self._resolve = resolve
 
     def to(self, address: Address) -> Route:
         """The route to a receiver."""
-        route = self.known.get(address)
+        route = self.resolved.get(address)
         if route is None:
-            route = self.known[address] = self._resolve(address)
+            route = self.resolved[address] = self._resolve(address)
         return route
 
 
@@ -115,8 +116,8 @@ class Launcher(Protocol):
     """The interface of ports to the calendar: they take the ends of the attempts that they have launched.
 
     Attributes:
-        idle: slots that are idle there.
-        owner, finished: the component, and its handler of `TaskFinished`.
+        idle: Count of idle slots of the machine.
+        owner, finished: Component, and its handler of `TaskFinished`.
     """
 
     address: Address
@@ -129,33 +130,53 @@ class Lab:
     """The shared state of one run.
 
     Args:
-        trace, cluster, network: of the run.
-        seed: of the run's own randomness.
-        delays: that the deployment declares.
-        keeps_progress: tasks go on where an attempt before has ended.
-        copy_messages: each message passes the codec.
+        trace, cluster, network: Workload, machines and delays of the run.
+        seed: Seed of the run's own randomness.
+        delays: Delays that the deployment declares, by roles of sender and receiver.
+        keeps_progress: True if a task goes on where its last attempt has ended.
+        copy_messages: True if each message is encoded and decoded.
 
     Attributes:
-        now, path: of the event that is being handled; for the path see `volery.core.records.PATH_SHIFT`.
-        left_us: per task, the duration that its next attempt has at the reference speed.
-        slots: per machine; `UNCOUNTED` where machines offer amounts.
-        times: heap of the distinct times at which tasks finish or actions are due.
-        finishes: by time, the attempts that end then.
-        killed: attempts in `finishes` that have ended before.
-        actions: by time, the calls that are due then.
-        finished_count: ends of attempts that were played.
-        doors: by address, the receiver of its messages.
-        free: the lane of links without delay.
-        delayed: all other lanes, longest delay first.
-        disperse: gives each message of a lane its own delay; None: all have the lane's.
-        network_stream: of jitter, network faults and frames.
+        now, path: Time and path of the event in hand; for the path see `volery.core.records.PATH_SHIFT`.
+        left_us: Duration of each task's next attempt at the reference speed.
+        slots: Slots of each machine; `UNCOUNTED` where machines offer amounts.
+        times: Heap of the distinct times at which tasks finish or actions are due.
+        finishes: Attempts by the time of their end.
+        killed: Attempts in `finishes` that were killed before their end.
+        actions: Calls by the time at which they are due.
+        finished_count: Count of ends of attempts that were delivered.
+        doors: Receivers of messages by address.
+        free: Lane of the links without delay.
+        delayed: Lanes of all other links, longest delay first.
+        disperse: Gives each message of a lane its own delay; None: all have the lane's delay.
+        network_stream: Random numbers of jitter, network faults and frames.
     """
 
     __slots__ = (
-        "_copy_messages", "_delays", "_lane_of", "_routes", "actions", "cluster", "delayed", "disperse", "doors",
-        "finished_count", "finishes", "free", "killed", "left_us", "network", "network_stream", "now", "path",
-        "records", "slots", "streams", "times", "trace",
-    )  # fmt: skip
+        "_copy_messages",
+        "_delays",
+        "_lane_of",
+        "_routes",
+        "actions",
+        "cluster",
+        "delayed",
+        "disperse",
+        "doors",
+        "finished_count",
+        "finishes",
+        "free",
+        "killed",
+        "left_us",
+        "network",
+        "network_stream",
+        "now",
+        "path",
+        "records",
+        "slots",
+        "streams",
+        "times",
+        "trace",
+    )
 
     def __init__(
         self,
@@ -176,17 +197,21 @@ class Lab:
         self.slots: Sequence[int] = [UNCOUNTED] * len(cluster.slots) if cluster.resources else cluster.slots
         self.now: Time = 0
         self.path = 0
+
         self.times: list[Time] = []
         self.finishes: dict[Time, list[tuple[Launcher, TaskFinished]]] = {}
         self.killed: set[tuple[Address, TaskId, int]] = set()
         self.actions: dict[Time, list[Action]] = {}
+
         self.finished_count = 0
         self.streams = Streams(seed)
         self.network_stream = self.streams.of("network")
+
         self.doors: dict[Address, Door] = {}
         self.free = Lane(0)
         self.delayed: list[Lane] = []
         self.disperse: Callable[[Lane, list[Sent]], None] | None = None
+
         self._delays = delays
         self._copy_messages = copy_messages
         self._lane_of: dict[tuple[str, str], Lane] = {}
@@ -196,11 +221,14 @@ class Lab:
         """Call `call(first, second, time)` at a time, not before the running handler has ended."""
         if at < self.now:
             at = self.now
+
         bucket = self.actions.get(at)
         if bucket is not None:
             bucket.append((call, first, second))
             return
+
         self.actions[at] = [(call, first, second)]
+        # Nothing is pushed for the instant in play: the kernel looks for its actions itself.
         if at > self.now and at not in self.finishes:
             heapq.heappush(self.times, at)
 
@@ -220,17 +248,19 @@ class Lab:
             lane.flush(self.now, self.path)
         else:
             lane.message_count += len(lane.sent)
-            sent, lane.sent = lane.sent, []
-            self.disperse(lane, sent)
+            messages, lane.sent = lane.sent, []
+            self.disperse(lane, messages)
 
     def deliver(self, batch: list[Sent], path: int, now: Time) -> None:
         """Call the receivers' handlers: the loop that all messages pass, so it makes no call of its own."""
         self.enter(path)
         if self._copy_messages:
             batch = [(receiver, table, copied(message), source) for receiver, table, message, source in batch]
+
         try:
             for receiver, handlers, message, source in batch:
                 handlers[type(message)](receiver, message, source, now)
+        # Only a table without this type is the design's mistake; a KeyError out of a handler is passed on as it is.
         except KeyError:
             if type(message) in handlers:
                 raise
@@ -239,23 +269,25 @@ class Lab:
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
         if role not in self._routes:
-            self._routes[role] = Routes(lambda to: self._route(role, to))
+            self._routes[role] = Routes(functools.partial(self._route, role))
         return self._routes[role]
 
     def _route(self, role: str, to: Address) -> Route:
         door = self.doors.get(to)
         if door is None:
             raise KeyError(f"a {role} sent to {to!r}, which is not an address of this deployment")
+
         link = (role, role_of(to))
         lane = self._lane_of.get(link)
         if lane is None:
             delay = 0 if SUBMITTER in link else self.network.delay(*link, self._delays)
             lanes = [self.free, *self.delayed]
-            lane = next((known for known in lanes if known.delay_us == delay), None) or Lane(delay)
+            lane = next((candidate for candidate in lanes if candidate.delay_us == delay), None) or Lane(delay)
             self._lane_of[link] = lane
             if lane not in lanes:
-                # a new list, longest delay first: the run may be iterating over the old one
-                self.delayed = sorted([*self.delayed, lane], key=lambda known: -known.delay_us)
+                # A new list: the run may be iterating over the old one.
+                self.delayed = sorted([*self.delayed, lane], key=_longest_delay_first)
+
         return lane, door.owner, door.handlers
 
     def is_busy(self) -> bool:
@@ -269,13 +301,17 @@ class Lab:
         return max([self.now, *self.times, *(lane.batches[-1][0] for lane in self.delayed if lane.batches)])
 
 
+def _longest_delay_first(lane: Lane) -> Time:
+    return -lane.delay_us
+
+
 class Dispersal:
     """Gives each message between components its own delay; jitter keeps a link FIFO, faults do not.
 
     Args:
-        lab: of the run.
-        submitter: receiver of the messages to the submitter, which are neither lost nor late.
-        copies: of a message between components.
+        lab: Shared state of the run.
+        submitter: Receiver of the messages to the submitter, which are neither lost nor late.
+        copies: Extra delays of the copies of a message between components.
     """
 
     def __init__(self, lab: Lab, submitter: object, copies: Copies) -> None:
@@ -285,26 +321,32 @@ class Dispersal:
         self._stream: Random = lab.network_stream
         self._last_due: dict[tuple[Address, object], Time] = {}
 
-    def __call__(self, lane: Lane, sent: list[Sent]) -> None:
+    def __call__(self, lane: Lane, messages: list[Sent]) -> None:
         """Schedule these messages of a lane, or deliver them with this instant's."""
         lab, stream = self._lab, self._stream
         now, path, jitter = lab.now, lab.path, lab.network.jitter_us
-        at_once = []
-        for item in sent:
+        immediate_messages = []
+
+        for item in messages:
             if item[3] == SUBMITTER or item[0] == self._submitter:
-                at_once.append(item)
+                immediate_messages.append(item)
                 continue
+
             link = (item[3], item[0])
             due = now + lane.delay_us
             due += int(stream.expovariate(1.0) * jitter) if jitter and lane.delay_us else 0
+
+            # Jitter keeps the order of a link: no message is due before the last one sent on it. Delays by faults come
+            # on top, and may overtake.
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
             for extra in self._copies(item[3], item[0]):
                 if due + extra == now:
-                    at_once.append(item)
+                    immediate_messages.append(item)
                 else:
                     lab.schedule(due + extra, self._arrive, item, path + due + extra - now)
-        if at_once:
-            lane.batches.append((now, path, at_once))
+
+        if immediate_messages:
+            lane.batches.append((now, path, immediate_messages))
 
     def _arrive(self, item: Sent, path: int, now: Time) -> None:
         self._lab.deliver([item], path, now)

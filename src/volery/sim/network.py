@@ -32,9 +32,9 @@ class Network(msgspec.Struct, frozen=True):
     """Delays of hops.
 
     Args:
-        delay_us: one-way delay of links without another one.
-        overrides: (sender's role, receiver's role) -> delay; stronger than what the design itself declares.
-        jitter_us: mean of an exponential extra delay per message; links stay FIFO. 0 = constant delays.
+        delay_us: One-way delay of links without another one.
+        overrides: (Sender's role, receiver's role) -> delay; stronger than what the design itself declares.
+        jitter_us: Mean of an exponential extra delay per message; links stay FIFO. 0 = constant delays.
     """
 
     delay_us: Time = HOP_US
@@ -59,10 +59,10 @@ class MessageFaultRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Faults of messages between components, each with its own probability.
 
     Args:
-        drop: the message never arrives.
-        repeat: it arrives twice, the second time after an extra delay.
-        delay: it arrives late and may be overtaken.
-        extra_us: mean of the (exponential) extra delay.
+        drop: Probability that a message never arrives.
+        repeat: Probability that it arrives twice, the second time after an extra delay.
+        delay: Probability that it arrives late and may be overtaken.
+        extra_us: Mean of the (exponential) extra delay.
     """
 
     drop: Probability = 0.0
@@ -74,11 +74,14 @@ class MessageFaultRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         """The extra delays of the copies that arrive, on top of those of other faults: () when it is dropped."""
         if stream.random() < self.drop:
             return ()
-        late = int(stream.expovariate(1.0) * self.extra_us) if stream.random() < self.delay else 0
-        found = [extra + late for extra in extras_us]
+
+        late_us = int(stream.expovariate(1.0) * self.extra_us) if stream.random() < self.delay else 0
+        delays_us = [extra + late_us for extra in extras_us]
+
+        # At least one microsecond after the first copy, so that the second is a message of its own in the calendar.
         if stream.random() < self.repeat:
-            found.append(found[0] + 1 + int(stream.expovariate(1.0) * self.extra_us))
-        return found
+            delays_us.append(delays_us[0] + 1 + int(stream.expovariate(1.0) * self.extra_us))
+        return delays_us
 
 
 class Lane:

@@ -32,18 +32,18 @@ class Options(msgspec.Struct, frozen=True):
     What is not asked for costs a run nothing: `volery.sim.kernel` makes an extension of what is.
 
     Args:
-        check: call `check()` of every component after each of its events (tests).
-        copy_messages: copy every message through the codec; the digest must not change.
-        tie_shuffle: a seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
+        check: Call `check()` of every component after each of its events (tests).
+        copy_messages: Copy every message through the codec; the digest must not change.
+        tie_shuffle: Seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
             result is ties.
-        costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
-        faults: of messages between components, during the whole run.
-        plan: faults of messages, partitions, crashes; goes with neither costs nor hosts.
-        hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
-        frames: between these hosts; None: the network, message by message.
-        graphs: the design takes workflows whole, see `Architecture.graphs`.
-        drains: machines that are taken out of use.
-        reweighs: changes of users' shares.
+        costs: Role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
+        faults: Faults of messages between components, during the whole run.
+        plan: Faults of messages, partitions, crashes; excludes costs and hosts.
+        hosts: Name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
+        frames: Frames between these hosts; None: the network, message by message.
+        graphs: True if the design takes workflows whole, see `Architecture.graphs`.
+        drains: Machines that are taken out of use.
+        reweighs: Changes of users' shares.
     """
 
     check: bool = False

@@ -23,8 +23,8 @@ class Drained(msgspec.Struct, frozen=True):
     """A drain of a machine: no task is placed there; running tasks go on.
 
     Args:
-        machine: its number.
-        at_us, until_us: of the drain; NEVER: for good.
+        machine: Number of the machine.
+        at_us, until_us: Begin and end of the drain; NEVER: for good.
     """
 
     machine: int
@@ -44,11 +44,11 @@ class Orders(Extension):
     """Sends drains and weights.
 
     Args:
-        lab, submitter, deployment: of the run.
-        drains, reweighs: the orders.
+        lab, submitter, deployment: Shared state, submitter and deployment of the run.
+        drains, reweighs: Orders to send.
 
     Raises:
-        InputError: the design cannot do that, there is no such machine, or no user has that name.
+        InputError: The design cannot do that, there is no such machine, or no user has that name.
     """
 
     def __init__(
@@ -69,16 +69,18 @@ class Orders(Extension):
     def _plan_drains(self, deployment: Deployment, drains: Sequence[Drained]) -> None:
         draining = deployment.capability(Draining)
         node_on = {machine: address for address, machine in deployment.machines.items()} if drains else {}
+
         for drained in drains:
             if draining is None:
                 raise InputError("drains", "this design cannot drain nodes; of those in the registry, Megha can")
             if drained.machine not in node_on:
                 raise InputError("drains", f"there is no machine {drained.machine}; they count from 0")
+
             node = node_on[drained.machine]
-            masters = draining.owners_of(node)
-            self._orders.append((drained.at_us, node, (Drain(node, True), masters), True))
+            owners = draining.owners_of(node)
+            self._orders.append((drained.at_us, node, (Drain(node, True), owners), True))
             if drained.until_us != NEVER:
-                self._orders.append((drained.until_us, node, (Drain(node, False), masters), False))
+                self._orders.append((drained.until_us, node, (Drain(node, False), owners), False))
 
     def _plan_weights(self, deployment: Deployment, reweighs: Sequence[Reweighed]) -> None:
         weights: dict[str, int] = {}
@@ -87,6 +89,8 @@ class Orders(Extension):
             if shares is None or shares.under is None:
                 problem = "this design has no weights that change while it runs; Megha has, with shares"
                 raise InputError("reweighs", problem)
+
+            # Each order carries all weights set so far, so that a restarted receiver needs only the last one.
             weights[change.name] = change.weight
             shares.under(weights)
             message = Reweigh(number, tuple(weights.items()))
@@ -94,22 +98,26 @@ class Orders(Extension):
 
     def begin(self) -> None:
         """Put all orders into the calendar."""
-        for at_us, key, order, lasts in self._orders:
-            self._lab.schedule(at_us, self._give, (key, order), lasts)
+        for at_us, key, order, is_lasting in self._orders:
+            self._lab.schedule(at_us, self._send_order, (key, order), is_lasting)
 
-    def _give(self, what: tuple[object, tuple[Message, tuple[Address, ...]]], lasts: bool, _now: Time) -> None:
-        key, (message, concerned) = what
-        if lasts:
-            self._in_force[key] = message, concerned
+    def _send_order(
+        self, keyed_order: tuple[object, tuple[Message, tuple[Address, ...]]], is_lasting: bool, _now: Time
+    ) -> None:
+        key, (message, receivers) = keyed_order
+
+        if is_lasting:
+            self._in_force[key] = message, receivers
         else:
             self._in_force.pop(key, None)
-        for address in concerned:
+
+        for address in receivers:
             self._send(address, message)
 
     def repeat(self, address: Address) -> None:
         """Send a component that was restarted the orders in force."""
-        for message, concerned in self._in_force.values():
-            if address in concerned:
+        for message, receivers in self._in_force.values():
+            if address in receivers:
                 self._send(address, message)
 
     def _send(self, to: Address, message: Message) -> None:

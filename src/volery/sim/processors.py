@@ -32,16 +32,16 @@ MADE: Kind = ("", "made")
 WRITTEN: Kind = ("", "written")
 READ: Kind = ("", "read")
 Letter = Optional[tuple["Inlet", Message, Address, int]]  # noqa: UP045 - evaluated where the first name is a string
-"""Receiver, message, sender, path; None is a report, of which only the cost counts."""
+"""Receiver, message, sender, path; None is a report: only its cost counts."""
 Link = deque[tuple["Processor", list[Letter], Time]]
-"""Frames on their way from one processor to another: receiver, contents, since when."""
+"""Frames on their way from one processor to another: receiver, contents, time of sending."""
 
 
 class Cores:
     """Processor cores that are shared: a turn or a frame takes one that is free, or waits for one.
 
     Args:
-        count: how many.
+        count: Count of the cores.
     """
 
     def __init__(self, count: int) -> None:
@@ -60,12 +60,12 @@ class Wire:
     """Carries frames between the processors of a run, through a broker.
 
     Args:
-        lab: of the run.
-        frames: delays, of which each frame draws one, and what a frame costs the broker.
+        lab: Shared state of the run.
+        frames: Delays, of which each frame draws one, and what a frame costs the broker.
 
     Attributes:
-        cores: that processors and broker share; None: each has its own.
-        count: messages that were carried.
+        cores: Cores that processors and broker share; None: each has its own.
+        count: Count of messages that were carried.
     """
 
     def __init__(self, lab: Lab, frames: Frames) -> None:
@@ -80,25 +80,26 @@ class Wire:
         """Send a frame, now; frames of a link arrive in the order of sending."""
         now = self._lab.now
         delay_us = self._delays_us[int(self._lab.network_stream.random() * len(self._delays_us))]
+        # The measured delay contains the broker's work; the broker is in the middle of the rest.
         half_us = max(0, delay_us - self._broker_us) // 2
         link = self._links.setdefault((sender, receiver), deque())
         link.append((receiver, letters, now))
-        self._lab.schedule(now + half_us, self._through, link, delay_us - half_us)
+        self._lab.schedule(now + half_us, self._pass_broker, link, delay_us - half_us)
 
-    def _through(self, link: Link, rest_us: Time, now: Time) -> None:
+    def _pass_broker(self, link: Link, remaining_us: Time, now: Time) -> None:
         """The broker handles it as soon as there is a core for it."""
         if self.cores is not None:
             free = self.cores.free_at()
             if free > now:
-                self._lab.schedule(free, self._through, link, rest_us)
+                self._lab.schedule(free, self._pass_broker, link, remaining_us)
                 return
             self.cores.take(now + self._broker_us)
-        self._lab.schedule(now + rest_us, self._arrive, link, None)
+        self._lab.schedule(now + remaining_us, self._arrive, link, None)
 
     def _arrive(self, link: Link, _: None, now: Time) -> None:
-        receiver, letters, left_us = link.popleft()
+        receiver, letters, sent_at = link.popleft()
         self.count += sum(letter is not None for letter in letters)
-        receiver.read(letters, now - left_us)
+        receiver.read(letters, now - sent_at)
 
 
 class TurnPort:
@@ -109,23 +110,26 @@ class TurnPort:
         self.is_reliable = port.is_reliable
         self.processor = processor
         self.port = port
-        self.due: set[Key] = set()
+        self.due_keys: set[Key] = set()
         self._routes = processor.lab.routes_of(role_of(port.address))
 
     def send(self, to: Address, message: Message) -> None:
         """Send to a component of this processor at once, to another when the turn has ended."""
         inlet = self.processor.inlets.get(to)
         if inlet is not None:
+            # The lane counts the message that it does not carry: messages within a host are messages of the design.
             self._routes.to(to)[0].message_count += 1
             self.processor.take_in(inlet, message, self.address, self.processor.path)
             return
-        self.processor.made(message)
+
+        self.processor.charge_send(message)
         wire = self.processor.wire
         peer = self.processor.peers.get(to) if wire is not None else None
         if peer is not None:
-            self.processor.put(peer, (peer.inlets[to], message, self.address, self.processor.path), message.coalescable)
+            letter = (peer.inlets[to], message, self.address, self.processor.path)
+            self.processor.send_later(peer, letter, message.coalescable)
         else:
-            self.processor.hold(self.port.send, (to, message))
+            self.processor.defer(self.port.send, (to, message))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Launch when the turn has ended, after the launches before."""
@@ -134,20 +138,20 @@ class TurnPort:
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Kill when the turn has ended."""
-        self.processor.hold(self.port.kill, (task, attempt))
+        self.processor.defer(self.port.kill, (task, attempt))
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Compute when the turn has ended."""
-        self.processor.hold(self.port.compute, (key, problem))
+        self.processor.defer(self.port.compute, (key, problem))
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Replace the key's timer, also one that waits in the inbox."""
-        self.due.discard(key)
+        self.due_keys.discard(key)
         self.port.set_timer(key, at)
 
     def cancel_timer(self, key: Key) -> None:
         """Forget the key's timer, also one that waits in the inbox."""
-        self.due.discard(key)
+        self.due_keys.discard(key)
         self.port.cancel_timer(key)
 
     def observe(self, fact: Fact) -> None:
@@ -169,7 +173,7 @@ class Inlet:
         """Put an event into the inbox."""
         if type(event) is TimerFired:
             assert self.port is not None
-            self.port.due.add(event.key)
+            self.port.due_keys.add(event.key)
         self.processor.take_in(self, event, source, self.processor.lab.path)
 
 
@@ -177,8 +181,8 @@ class SubmitterTurns:
     """The submitter on a processor of its own: it sends and receives in turns.
 
     Args:
-        processor: of the submitter.
-        submitter: of the run.
+        processor: Processor of the submitter.
+        submitter: Submitter of the run.
     """
 
     def __init__(self, processor: Processor, submitter: Submitter) -> None:
@@ -197,6 +201,7 @@ class SubmitterTurns:
                 self.processor.take_in(peer.inlets[to], message, SUBMITTER, 0)
                 continue
             self._sending.append((peer, peer.inlets[to], message))
+            # A dummy event of the submitter's own: each submission costs its turn what handling an event costs.
             self.processor.take_in(self._inlet, message, SUBMITTER, 0)
         return True
 
@@ -204,8 +209,9 @@ class SubmitterTurns:
         if source != SUBMITTER:
             self._submitter.handle(event, source, now)
             return
+
         peer, entry, message = self._sending.popleft()
-        self.processor.put(peer, (entry, message, SUBMITTER, self.processor.path))
+        self.processor.send_later(peer, (entry, message, SUBMITTER, self.processor.path))
 
 
 class Rests:
@@ -233,16 +239,16 @@ class Processor:
     """A processor that serves its components in turns.
 
     Args:
-        lab: of the run.
-        costs: of this processor.
-        peers: by address, the processor of each component that is on one.
-        wire: between them; None: their messages take lanes.
+        lab: Shared state of the run.
+        costs: Costs of this processor's work.
+        peers: Processors by the addresses of their components.
+        wire: Wire between processors; None: their messages take lanes.
 
     Attributes:
-        inlets: of its components.
-        path: of the event that is being handled.
-        launches: port, arguments and path of what starts when the turn has ended.
-        busy_us: how long it has worked.
+        inlets: Inlets of its components by address.
+        path: Path of the event in hand.
+        launches: Port, arguments and path of each launch that waits for the end of the turn.
+        busy_us: Time that it has worked.
     """
 
     def __init__(
@@ -252,20 +258,22 @@ class Processor:
         self.peers = peers
         self.wire = wire
         self.costs = costs
+
         self.inlets: dict[Address, Inlet] = {}
         self.path = 0
         self.launches: list[tuple[Port, tuple[Task, int, Time, bytes], int]] = []
         self.busy_us = 0
+
         self._inbox: deque[tuple[Inlet, Event, Address, int]] = deque()
-        self._held: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
-        self._rests = Rests(costs.rest_half_us)
-        self._touched: dict[Kind, None] = {}
+        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []
+        self._rest_times = Rests(costs.rest_half_us)
+        self._kinds_handled: dict[Kind, None] = {}
         self._free_at: Time = 0
-        self._awake = False
-        self._made_us = 0.0
-        self._going: dict[Processor, list[Letter]] = {}
-        self._waiting: dict[Processor, list[Letter]] = {}
-        self._read: list[int] = []
+        self._has_turn = False
+        self._sends_us = 0.0
+        self._outgoing: dict[Processor, list[Letter]] = {}
+        self._coalescing: dict[Processor, list[Letter]] = {}
+        self._read_loads: list[int] = []
 
     @property
     def _with_submitter(self) -> bool:
@@ -282,37 +290,40 @@ class Processor:
         self._inbox.append((entry, event, source, path))
         self.wake()
 
-    def made(self, message: Message) -> None:
+    def charge_send(self, message: Message) -> None:
         """Charge this turn, or the next one, for a message to another processor."""
         cost = self.costs.sends.get(type(message).__name__) if self.costs.sends else None
         if cost is not None:
-            self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
+            self._sends_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
             if cost.change_us:
-                self._made_us += cost.change_us * changes_in(message)
+                self._sends_us += cost.change_us * changes_in(message)
 
-    def put(self, peer: Processor, letter: Letter, coalescable: bool = False) -> None:
+    def send_later(self, peer: Processor, letter: Letter, is_coalescable: bool = False) -> None:
         """Send to another processor when the turn has ended, or a little later where the message is coalescable."""
-        going = self._going.get(peer)
-        if going is not None:
-            going.append(letter)
-        elif coalescable:
-            if not self._waiting:
+        # A frame to this peer leaves with the turn anyhow: even a coalescable message takes it, since links keep
+        # their order.
+        letters = self._outgoing.get(peer)
+        if letters is not None:
+            letters.append(letter)
+        elif is_coalescable:
+            if not self._coalescing:
                 self.lab.schedule(self.lab.now + COALESCE_US, self._release_waiting, None, None)
-            self._waiting.setdefault(peer, []).append(letter)
+            self._coalescing.setdefault(peer, []).append(letter)
         else:
-            self._going[peer] = [*self._waiting.pop(peer, ()), letter]
+            self._outgoing[peer] = [*self._coalescing.pop(peer, ()), letter]
         self.wake()
 
     def _release_waiting(self, _first: None, _second: None, _now: Time) -> None:
-        for peer, letters in self._waiting.items():
-            self._going.setdefault(peer, [])[:0] = letters
-        if self._waiting:
-            self._waiting = {}
+        # Letters that have waited come before those of this turn: links keep their order.
+        for peer, letters in self._coalescing.items():
+            self._outgoing.setdefault(peer, [])[:0] = letters
+        if self._coalescing:
+            self._coalescing = {}
             self.wake()
 
     def read(self, letters: list[Letter], hop_us: Time) -> None:
         """Take a frame in."""
-        self._read.append(_load(letters))
+        self._read_loads.append(_load(letters))
         for letter in letters:
             if letter is not None:
                 entry, message, source, path = letter
@@ -323,17 +334,17 @@ class Processor:
         """Report a start or an end to the submitter's processor, for which nothing in the lab waits."""
         peer = self.peers.get(SUBMITTER) if self.costs.reports and self.wire is not None else None
         if peer is not None:
-            self.put(peer, None)
+            self.send_later(peer, None)
 
-    def hold(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def defer(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Keep an effect until the turn has ended."""
-        self._held.append((call, arguments, self.path))
+        self._deferred.append((call, arguments, self.path))
         self.wake()
 
     def wake(self) -> None:
         """Have a turn as soon as the processor is free."""
-        if not self._awake:
-            self._awake = True
+        if not self._has_turn:
+            self._has_turn = True
             self.lab.schedule(self._free_at, self._turn, None, None)
 
     def _turn(self, _first: None, _second: None, now: Time) -> None:
@@ -341,86 +352,103 @@ class Processor:
         if cores is not None and cores.free_at() > now:
             self.lab.schedule(cores.free_at(), self._turn, None, None)
             return
-        inbox, cost_us = self._inbox, self._cost_us
+
+        inbox = self._inbox
+        cost_us = self._cost_us
         used_us = cost_us(TURN, self.costs.turn, 0, now)
-        for count in self._read:
+        for count in self._read_loads:
             used_us += cost_us(READ, self.costs.read, count, now)
-        self._read.clear()
+        self._read_loads.clear()
         while inbox:
             entry, event, source, self.path = inbox.popleft()
             if type(event) is TimerFired:
                 assert entry.port is not None
-                if event.key not in entry.port.due:
+                # The timer was cancelled or replaced while it waited in the inbox.
+                if event.key not in entry.port.due_keys:
                     continue
-                entry.port.due.discard(event.key)
-            name, tasks = type(event).__name__, tasks_in(event)
-            cost = self.costs.of(entry.role, name)
-            used_us += cost_us((entry.role, name), cost, tasks, now)
+                entry.port.due_keys.discard(event.key)
+
+            event_name, task_count = type(event).__name__, tasks_in(event)
+            cost = self.costs.of(entry.role, event_name)
+            used_us += cost_us((entry.role, event_name), cost, task_count, now)
             if cost.entry_us:
                 used_us += cost.entry_us * entries_in(event)
             if cost.change_us:
                 used_us += cost.change_us * changes_in(event)
             if source == SUBMITTER and entry.role != SUBMITTER and self._with_submitter:
-                used_us += cost_us((SUBMITTER, name), self.costs.of(SUBMITTER, name), tasks, now)
+                used_us += cost_us((SUBMITTER, event_name), self.costs.of(SUBMITTER, event_name), task_count, now)
             if type(event) is TaskFinished:
                 self.report()
             entry.door.deliver(event, source, now)
-        ended = now + round(used_us + self._made_us)
-        self._made_us = 0.0
-        if self._held:
-            self.lab.schedule(ended, self._release, self._held, now)
-            self._held = []
-        at = float(ended)
+
+        handled_at = now + round(used_us + self._sends_us)
+        self._sends_us = 0.0
+
+        # Effects leave when the handlers are through; launches follow one by one, and the frames last, as a live host
+        # does it.
+        if self._deferred:
+            self.lab.schedule(handled_at, self._release, self._deferred, now)
+            self._deferred = []
+
+        end_us = float(handled_at)
         for launch in self.launches:
-            self.lab.schedule(round(at), self._launch, launch, now)
-            at += self._cost_us(LAUNCH, self.costs.launch, 0, now)
+            self.lab.schedule(round(end_us), self._launch, launch, now)
+            end_us += self._cost_us(LAUNCH, self.costs.launch, 0, now)
             self.report()
         self.launches = []
-        if self._going:
-            at = self._post(at, now)
+
+        if self._outgoing:
+            end_us = self._post(end_us, now)
+
         if cores is not None:
-            cores.take(round(at))
-        self._end(now, round(at))
+            cores.take(round(end_us))
+        self._end(now, round(end_us))
 
-    def _post(self, at: float, now: Time) -> float:
+    def _post(self, end_us: float, now: Time) -> float:
         """Make the frames of the turn and write them; they leave together. Returns when."""
-        going, self._going = self._going, {}
-        for letters in going.values():
-            at += self._cost_us(MADE, self.costs.made, _load(letters), now)
-        at += self._cost_us(WRITTEN, self.costs.written, len(going), now)
-        for peer, letters in going.items():
-            self.lab.schedule(round(at), self._leave, (peer, letters), now)
-        return at
+        frames, self._outgoing = self._outgoing, {}
 
-    def _leave(self, frame: tuple[Processor, list[Letter]], began: Time, now: Time) -> None:
+        for letters in frames.values():
+            end_us += self._cost_us(MADE, self.costs.made, _load(letters), now)
+
+        end_us += self._cost_us(WRITTEN, self.costs.written, len(frames), now)
+        for peer, letters in frames.items():
+            self.lab.schedule(round(end_us), self._leave, (peer, letters), now)
+        return end_us
+
+    def _leave(self, frame: tuple[Processor, list[Letter]], began_at: Time, now: Time) -> None:
         assert self.wire is not None
         peer, letters = frame
-        spent = (now - began) << PATH_SHIFT
-        self.wire.carry(self, peer, [letter and (*letter[:3], letter[3] + spent) for letter in letters])
+
+        spent_path = (now - began_at) << PATH_SHIFT
+        self.wire.carry(self, peer, [letter and (*letter[:3], letter[3] + spent_path) for letter in letters])
 
     def _cost_us(self, kind: Kind, cost: EventCost, tasks: int, now: Time) -> float:
         used_us = cost.event_us + cost.task_us * tasks
-        if kind not in self._touched:
-            self._touched[kind] = None
-            used_us += cost.rested_us * self._rests.share(kind, now)
+        if kind not in self._kinds_handled:
+            self._kinds_handled[kind] = None
+            used_us += cost.rested_us * self._rest_times.share(kind, now)
         return used_us
 
-    def _end(self, began: Time, ended: Time) -> None:
-        self._rests.handled(self._touched, ended)
-        self._touched.clear()
-        self.busy_us += ended - began
-        self._free_at = ended
-        self._awake = False
+    def _end(self, began_at: Time, end_us: Time) -> None:
+        self._rest_times.handled(self._kinds_handled, end_us)
+        self._kinds_handled.clear()
+        self.busy_us += end_us - began_at
+        self._free_at = end_us
+        self._has_turn = False
 
-    def _release(self, held: list[tuple[Callable[..., None], tuple[Any, ...], int]], began: Time, now: Time) -> None:
-        spent = (now - began) << PATH_SHIFT
-        for call, arguments, path in held:
-            self.lab.enter(path + spent)
+    def _release(
+        self, effects: list[tuple[Callable[..., None], tuple[Any, ...], int]], began_at: Time, now: Time
+    ) -> None:
+        spent_path = (now - began_at) << PATH_SHIFT
+
+        for call, arguments, path in effects:
+            self.lab.enter(path + spent_path)
             call(*arguments)
 
-    def _launch(self, launch: tuple[Port, tuple[Task, int, Time], int], began: Time, now: Time) -> None:
+    def _launch(self, launch: tuple[Port, tuple[Task, int, Time], int], began_at: Time, now: Time) -> None:
         port, arguments, path = launch
-        self.lab.enter(path + ((now - began) << PATH_SHIFT))
+        self.lab.enter(path + ((now - began_at) << PATH_SHIFT))
         port.launch(*arguments)
 
 
@@ -433,9 +461,9 @@ class HostModel(Extension):
     """Puts the roles of a run on processors.
 
     Args:
-        lab, submitter: of the run.
-        hosts: name -> roles that share one processor, and what it costs them.
-        frames: what lies between processors; None: the network, message by message.
+        lab, submitter: Shared state and submitter of the run.
+        hosts: Name -> roles that share one processor, and what it costs them.
+        frames: Costs and delays of frames between processors; None: the network, message by message.
     """
 
     def __init__(self, lab: Lab, submitter: Submitter, hosts: Mapping[str, HostCosts], frames: Frames | None) -> None:
@@ -447,10 +475,13 @@ class HostModel(Extension):
         for costs in hosts.values():
             if not costs.each:
                 self._shared |= dict.fromkeys(costs.roles, Processor(lab, costs, self._peers, self._wire))
-        counting = self._shared.pop(SUBMITTER, None)
-        if self._wire is not None and counting is not None:
-            self._peers[SUBMITTER] = counting
-            submitter.carrier = SubmitterTurns(counting, submitter)
+
+        # Roles on processors of their own are made at their component's door, since a crash gives a component another
+        # processor.
+        submitter_processor = self._shared.pop(SUBMITTER, None)
+        if self._wire is not None and submitter_processor is not None:
+            self._peers[SUBMITTER] = submitter_processor
+            submitter.carrier = SubmitterTurns(submitter_processor, submitter)
 
     def wrap_door(self, address: Address, component: Component, door: Door) -> Door:  # noqa: ARG002 - an extension's signature
         """Have the events of a component wait in its processor's inbox."""

@@ -21,7 +21,7 @@ Roles = Mapping[str, type[Component]]
 Clock = Callable[[], int]
 OWN_COST_CALLS = 20_000
 PERCENTILES = (5, 25, 50, 75, 95, 99, 100)
-"""What is kept of the CPU times of single calls."""
+"""Percentiles that are kept of the CPU times of single calls."""
 CLASS_BITS = 4
 """Calls are counted in classes of 16 ns; n classes take calls of 8 n**2 ns together, so that 1,000 s fill 350,000."""
 
@@ -30,12 +30,13 @@ class StageTime(msgspec.Struct, frozen=True):
     """The time of a method that realises one or more stages, without that of declared methods that it calls.
 
     Args:
-        stages: that it realises; the times of several cannot be separated.
-        method: as declared.
-        calls: how often it was entered.
-        cycles: in how many cycles; a cycle is an event that a component handles, as far as it enters declared methods.
-        cpu_s: of this thread, with what measuring adds (`own_costs_s`).
-        wall_s: the same by the wall clock.
+        stages: Stages that the method realises; the times of several cannot be separated.
+        method: Name of the method, as declared.
+        calls: Count of the times it was entered.
+        cycles: Count of cycles with such calls; a cycle is an event that a component handles and that enters declared
+            methods.
+        cpu_s: CPU time of this thread, with what measuring adds (`own_costs_s`).
+        wall_s: The same by the wall clock.
         call_s: CPU time of a single call, counted in the same way, at each of `PERCENTILES`, to 8 ns; empty: no calls.
     """
 
@@ -57,14 +58,15 @@ class _Tally:
 
     def call_s(self) -> tuple[float, ...]:
         """The times at `PERCENTILES` (nearest rank), each the middle of its class."""
-        found: list[float] = []
+        times_s: list[float] = []
         passed = 0
         ranks = [max(1, -(-self.calls * percentile // 100)) for percentile in PERCENTILES]
+
         for head, count in sorted(self.classes.items()):
             passed += count
-            while len(found) < len(ranks) and ranks[len(found)] <= passed:
-                found.append(((head + 0.5) * (1 << CLASS_BITS)) / 1e9)
-        return tuple(found)
+            while len(times_s) < len(ranks) and ranks[len(times_s)] <= passed:
+                times_s.append(((head + 0.5) * (1 << CLASS_BITS)) / 1e9)
+        return tuple(times_s)
 
 
 class StageClock:
@@ -80,8 +82,8 @@ class StageClock:
         """`roles`: the classes that the declarations name; the clocks count nanoseconds."""
         self._clocks = cpu_clock, wall_clock
         self._stages: dict[str, list[Stage]] = {}
-        for stage, found in stages.items():
-            self._stages.setdefault(found.method, []).append(stage)
+        for stage, realisation in stages.items():
+            self._stages.setdefault(realisation.method, []).append(stage)
         self._roles = roles
         self._tallies = {method: _Tally() for method in self._stages}
         self._timed: dict[type[Component], type[Component]] = {}
@@ -91,13 +93,13 @@ class StageClock:
     def watch(self, deployment: Deployment) -> None:
         """Measure these components; those within others, as behind reliable links, too."""
         for component in deployment.components.values():
-            found: Component | None = component
-            while found is not None:
-                found.__class__ = self._timed_class(type(found))
-                found = getattr(found, "inner", None)
+            measured_component: Component | None = component
+            while measured_component is not None:
+                measured_component.__class__ = self._timed_class(type(measured_component))
+                measured_component = getattr(measured_component, "inner", None)
 
     def times(self) -> list[StageTime]:
-        """Per declared method; never entered ones have no calls."""
+        """The time of each declared method; one that was never entered has no calls."""
         return [
             StageTime(
                 tuple(self._stages[method]),
@@ -113,13 +115,14 @@ class StageClock:
 
     def _timed_class(self, plain: type[Component]) -> type[Component]:
         if plain not in self._timed:
-            own: dict[str, Any] = {"__slots__": ()}
+            methods: dict[str, Any] = {"__slots__": ()}
             for declared, tally in self._tallies.items():
                 role, _, name = declared.partition(".")
                 # Two roles may declare a method of one name: a subclass of the one is none of the other.
                 if issubclass(plain, self._roles[role]):
-                    own[name] = self._measured(getattr(plain, name), tally)
-            timed = type(plain.__name__, (plain,), own) if len(own) > 1 else plain
+                    methods[name] = self._measured(getattr(plain, name), tally)
+
+            timed = type(plain.__name__, (plain,), methods) if len(methods) > 1 else plain
             self._timed[plain] = self._timed[timed] = timed
         return self._timed[plain]
 
@@ -132,10 +135,14 @@ class StageClock:
             if not self._depth:
                 self._cycle += 1
             self._depth += 1
+
             if tally.cycle != self._cycle:
                 tally.cycle = self._cycle
                 tally.cycles += 1
             tally.calls += 1
+
+            # Time of declared methods called from here is collected in the inner counters, and the caller's are put
+            # back after.
             outer_cpu_ns, outer_wall_ns = self._inner_cpu_ns, self._inner_wall_ns
             self._inner_cpu_ns = self._inner_wall_ns = 0
             cpu_ns, wall_ns = cpu_clock(), wall_clock()  # the wall clock is the cheaper: it is the inner one
@@ -145,8 +152,8 @@ class StageClock:
                 wall_ns, cpu_ns = wall_clock() - wall_ns, cpu_clock() - cpu_ns
                 own_ns = cpu_ns - self._inner_cpu_ns
                 tally.cpu_ns += own_ns
-                of = own_ns >> CLASS_BITS
-                classes[of] = classes.get(of, 0) + 1
+                call_class = own_ns >> CLASS_BITS
+                classes[call_class] = classes.get(call_class, 0) + 1
                 tally.wall_ns += wall_ns - self._inner_wall_ns
                 self._inner_cpu_ns, self._inner_wall_ns = outer_cpu_ns + cpu_ns, outer_wall_ns + wall_ns
                 self._depth -= 1
@@ -158,14 +165,15 @@ def own_costs_s() -> tuple[float, float]:
     """CPU time that measuring adds on this machine to a call, and to the declared method that makes the call."""
     clock, tally = StageClock({}, {}), _Tally()
 
-    def nothing() -> None:
+    def empty() -> None:
         pass
 
-    spent = []
-    for method in (nothing, clock._measured(nothing, tally)):
+    spent_s = []
+    for method in (empty, clock._measured(empty, tally)):
         began = time.thread_time()
         for _ in range(OWN_COST_CALLS):
             method()
-        spent.append(time.thread_time() - began)
-    added, within = spent[1] - spent[0], tally.cpu_ns / 1e9
-    return within / OWN_COST_CALLS, max(0.0, added - within) / OWN_COST_CALLS
+        spent_s.append(time.thread_time() - began)
+
+    added_s, within_s = spent_s[1] - spent_s[0], tally.cpu_ns / 1e9
+    return within_s / OWN_COST_CALLS, max(0.0, added_s - within_s) / OWN_COST_CALLS

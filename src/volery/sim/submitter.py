@@ -44,17 +44,17 @@ class Submitter:
     """The lab's submitter: sends jobs on time, takes the answers, and tries again when it is asked to.
 
     Args:
-        lab: of the run.
-        assignments: the entry of every job.
+        lab: Shared state of the run.
+        assignments: Entries of all jobs.
 
     Attributes:
-        door: for messages to the submitter.
-        submitted, jobs_done: counts of jobs.
-        due_us: when the next job arrives.
-        message_count: messages from and to the submitter.
-        source: of tasks that wait for others; None: all tasks are sent with their job.
-        carrier: of the submitter's messages; None: the lanes.
-        answered: called with each job that is done, and the time.
+        door: Receiver of messages to the submitter.
+        submitted, jobs_done: Counts of jobs that were submitted, and that are done.
+        due_us: Arrival time of the next job.
+        message_count: Count of messages from and to the submitter.
+        source: Source of tasks that wait for others; None: all tasks are sent with their job.
+        carrier: Carrier of the submitter's messages; None: the lanes.
+        answered: Listeners, called with each job that is done, and the time.
     """
 
     def __init__(self, lab: Lab, assignments: Assignments) -> None:
@@ -75,11 +75,13 @@ class Submitter:
         """Submit every job that arrives now, in the order of the trace."""
         arrivals = self._lab.trace.arrival_us
         self._lab.enter(0)
+
         while self.due_us == now:
             users = self._lab.trace.user
             self._assignments.assign(self.submitted, users[self.submitted] if users else "")
             self.submit(self.submitted)
             self.submitted += 1
+            # FAR is beyond all times of the calendar, so the kernel needs no test for a trace that is over.
             self.due_us = arrivals[self.submitted] if self.submitted < len(arrivals) else FAR
 
     def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
@@ -89,6 +91,7 @@ class Submitter:
         """Submit all that is not done to an entry that was restarted and has no job any more."""
         self._lab.enter(0)
         self._greet(entry)
+
         for job, _ in self._open_jobs():
             if self._owner_of(job).entry == entry:
                 self.submit(job)
@@ -114,17 +117,23 @@ class Submitter:
     def _maybe_move(self, origin: Address, _: None, now: Time) -> None:
         if self._moves_at.get(origin) != now:  # it has answered since, and perhaps failed again
             return
+
         del self._moves_at[origin]
         move = self._assignments.next_move(origin)
+
+        # While no other entry answers there is no heir: the move is tried again as long as any job is open.
         if move is None:
             if self._assignments.is_lost(origin) and any(self._open_jobs()):
                 self._move_later(origin)
             return
-        moved = self._assignments.make(move, self._open_jobs())
+
+        moved_jobs = self._assignments.make(move, self._open_jobs())
+
         for entry in (move.heir, move.origin):
             for message in self._assignments.greeting(entry):
                 self._send_to(entry, [message])
-        for job in moved:
+
+        for job in moved_jobs:
             self.submit(job)
 
     def _open_jobs(self) -> list[tuple[JobId, str]]:
@@ -148,10 +157,12 @@ class Submitter:
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""
         owner = self._owner_of(job)
+
         if owner.epoch:
             messages = [
                 replace(message, epoch=owner.epoch) if isinstance(message, Submit) else message for message in messages
             ]
+
         self._send_to(owner.entry, messages)
 
     def _send_to(self, entry: Address, messages: Sequence[Message]) -> None:
@@ -165,7 +176,9 @@ class Submitter:
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Take the answer of a component."""
         self.message_count += 1
+
         records = self._lab.records
+        # A job that was moved or submitted again may be answered by both entries: the first answer counts.
         if isinstance(event, JobDone):
             if records.answered_us[event.job] == NEVER:
                 records.answered_us[event.job] = now
@@ -174,10 +187,12 @@ class Submitter:
                 if self.source is not None:
                     records.unsatisfiable[event.job] += self.source.barred(event.job)
                     self.source.forget(event.job)
-                for call in self.answered:
-                    call(event.job, now)
+                for listener in self.answered:
+                    listener(event.job, now)
         elif isinstance(event, JobRejected):
             records.rejections += 1
+            # At least one microsecond later: without it a design that rejects at once makes an instant without an
+            # end.
             self._lab.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
         elif not isinstance(event, JobAccepted):
             raise TypeError(f"{source} sent the submitter a {type(event).__name__}")
@@ -197,8 +212,8 @@ class Stalls:
     """Watches a run for results: submissions, ends of tasks, answers, and starts where attempts keep their progress.
 
     Args:
-        lab, submitter: of the run.
-        starts_count: a start is a result: what an attempt has done is kept when it ends.
+        lab, submitter: Shared state and submitter of the run.
+        starts_count: True if a start is a result, as an attempt keeps its progress when it ends.
     """
 
     def __init__(self, lab: Lab, submitter: Submitter, *, starts_count: bool) -> None:
@@ -215,13 +230,20 @@ class Stalls:
         Raises:
             Stalled: too many without a result.
         """
-        lab, results = self._lab, self._found()
+        lab = self._lab
+        results = self._result_counts()
         if results != self._results:
-            self._results, self._instants, self._pending_until = results, 0, None
+            self._results = results
+            self._instants = 0
+            self._pending_until = None
             return
+
         self._instants += instants
         if self._instants < INSTANTS_MAX // 2:
             return
+
+        # A long wait (a boot, a long task) also passes many instants of heartbeats: it is no stall before it has had
+        # its turn.
         if self._pending_until is None:
             due_us = self._submitter.due_us
             self._pending_until = max(lab.pending_until(), due_us if due_us != FAR else 0)
@@ -231,31 +253,35 @@ class Stalls:
             )
 
     def in_one_instant(self) -> None:
-        """Raise Stalled: the steps of one instant have no end."""
-        if self._found() == self._results:
+        """Raise Stalled if the steps of one instant have no end."""
+        if self._result_counts() == self._results:
             raise Stalled(f"one instant has no end: {STEPS_MAX:,} steps without a result, {self.state()}")
-        self._results = self._found()
+        self._results = self._result_counts()
 
-    def _found(self) -> tuple[int, ...]:
+    def _result_counts(self) -> tuple[int, ...]:
         lab, submitter = self._lab, self._submitter
         started = len(lab.records.lost) if self._starts_count else 0
         return submitter.submitted, submitter.jobs_done, lab.finished_count, started
 
     def state(self) -> str:
         """The open jobs in words, with the first task that has not finished."""
-        lab = self._lab
+        lab, submitter = self._lab, self._submitter
+
         trace, records = lab.trace, lab.records
-        came = range(self._submitter.submitted)
-        waiting = [job for job in came if records.answered_us[job] == NEVER]
-        if not waiting:
+        submitted_jobs = range(submitter.submitted)
+        open_jobs = [job for job in submitted_jobs if records.answered_us[job] == NEVER]
+        if not open_jobs:
             return f"at {lab.now} us every job is answered and the design does not become quiet"
-        tasks = range(trace.first[waiting[0]], trace.first[waiting[0] + 1])
+
+        tasks = range(trace.first[open_jobs[0]], trace.first[open_jobs[0] + 1])
         open_tasks = [task for task in tasks if records.finish_us[task] == NEVER]
-        first = next(itertools.chain(open_tasks, tasks), None)
+        first_open = next(itertools.chain(open_tasks, tasks), None)
+
         task = (
             ""
-            if first is None
-            else f", {len(open_tasks)} of its {len(tasks)} tasks not finished, the first is task {first}"
+            if first_open is None
+            else f", {len(open_tasks)} of its {len(tasks)} tasks not finished, the first is task {first_open}"
         )
-        count = f"{len(waiting)} of {trace.job_count} jobs were never answered"
-        return f"at {lab.now} us {count}; the first is job {waiting[0]}{task}"
+
+        count = f"{len(open_jobs)} of {trace.job_count} jobs were never answered"
+        return f"at {lab.now} us {count}; the first is job {open_jobs[0]}{task}"

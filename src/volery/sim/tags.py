@@ -32,48 +32,53 @@ class TagRule(LaunchRule):
     """Refuses launches that break a hard tag constraint, of the task or of one that runs near it.
 
     Args:
-        lab: of the run.
-        hop_us: the longest delay of a message; NEVER: messages may overtake each other.
+        lab: Shared state of the run.
+        hop_us: Longest delay of a message; NEVER: messages may overtake each other.
     """
 
     def __init__(self, lab: Lab, hop_us: Time) -> None:
         self._lab = lab
         self._hop_us = hop_us
         self._sets = node_sets(lab.cluster)
-        self._held: dict[NodeSet, dict[Tags, int]] = {}
-        self._everywhere: dict[Tags, int] = {}
+        self._running_counts: dict[NodeSet, dict[Tags, int]] = {}
+        self._cluster_counts: dict[Tags, int] = {}
         self._running: dict[LabPort, dict[tuple[TaskId, int], Tags]] = {}
         self._ends: dict[tuple[NodeSet, Tags], list[Time]] = {}
 
-    def before(self, port: LabPort, task: Task, attempt: int) -> None:
+    def check_launch(self, port: LabPort, task: Task, attempt: int) -> None:
         """Refuse the launch, or let it pass."""
         tags = task.tags
         if tags is None:
             return
+
         for group in NODE_GROUPS:
             node_set = group, self._sets[group][port.machine]
-            held = self._held.get(node_set, {})
-            broken = exceeded(tags, held, group)
+            running_counts = self._running_counts.get(node_set, {})
+            broken = exceeded(tags, running_counts, group)
             if broken is None and self._hop_us != NEVER:
                 broken = self._lacking(task, tags, node_set)
+
             if broken is not None:
-                count = counted(held, broken.target)
+                count = counted(running_counts, broken.target)
                 problem = f"{count} others there have the target of the tag constraint {worded(broken)}"
                 raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
 
     def _lacking(self, task: Task, tags: Tags, node_set: NodeSet) -> TagConstraint | None:
-        held = self._held.get(node_set, {})
-        broken = lacking(tags, held, self._everywhere, node_set[0])
+        running_counts = self._running_counts.get(node_set, {})
+        broken = lacking(tags, running_counts, self._cluster_counts, node_set[0])
+
         if broken is None:
             return None
+        # The report of an end takes one hop: what has ended since one hop before the job's arrival may still have
+        # counted when the task was placed.
         since = self._lab.trace.arrival_us[task.job] - self._hop_us
-        known = dict(held)
-        for (where, other), ends in self._ends.items():
-            if where == node_set:
-                known[other] = known.get(other, 0) + len(ends) - bisect_left(ends, since)
-        return lacking(tags, known, self._everywhere, node_set[0])
+        counts = dict(running_counts)
+        for (ended_set, ended_tags), ends in self._ends.items():
+            if ended_set == node_set:
+                counts[ended_tags] = counts.get(ended_tags, 0) + len(ends) - bisect_left(ends, since)
+        return lacking(tags, counts, self._cluster_counts, node_set[0])
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:
+    def launched(self, port: LabPort, task: Task, attempt: int) -> None:
         """Count a task that has started."""
         if task.tags is not None:
             self._running.setdefault(port, {})[task.id, attempt] = task.tags
@@ -87,7 +92,7 @@ class TagRule(LaunchRule):
         self._end(port, (event.task.id, event.attempt), self._lab.now)
 
     def silenced(self, port: LabPort) -> None:
-        """Nothing runs on the machine of a component that is gone."""
+        """End the tasks on the machine of a component that is gone."""
         for key in list(self._running.get(port, ())):
             self._end(port, key, self._lab.now)
 
@@ -95,26 +100,27 @@ class TagRule(LaunchRule):
         tags = self._running.get(port, {}).pop(key, None)
         if tags is None:
             return
+
         self._count(port, tags, -1)
         for group in NODE_GROUPS:
             self._ends.setdefault(((group, self._sets[group][port.machine]), tags), []).append(now)
 
     def _count(self, port: LabPort, tags: Tags, sign: int) -> None:
-        everywhere = self._everywhere
-        for held in (
-            everywhere,
-            *[self._held.setdefault((group, self._sets[group][port.machine]), {}) for group in NODE_GROUPS],
+        cluster_counts = self._cluster_counts
+        for counts in (
+            cluster_counts,
+            *[self._running_counts.setdefault((group, self._sets[group][port.machine]), {}) for group in NODE_GROUPS],
         ):
-            held[tags] = held.get(tags, 0) + sign
-            if not held[tags]:
-                del held[tags]
+            counts[tags] = counts.get(tags, 0) + sign
+            if not counts[tags]:
+                del counts[tags]
 
 
 class TagWaits(LaunchRule, Extension):
     """Gives up jobs that wait for tags of tasks of which too few are left.
 
     Args:
-        lab, submitter: of the run.
+        lab, submitter: Shared state and submitter of the run.
     """
 
     def __init__(self, lab: Lab, submitter: Submitter) -> None:
@@ -122,41 +128,45 @@ class TagWaits(LaunchRule, Extension):
         self._submitter = submitter
         trace = lab.trace
         self._running: dict[JobId, int] = {}
-        self._on: dict[LabPort, dict[tuple[TaskId, int], JobId]] = {}
-        self._over: set[TaskId] = set()
-        self._left: dict[tuple[str, ...], int] = {}
+        self._running_on: dict[LabPort, dict[tuple[TaskId, int], JobId]] = {}
+        self._ended_tasks: set[TaskId] = set()
+        self._unfinished_counts: dict[tuple[str, ...], int] = {}
         self._waiting: dict[str, dict[TagConstraint, dict[JobId, None]]] = {}
-        self._gone: dict[JobId, None] = {}
+        self._doomed_jobs: dict[JobId, None] = {}
         submitter.answered.append(self.answered)
+
         for job in range(trace.job_count):
             tags = trace.tags_of(job)
             if tags is None:
                 continue
-            for one in tags.constraints:
-                if waits_for_others(one, tags):
-                    self._left[one.target] = 0
-                    self._waiting.setdefault(one.target[0], {}).setdefault(one, {})[job] = None
+            for constraint in tags.constraints:
+                if waits_for_others(constraint, tags):
+                    self._unfinished_counts[constraint.target] = 0
+                    self._waiting.setdefault(constraint.target[0], {}).setdefault(constraint, {})[job] = None
+
+        # Targets come first, then their tasks: a job may be the target of one that arrives later.
         for job in range(trace.job_count):
             tags = trace.tags_of(job)
             for target in self._targets(tags) if tags is not None else ():
-                self._left[target] += trace.first[job + 1] - trace.first[job]
+                self._unfinished_counts[target] += trace.first[job + 1] - trace.first[job]
 
     def _targets(self, tags: Tags) -> set[tuple[str, ...]]:
         """The targets that some job waits for, and of which tasks with these tags are."""
-        near = [one for name in tags.names for one in self._waiting.get(name, ())]
-        return {one.target for one in near if has(tags, one.target)}
+        constraints = [constraint for name in tags.names for constraint in self._waiting.get(name, ())]
+        return {constraint.target for constraint in constraints if has(tags, constraint.target)}
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:
+    def launched(self, port: LabPort, task: Task, attempt: int) -> None:
         """Count what runs of the job."""
         if task.tags is not None:
             self._running[task.job] = self._running.get(task.job, 0) + 1
-            self._on.setdefault(port, {})[task.id, attempt] = task.job
+            self._running_on.setdefault(port, {})[task.id, attempt] = task.job
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         """A task is over: it is nobody's target any more."""
         self._end(port, (event.task.id, event.attempt), now)
-        if event.task.tags is not None and event.task.id not in self._over:
-            self._over.add(event.task.id)
+        # A task whose report was lost runs and finishes again.
+        if event.task.tags is not None and event.task.id not in self._ended_tasks:
+            self._ended_tasks.add(event.task.id)
             self._lose(event.task.tags, 1, now)
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:
@@ -165,60 +175,63 @@ class TagWaits(LaunchRule, Extension):
 
     def silenced(self, port: LabPort) -> None:
         """Attempts on the machine of a component that is gone are over; others may follow."""
-        for key in list(self._on.get(port, ())):
+        for key in list(self._running_on.get(port, ())):
             self._end(port, key, self._lab.now)
 
     def _end(self, port: LabPort, key: tuple[TaskId, int], now: Time) -> None:
-        job = self._on.get(port, {}).pop(key, None)
+        job = self._running_on.get(port, {}).pop(key, None)
         if job is None:
             return
         self._running[job] -= 1
-        if job in self._gone:
+        if job in self._doomed_jobs:
             self._lab.schedule(now, self._maybe_give_up, job, None)
 
     def answered(self, job: JobId, now: Time) -> None:
         """Tasks of a job that is done have run, or never will: they fit no machine, or were given up."""
-        tags, left = self._lab.trace.tags_of(job), self._unfinished(job)
-        if tags is not None and left:
-            self._over.update(left)
-            self._lose(tags, len(left), now)
+        tags = self._lab.trace.tags_of(job)
+        unfinished = self._unfinished(job)
+        if tags is not None and unfinished:
+            self._ended_tasks.update(unfinished)
+            self._lose(tags, len(unfinished), now)
 
     def _lose(self, tags: Tags, count: int, now: Time) -> None:
         """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
         for target in sorted(self._targets(tags)):
-            self._left[target] -= count
-            for one, jobs in self._waiting[target[0]].items():
-                if one.target == target and self._left[target] < one.least:
+            self._unfinished_counts[target] -= count
+            for constraint, jobs in self._waiting[target[0]].items():
+                if constraint.target == target and self._unfinished_counts[target] < constraint.least:
                     self._give_up_later(jobs, now)
 
     def _give_up_later(self, jobs: Iterable[JobId], now: Time) -> None:
         for job in jobs:
-            if job not in self._gone:
-                self._gone[job] = None
-                at = max(now, self._lab.trace.arrival_us[job] + 1)
+            if job not in self._doomed_jobs:
+                self._doomed_jobs[job] = None
+                at = max(now, self._lab.trace.arrival_us[job] + 1)  # a job is cancelled only after its submission
                 self._lab.schedule(at, self._maybe_give_up, job, None)
 
-    def _maybe_give_up(self, job: JobId, late: bool | None, now: Time) -> None:
+    def _maybe_give_up(self, job: JobId, is_late: bool | None, now: Time) -> None:
         """Cancel a job of which nothing runs; if all has finished, later: a crash may have taken a result with it."""
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
-        if late or self._unfinished(job):
+        if is_late or self._unfinished(job):
             self._submitter.cancel(job)
         else:
             self._lab.schedule(now + RESULT_US, self._maybe_give_up, job, True)
 
     def _unfinished(self, job: JobId) -> list[TaskId]:
         first = self._lab.trace.first
-        return [task for task in range(first[job], first[job + 1]) if task not in self._over]
+        return [task for task in range(first[job], first[job + 1]) if task not in self._ended_tasks]
 
     def close(self) -> None:
         """Count the tasks of jobs that were given up, as such and among those that fit no machine."""
         records, first = self._lab.records, self._lab.trace.first
         given_up = 0
-        for job in self._gone:
+
+        for job in self._doomed_jobs:
             tasks = range(first[job], first[job + 1])
             unfinished = sum([records.finish_us[task] == NEVER for task in tasks])
             given_up += unfinished - records.unsatisfiable[job]
             records.unsatisfiable[job] = unfinished
+
         if given_up:
             records.counters[TAG_TASKS_GIVEN_UP] = given_up

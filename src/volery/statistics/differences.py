@@ -15,7 +15,7 @@ from volery.statistics.intervals import CONFIDENCE, RESAMPLES, ROUNDING, Interva
 Values = Sequence[float] | npt.NDArray[np.float64]
 
 SEEDS_MIN: Final = 2
-"""With one seed nothing tells a difference from chance."""
+"""Least count of seeds: with one seed nothing tells a difference from chance."""
 
 ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO: Final = "no difference shown: the interval spans zero"
@@ -29,13 +29,13 @@ class Difference(msgspec.Struct, frozen=True):
     """The comparison of a with b over seeds.
 
     Args:
-        mean: of the differences a - b, in the unit of what was compared.
-        low, high: confidence interval of that mean; None where seeds tell nothing (one seed, or nothing is random).
-        verdict: "lower" or "higher" (a against b), "identical" (every pair is equal up to rounding), "not random: " or
-            "no difference shown: " and why. Where there is a ratio, its interval decides.
-        method: of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
-        ratio: geometric mean of a / b, where a and b were compared as ratios.
-        ratio_low, ratio_high: its confidence interval.
+        mean: Mean of the differences a - b, in the unit of what was compared.
+        low, high: Confidence interval of that mean; None where seeds tell nothing (one seed, or nothing is random).
+        verdict: Statement: "lower" or "higher" (a against b), "identical" (every pair is equal up to rounding), "not
+            random: " or "no difference shown: " and why. Where there is a ratio, its interval decides.
+        method: Method of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
+        ratio: Geometric mean of a / b, where a and b were compared as ratios.
+        ratio_low, ratio_high: Confidence interval of the ratio.
     """
 
     mean: float
@@ -58,13 +58,13 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     """One quantity of two architectures in the same setting, over the seeds that both have.
 
     Args:
-        a, b: labels; a is the first architecture of the study.
-        jobs: "all", "short" or "long".
-        quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
-        unit: "s", or empty for a fraction.
-        difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
-        comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
-        confidence: of the interval, and of the family of verdicts; unset: 95 %.
+        a, b: Labels; a is the first architecture of the study.
+        jobs: Jobs that are compared: "all", "short" or "long".
+        quantity: Measure that is compared: "median delay", "mean delay", "p99 delay" or "mean utilisation".
+        unit: Unit of the quantity: "s", or empty for a fraction.
+        difference: Difference a - b. Its interval is that of this comparison alone; its verdict is corrected.
+        comparisons: Count of comparisons the verdict is corrected for (Holm): those of this quantity in this setting.
+        confidence: Confidence of the interval, and of the family of verdicts; unset: 95 %.
     """
 
     a: str
@@ -83,8 +83,8 @@ class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
     """One quantity of two architectures in one run of each, compared job by job; the chance is that of the workload.
 
     Args:
-        job_count: jobs that both runs have measured.
-        block: jobs per block of the bootstrap.
+        job_count: Count of jobs that both runs have measured.
+        block: Count of jobs per block of the bootstrap.
     """
 
     seed: int
@@ -98,8 +98,8 @@ def paired_difference(
     """Compare two quantities measured under the same seeds by their differences.
 
     Args:
-        a, b: per seed, in the same order of seeds.
-        resamples: bootstrap samples, drawn from a fixed stream: the same input gives the same interval.
+        a, b: Values per seed, in the same order of seeds.
+        resamples: Count of bootstrap samples, drawn from a fixed stream: the same input gives the same interval.
 
     Raises:
         ValueError: the lengths differ, there is nothing to compare, or a value is no finite number.
@@ -107,6 +107,7 @@ def paired_difference(
     x, y = _arrays(a, b)
     pairs = np.where(_are_equal(x, y), 0.0, x - y)
     mean = float(pairs.mean())
+
     interval = interval_of_mean(pairs, confidence, resamples)
     if interval is None:
         return Difference(mean, mean, mean, len(pairs), ONE_SEED)
@@ -120,21 +121,22 @@ def paired_ratio(a: Values, b: Values, resamples: int = RESAMPLES, *, confidence
     Where a value is not positive there is no ratio, and their differences are compared.
 
     Args:
-        a, b, resamples, confidence: as for `paired_difference`.
+        a, b, resamples, confidence: Values and settings, as for `paired_difference`.
 
     Raises:
         ValueError: the lengths differ, there is nothing to compare, or a value is no finite number.
     """
-    found = paired_difference(a, b, resamples, confidence=confidence)
+    comparison = paired_difference(a, b, resamples, confidence=confidence)
     x, y = _arrays(a, b)
     if len(x) < SEEDS_MIN or min(x.min(), y.min()) <= 0:
-        return found
+        return comparison
+
     logs = np.where(_are_equal(x, y), 0.0, np.log(x) - np.log(y))
     interval = interval_of_mean(logs, confidence, resamples)
     assert interval is not None, "there are two pairs or more"
     return msgspec.structs.replace(
-        found,
-        verdict=found.verdict if found.verdict == IDENTICAL else _side(interval, SPANS_ONE),
+        comparison,
+        verdict=comparison.verdict if comparison.verdict == IDENTICAL else _side(interval, SPANS_ONE),
         method=interval.method,
         ratio=math.exp(float(logs.mean())),
         ratio_low=math.exp(interval.low),
@@ -148,19 +150,20 @@ def seeded_difference(
     """Compare two quantities, without an interval where seeds tell nothing.
 
     Args:
-        a, b: per seed, in the same order of seeds.
-        random: true if the runs of a or of b differ between seeds.
-        skewed: true if the quantity is compared by ratios, as durations are.
+        a, b: Values per seed, in the same order of seeds.
+        random: True if the runs of a or of b differ between seeds.
+        skewed: True if the quantity is compared by ratios, as durations are.
 
     Raises:
         ValueError: the lengths differ, or there is nothing to compare.
     """
-    found = (paired_ratio if skewed else paired_difference)(a, b, confidence=confidence)
-    if found.seeds >= SEEDS_MIN and random:
-        return found
-    verdict = found.verdict if random or found.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM
+    comparison = (paired_ratio if skewed else paired_difference)(a, b, confidence=confidence)
+    if comparison.seeds >= SEEDS_MIN and random:
+        return comparison
+
+    verdict = comparison.verdict if random or comparison.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM
     return msgspec.structs.replace(
-        found, low=None, high=None, ratio_low=None, ratio_high=None, verdict=verdict, method=""
+        comparison, low=None, high=None, ratio_low=None, ratio_high=None, verdict=verdict, method=""
     )
 
 
@@ -195,24 +198,31 @@ def holm(
     Holm's procedure wherever a wider interval holds the narrower one.
 
     Args:
-        excludes: per comparison, from a confidence to true if its interval excludes "no difference".
-        confidence: that all claimed differences together are to have.
-        family: how many comparisons the data have chosen these from, themselves included; None: no others. The design
+        excludes: Functions from a confidence to true if the interval of a comparison excludes "no difference".
+        confidence: Confidence that all claimed differences together are to have.
+        family: Count of comparisons the data have chosen these from, themselves included; None: no others. The design
             with the lowest mean of k is chosen from all pairs: k (k - 1) / 2. Without this, 20 equal designs of 3
             seeds, each compared with the lowest, give a false difference in 13 % of boards.
 
     Raises:
         ValueError: the family is smaller than the comparisons.
     """
-    others = (len(excludes) if family is None else family) - len(excludes)
-    if others < 0:
+    other_comparisons = (len(excludes) if family is None else family) - len(excludes)
+    if other_comparisons < 0:
         raise ValueError(f"a family of {family} has no {len(excludes)} comparisons; give at least {len(excludes)}")
     shown = [False] * len(excludes)
+
     while not all(shown):
-        left = shown.count(False) + others
-        new = [i for i, one in enumerate(excludes) if not shown[i] and one(1 - (1 - confidence) / left)]
-        if not new:
+        open_count = shown.count(False) + other_comparisons
+        newly_shown = [
+            i
+            for i, excludes_at in enumerate(excludes)
+            if not shown[i] and excludes_at(1 - (1 - confidence) / open_count)
+        ]
+
+        # The next comparison with the least p-value fails: so do all others, whose p-values are larger.
+        if not newly_shown:
             break
-        for i in new:
+        for i in newly_shown:
             shown[i] = True
     return shown

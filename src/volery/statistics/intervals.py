@@ -34,8 +34,8 @@ class Interval(msgspec.Struct, frozen=True):
     """The confidence interval of a mean.
 
     Args:
-        low, high: its bounds, in the unit of the values.
-        method: "paired t", "BCa bootstrap", or "exact" where all values are equal.
+        low, high: Bounds of the interval, in the unit of the values.
+        method: Method of the interval: "paired t", "BCa bootstrap", or "exact" where all values are equal.
     """
 
     low: float
@@ -60,9 +60,9 @@ def interval_of_mean(
     the same non-zero difference under 2 seeds in up to 12.5 % of cases, under 3 in up to 3.1 %, under 5 in up to 0.2 %.
 
     Args:
-        values: one per seed; of a paired comparison, the differences.
-        confidence: above 0, below 1.
-        resamples: bootstrap samples.
+        values: One value per seed; of a paired comparison, the differences.
+        confidence: Confidence above 0 and below 1.
+        resamples: Count of bootstrap samples.
 
     Raises:
         ValueError: there is no value, one is no finite number, or the confidence is no probability.
@@ -71,17 +71,24 @@ def interval_of_mean(
         raise ValueError("an interval needs values; got none")
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence of {confidence} is none; give one above 0 and below 1")
+
     array = np.asarray(values, dtype=np.float64)
     if not np.isfinite(array).all():
         raise ValueError("an interval needs finite values; leave out seeds without one")
+
     if len(array) == 1:
         return None
+
     mean, spread = float(array.mean()), float(np.ptp(array))
+    # Seeds do not move the quantity: the width is that of rounding, and a bootstrap would divide by zero.
     if spread <= ROUNDING * float(np.abs(array).max()):
         return Interval(min(mean, float(array.min())), max(mean, float(array.max())), EXACT)
+
     student = _student(array, confidence)
     if len(array) < SEEDS_FOR_BOOTSTRAP:
         return Interval(*student, PAIRED_T)
+
+    # The wider of the two at each end: the bootstrap of few values is too narrow.
     bootstrapped = _bca(array, confidence, resamples)
     if bootstrapped is None:
         return Interval(*student, PAIRED_T)
@@ -106,12 +113,16 @@ def _bca(array: np.ndarray, confidence: float, resamples: int) -> tuple[float, f
     means = np.sort(_weights(count, resamples) @ array)
     slack = ROUNDING * np.abs(array).max()  # equal means differ in their last digits
     below, up_to = means.searchsorted(mean - slack, "left"), means.searchsorted(mean + slack, "right")
+
     bias = ndtri((below + up_to) / (2 * resamples))
+    # All resamples are on one side of the mean: too few values differ.
     if not math.isfinite(bias):
         return None
-    influence = array - mean  # of each value: what the mean loses without it, times count - 1
+
+    influence = array - mean  # influence of each value: what the mean loses without it, times count - 1
     acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
     tail = math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - confidence) / 2)
+
     levels = bias + np.array([tail, -tail])
     shrinking = np.maximum(1 - acceleration * levels, 1e-9)  # at zero the interval ends at the outermost resample
     low, high = np.quantile(means, ndtr(bias + levels / shrinking))

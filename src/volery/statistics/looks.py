@@ -18,14 +18,14 @@ from volery.statistics.differences import SEEDS_MIN
 from volery.statistics.intervals import CONFIDENCE
 
 GROWTH: Final = 1.6
-"""From one look to the next: looks at equal steps would spend the error on looks that have little new."""
+"""Factor from one look to the next: looks at equal steps would spend the error on looks that have little new."""
 
 
 class InterimLook(msgspec.Struct, frozen=True):
     """One judgement of a study that grows.
 
     Args:
-        confidence: of each interval at this look.
+        confidence: Confidence of each interval at this look.
     """
 
     seeds: int
@@ -36,8 +36,8 @@ class Looks(msgspec.Struct, frozen=True):
     """The looks of one study; see `looks`.
 
     Args:
-        counts: numbers of seeds at which comparisons are judged, growing; the last is the largest number of seeds.
-        confidence: of all looks together.
+        counts: Counts of seeds at which comparisons are judged, growing; the last is the largest number of seeds.
+        confidence: Confidence of all looks together.
     """
 
     counts: tuple[int, ...]
@@ -51,8 +51,10 @@ class Looks(msgspec.Struct, frozen=True):
         """
         if count not in self.counts:
             raise ValueError(f"no look at {count} seeds; looks are at {', '.join(map(str, self.counts))}")
-        before = [0, *self.counts][self.counts.index(count)]
-        return 1 - (1 - self.confidence) * (count - before) / self.counts[-1]
+
+        seeds_before = [0, *self.counts][self.counts.index(count)]
+        # The look may spend the share of the error that belongs to the seeds since the look before.
+        return 1 - (1 - self.confidence) * (count - seeds_before) / self.counts[-1]
 
 
 def looks(first: int, seeds_max: int, confidence: float = CONFIDENCE) -> Looks:
@@ -69,9 +71,11 @@ def looks(first: int, seeds_max: int, confidence: float = CONFIDENCE) -> Looks:
         raise ValueError(f"at most {seeds_max} seeds, and a first look at {first}; give at least {first}")
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence of {confidence}; give one above 0 and below 1")
+
     counts = [first]
     while (following := round(counts[-1] * GROWTH)) * 1.25 < seeds_max:
         counts.append(following)
+
     if counts[-1] < seeds_max:
         counts.append(seeds_max)
     return Looks(tuple(counts), confidence)

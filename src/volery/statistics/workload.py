@@ -43,17 +43,18 @@ class JobsDifference(msgspec.Struct, frozen=True):
     """The comparison of a with b over the jobs of one run.
 
     Args:
-        statistic: "mean", "median" or a percentile such as "p99".
-        a, b: its values over the jobs that have a delay in both runs, seconds; 0 without such a job.
-        difference: a - b, seconds.
-        low, high: its confidence interval, seconds; None where there is no statement.
-        ratio: a / b; None where a value is not positive.
-        ratio_low, ratio_high: its confidence interval; None where there is none.
-        jobs: number of jobs that have a delay in both runs.
-        block: jobs per block; 0 where there is no statement.
-        verdict: "lower" or "higher" (a against b), "identical" (every job is equal), "no difference shown: " or
-            "no statement: " and why. Where there is an interval of the ratio, that interval decides.
-        method: "block bootstrap", "exact" where every job is equal; empty where there is no statement.
+        statistic: Name of the statistic: "mean", "median" or a percentile such as "p99".
+        a, b: Values of the statistic over the jobs that have a delay in both runs, seconds; 0 without such a job.
+        difference: Difference a - b, seconds.
+        low, high: Confidence interval of the difference, seconds; None where there is no statement.
+        ratio: Ratio a / b; None where a value is not positive.
+        ratio_low, ratio_high: Confidence interval of the ratio; None where there is none.
+        jobs: Count of jobs that have a delay in both runs.
+        block: Count of jobs per block; 0 where there is no statement.
+        verdict: Statement: "lower" or "higher" (a against b), "identical" (every job is equal), "no difference shown: "
+            or "no statement: " and why. Where there is an interval of the ratio, that interval decides.
+        method: Method of the interval: "block bootstrap", "exact" where every job is equal; empty where there is no
+            statement.
         p_value: 1 less the highest confidence at which the deciding interval still excludes "no difference"; None where
             there is no statement.
     """
@@ -97,12 +98,12 @@ def jobs_difference(
     The interval says what other jobs of the same kind would have given; it says nothing of other seeds.
 
     Args:
-        submit_s: submission per job, seconds; only their order matters.
-        a_delay_s, b_delay_s: delay of the same jobs under each design, seconds; NaN for a job without delay, which
+        submit_s: Submission per job, seconds; only their order matters.
+        a_delay_s, b_delay_s: Delay of the same jobs under each design, seconds; NaN for a job without delay, which
             leaves the comparison.
-        statistics: "mean", "median" and percentiles from "p1" to "p99.9".
-        confidence: of each interval, above 0, below 1.
-        resamples: of the blocks, drawn from a fixed stream: the same input gives the same intervals.
+        statistics: Names of the statistics: "mean", "median" and percentiles from "p1" to "p99.9".
+        confidence: Confidence of each interval, above 0, below 1.
+        resamples: Count of resamples, drawn from a fixed stream: the same input gives the same intervals.
 
     Raises:
         ValueError: lengths differ, a statistic is unknown, or a number is out of its range.
@@ -112,19 +113,24 @@ def jobs_difference(
         raise ValueError(f"a confidence of {confidence}; give one above 0 and below 1")
     if resamples < RESAMPLES_MIN:
         raise ValueError(f"{resamples} resamples; give at least {RESAMPLES_MIN}")
+
     a, b = _paired(submit_s, a_delay_s, b_delay_s)
     if len(a) < JOBS_MIN:
         return [_unstated(name, level, a, b, FEW_JOBS) for name, level in zip(statistics, levels, strict=True)]
+
     block = _block(a, b, levels)
+    # With so few blocks no bootstrap shows how far the mean could have moved; equal series need none.
     if block > len(a) // BLOCKS_MIN and not np.array_equal(a, b):
         return [_unstated(name, level, a, b, FEW_BLOCKS) for name, level in zip(statistics, levels, strict=True)]
-    ordered = Ordered(a), Ordered(b)
+
+    ordered_series = Ordered(a), Ordered(b)
     random = np.random.default_rng(BOOTSTRAP_SEED)
-    drawn = [
-        tuple(one.statistics(counts, levels) for one in ordered)
+    batches = [
+        tuple(series.statistics(counts, levels) for series in ordered_series)
         for counts in drawn_counts(len(a), block, resamples, random)
     ]
-    x, y = (np.concatenate([batch[side] for batch in drawn]) for side in (0, 1))
+
+    x, y = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
     return [
         _compared(name, level, a, b, _Resampled(x[:, column], y[:, column], block, confidence))
         for column, (name, level) in enumerate(zip(statistics, levels, strict=True))
@@ -158,9 +164,11 @@ def _paired(submit_s: npt.ArrayLike, a_delay_s: npt.ArrayLike, b_delay_s: npt.Ar
     submit, a, b = (np.asarray(column, dtype=np.float64) for column in (submit_s, a_delay_s, b_delay_s))
     if not submit.shape == a.shape == b.shape or submit.ndim != 1:
         raise ValueError(f"delays need the same jobs on both sides; got {submit.shape}, {a.shape} and {b.shape}")
+
     measured = ~(np.isnan(a) | np.isnan(b))
     if np.isinf(a[measured]).any() or np.isinf(b[measured]).any() or np.isnan(submit).any():
         raise ValueError("a delay is infinite or a submission is no number; mark a job without delay by NaN")
+
     order = np.argsort(submit[measured], kind="stable")
     return a[measured][order], b[measured][order]
 
@@ -178,6 +186,7 @@ def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
     """
     x, y = float(a.mean()), float(b.mean())
     series = [a, b, a - b, *([a / x - b / y] if x > 0 and y > 0 else [])]
+
     for level in levels:
         if level is not None:
             beyond = _beyond(a, level), _beyond(b, level)
@@ -191,47 +200,70 @@ def _beyond(values: Floats, level: float) -> Floats:
     return above - float(above.mean())
 
 
-def _influence(a: Floats, b: Floats, level: float | None, drawn: _Resampled) -> Floats:
+def _influence(a: Floats, b: Floats, level: float | None, resampled: _Resampled) -> Floats:
     """Return the influence of each job on the logarithm of the ratio, or on the difference where there is no ratio."""
     x, y = (a - a.mean(), b - b.mean()) if level is None else (_beyond(a, level), _beyond(b, level))
-    scales = [1.0, 1.0] if level is None else [_slope(x, drawn.a, drawn), _slope(y, drawn.b, drawn)]
+    scales = [1.0, 1.0] if level is None else [_slope(x, resampled.a, resampled), _slope(y, resampled.b, resampled)]
+
     centres = _value(a, level), _value(b, level)
     if min(centres) > 0:
         scales = [scale / centre for scale, centre in zip(scales, centres, strict=True)]
     return scales[0] * x - scales[1] * y
 
 
-def _slope(beyond: Floats, resampled: Floats, drawn: _Resampled) -> float:
+def _slope(beyond: Floats, percentiles: Floats, resampled: _Resampled) -> float:
     """Return how a percentile moves with the share of jobs beyond it: the ratio of their deviations in the blocks."""
-    blocks = len(beyond) / drawn.block
-    share = math.sqrt(float((block_sums(beyond, drawn.block) ** 2).mean()) / blocks) / drawn.block
-    return float(resampled.std()) / share if share > 0 else 0.0
+    blocks = len(beyond) / resampled.block
+    share = math.sqrt(float((block_sums(beyond, resampled.block) ** 2).mean()) / blocks) / resampled.block
+    return float(percentiles.std()) / share if share > 0 else 0.0
 
 
-def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resampled) -> JobsDifference:
-    found = _unstated(name, level, a, b, SPANS_ZERO)
+def _compared(name: str, level: float | None, a: Floats, b: Floats, resampled: _Resampled) -> JobsDifference:
+    comparison = _unstated(name, level, a, b, SPANS_ZERO)
     if np.array_equal(a, b):
-        found = msgspec.structs.replace(
-            found, low=0.0, high=0.0, block=drawn.block, verdict=IDENTICAL, method=EXACT, p_value=1.0
+        comparison = msgspec.structs.replace(
+            comparison, low=0.0, high=0.0, block=resampled.block, verdict=IDENTICAL, method=EXACT, p_value=1.0
         )
-        return found if found.ratio is None else msgspec.structs.replace(found, ratio_low=1.0, ratio_high=1.0)
+        return (
+            comparison
+            if comparison.ratio is None
+            else msgspec.structs.replace(comparison, ratio_low=1.0, ratio_high=1.0)
+        )
+
     beyond = len(a) if level is None else math.floor(min(level, 1 - level) * len(a) + 1e-9)
-    if beyond < max(BEYOND_MIN, drawn.block):
-        why = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {drawn.block}"
-        return _unstated(name, level, a, b, why)
-    spread = _spread(_influence(a, b, level, drawn), drawn.block)
+    # A block that lies beyond the percentile as a whole would move it by itself.
+    if beyond < max(BEYOND_MIN, resampled.block):
+        reason = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {resampled.block}"
+        return _unstated(name, level, a, b, reason)
+
+    spread = _spread(_influence(a, b, level, resampled), resampled.block)
     low, high, p_value = spread.interval(
-        found.difference, drawn.a - drawn.b, drawn.confidence, max(abs(found.a), abs(found.b))
+        comparison.difference,
+        resampled.a - resampled.b,
+        resampled.confidence,
+        max(abs(comparison.a), abs(comparison.b)),
     )
-    found = msgspec.structs.replace(
-        found, low=low, high=high, block=drawn.block, verdict=_side(low, high, SPANS_ZERO), method=BLOCKS,
+    comparison = msgspec.structs.replace(
+        comparison,
+        low=low,
+        high=high,
+        block=resampled.block,
+        verdict=_side(low, high, SPANS_ZERO),
+        method=BLOCKS,
         p_value=p_value,
-    )  # fmt: skip
-    if found.ratio is None or min(drawn.a.min(), drawn.b.min()) <= 0:
-        return found
-    low, high, p_value = spread.interval(math.log(found.ratio), np.log(drawn.a / drawn.b), drawn.confidence, 1)
+    )
+
+    if comparison.ratio is None or min(resampled.a.min(), resampled.b.min()) <= 0:
+        return comparison
+    low, high, p_value = spread.interval(
+        math.log(comparison.ratio), np.log(resampled.a / resampled.b), resampled.confidence, 1
+    )
     return msgspec.structs.replace(
-        found, ratio_low=math.exp(low), ratio_high=math.exp(high), verdict=_side(low, high, SPANS_ONE), p_value=p_value
+        comparison,
+        ratio_low=math.exp(low),
+        ratio_high=math.exp(high),
+        verdict=_side(low, high, SPANS_ONE),
+        p_value=p_value,
     )
 
 
@@ -239,8 +271,8 @@ class _Spread(NamedTuple):
     """The shape of an interval of one comparison.
 
     Args:
-        freedom: degrees of freedom of Student's distribution.
-        down, up: standard deviations of the resamples that count as one below and above the estimate; at least 1.
+        freedom: Degrees of freedom of Student's distribution.
+        down, up: Standard deviations of the resamples that count as one below and above the estimate; at least 1.
     """
 
     freedom: float
@@ -270,8 +302,10 @@ def _spread(influence: Floats, block: int) -> _Spread:
     blocks = len(influence) / block
     widening = math.sqrt(blocks / (blocks - 1))  # resamples spread about the mean of these blocks, not about the truth
     tail = (1 - CONFIDENCE) / 2
+
     longer = max(block, len(influence) // STUDENTISED_BLOCKS)
     low, high = studentised(influence, longer, tail, np.random.default_rng(BOOTSTRAP_SEED))
+
     student = -float(stdtrit(freedom, tail))
     return _Spread(freedom, widening * max(1.0, high / student), widening * max(1.0, -low / student))
 
@@ -300,7 +334,7 @@ class Ordered:
     """A series with its values sorted once, of which resamples are given as counts.
 
     Args:
-        values: in the order of the series.
+        values: Values in the order of the series.
     """
 
     def __init__(self, values: Floats) -> None:
@@ -312,16 +346,16 @@ class Ordered:
         """Return per resample (row) the quantile at each level, or the mean where the level is None.
 
         Args:
-            counts: per resample, how often each value is drawn; every row has the same sum.
-            levels: from 0 to 1.
+            counts: Count of the draws of each value in each resample; every row has the same sum.
+            levels: Levels from 0 to 1.
         """
-        found = np.empty((len(counts), len(levels)))
+        statistics = np.empty((len(counts), len(levels)))
         for column, level in enumerate(levels):
             if level is None:
-                found[:, column] = np.einsum("ij,j->i", counts, self.values) / counts[0].sum()
+                statistics[:, column] = np.einsum("ij,j->i", counts, self.values) / counts[0].sum()
             else:
-                found[:, column] = self._quantiles(counts, level)
-        return found
+                statistics[:, column] = self._quantiles(counts, level)
+        return statistics
 
     def _quantiles(self, counts: npt.NDArray[np.int32], level: float) -> Floats:
         """Interpolate linearly between the two values at place (n - 1) level, as numpy's percentile does.
@@ -334,25 +368,28 @@ class Ordered:
         below, share = int(place), place - int(place)
         above = min(below + 1, count - 1) if share else below
         reach = 2 * int(np.abs(self._drawn_before(counts, below) - below).max()) + 8
+
         while True:
             first, last = max(0, below - reach), min(count, below + reach + 1)
-            before = self._drawn_before(counts, first)
+            drawn_before = self._drawn_before(counts, first)
             up_to = counts[:, self.order[first:last]].cumsum(axis=1, dtype=np.int32)
-            if (before <= below).all() and (before + up_to[:, -1] > above).all():
+            if (drawn_before <= below).all() and (drawn_before + up_to[:, -1] > above).all():
                 break
+            # Some resample has its quantile outside the range.
             reach *= 2
-        found: Floats = self.ranked[first + (up_to <= (below - before)[:, None]).sum(axis=1)]
+
+        quantiles: Floats = self.ranked[first + (up_to <= (below - drawn_before)[:, None]).sum(axis=1)]
         if share:
-            upper = self.ranked[first + (up_to <= (above - before)[:, None]).sum(axis=1)]
-            found = found + share * (upper - found)
-        return found
+            upper = self.ranked[first + (up_to <= (above - drawn_before)[:, None]).sum(axis=1)]
+            quantiles = quantiles + share * (upper - quantiles)
+        return quantiles
 
     def _drawn_before(self, counts: npt.NDArray[np.int32], rank: int) -> npt.NDArray[np.int32]:
         """Return per resample how many values of a lower rank were drawn."""
         lower = np.zeros(len(self.order), dtype=np.int32)
         lower[self.order[:rank]] = 1
-        found: npt.NDArray[np.int32] = np.einsum("ij,j->i", counts, lower)
-        return found
+        drawn_before: npt.NDArray[np.int32] = np.einsum("ij,j->i", counts, lower)
+        return drawn_before
 
 
 def drawn_counts(
@@ -362,8 +399,8 @@ def drawn_counts(
     blocks = math.ceil(count / block)
     lengths = np.full(blocks, block)
     lengths[-1] = count - (blocks - 1) * block
-    for done in range(0, resamples, BATCH):
-        rows = min(BATCH, resamples - done)
+    for first_row in range(0, resamples, BATCH):
+        rows = min(BATCH, resamples - first_row)
         starts = random.integers(0, count, (rows, blocks)) + (2 * count * np.arange(rows))[:, None]
         ends = starts + lengths
         steps = np.bincount(starts.ravel(), minlength=rows * 2 * count).astype(np.int32)
@@ -383,16 +420,19 @@ def block_length(values: Floats) -> float:
     count = len(values)
     if np.ptp(values) <= ROUNDING * np.abs(values).max():  # rounding of the mean would look like one long dependence
         return 1.0
+
     centred = values - values.mean()
     width = 1 << (2 * count - 1).bit_length()
     transformed = np.fft.rfft(centred, width)
     covariances = np.fft.irfft(transformed * np.conj(transformed), width)[:count] / count
+
     window = _window(covariances / covariances[0])
     lags = np.arange(1, window + 1)
     tapered = np.minimum(1.0, 2 * (1 - lags / window)) * covariances[1 : window + 1]
     spectrum = float(covariances[0] + 2 * tapered.sum())
     if spectrum <= 0:  # neighbours that compensate each other: blocks bring nothing
         return 1.0
+
     slope = float(2 * (lags * tapered).sum())
     return max(1.0, math.cbrt(1.5 * (slope / spectrum) ** 2 * count))
 
@@ -404,6 +444,7 @@ def _window(correlations: Floats) -> int:
     lags_max = max(quiet + 1, count // LAGS_SHARE)
     noise = np.abs(correlations[1 : lags_max + 1]) < 2 * math.sqrt(math.log10(count) / count)
     runs = np.convolve(noise, np.ones(quiet, dtype=np.int64), "valid") == quiet
+
     last = int(runs.argmax()) if runs.any() else lags_max
     return min(max(2 * last, 1), lags_max)
 
@@ -411,8 +452,8 @@ def _window(correlations: Floats) -> int:
 def block_sums(influence: Floats, block: int) -> Floats:
     """Return the sum of the block that begins at each value of a series closed to a ring."""
     sums = np.concatenate([[0.0], np.concatenate([influence, influence[:block]]).cumsum()])
-    found: Floats = sums[block : block + len(influence)] - sums[: len(influence)]
-    return found
+    ring_sums: Floats = sums[block : block + len(influence)] - sums[: len(influence)]
+    return ring_sums
 
 
 def degrees_of_freedom(influence: Floats, block: int) -> float:
@@ -422,7 +463,7 @@ def degrees_of_freedom(influence: Floats, block: int) -> float:
     most of the variance. At most K - 1, at least 1.
 
     Args:
-        influence: of each value on the statistic, of mean zero.
+        influence: Influence of each value on the statistic, of mean zero.
     """
     blocks = len(influence) / block
     squares = block_sums(influence, block) ** 2
@@ -439,15 +480,16 @@ def studentised(influence: Floats, block: int, tail: float, random: np.random.Ge
     Where a series is skewed, a low mean comes with a low deviation, and the two quantiles are not opposite.
 
     Args:
-        influence: of each value on the statistic, of mean zero.
-        tail: share of resamples beyond each quantile.
+        influence: Influence of each value on the statistic, of mean zero.
+        tail: Share of resamples beyond each quantile.
     """
     sums = block_sums(influence, block)
-    drawn = sums[random.integers(0, len(sums), (STUDENTISED, len(sums) // block))]
-    deviations = drawn.std(axis=1, ddof=1)
-    known = deviations > 0
-    if not known.any():
+    drawn_sums = sums[random.integers(0, len(sums), (STUDENTISED, len(sums) // block))]
+
+    deviations = drawn_sums.std(axis=1, ddof=1)
+    has_deviation = deviations > 0
+    if not has_deviation.any():
         return 0.0, 0.0
-    ratios = math.sqrt(drawn.shape[1]) * drawn.mean(axis=1)[known] / deviations[known]
+    ratios = math.sqrt(drawn_sums.shape[1]) * drawn_sums.mean(axis=1)[has_deviation] / deviations[has_deviation]
     low, high = np.quantile(ratios, [tail, 1 - tail])
     return float(low), float(high)

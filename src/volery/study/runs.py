@@ -185,7 +185,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """
     architecture = architectures.lookup(run.architecture)
     config = _config(run, cluster)[0] if taught else architectures.configure(architecture, run.parameters)
-    check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
+    check_vectors(architecture.name, has_vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
     except InputError:
@@ -311,7 +311,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         cutoff_from_trace_s=None if run is given_run else inputs.facts.cutoff_s,
     )
 
-    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
+    table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return RunOutcome(
         summary,

@@ -197,6 +197,7 @@ def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "per-user" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["R5=worst-fit", "T2=bands", "T2=hdrf/shares:ann:2+org:1(bob:1+eve:1)", "J3=srtf", "J2=per-user", "M4=managed"],

@@ -32,6 +32,7 @@ def listen() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_finished_runs_survive_ctrl_c(tmp_path: Path, processes: int) -> None:
     words = ["compare", "megha", "--trace", "syn:200x100", "--workers", "500", "--seeds", str(SEEDS)]
@@ -62,6 +63,7 @@ def test_finished_runs_survive_ctrl_c(tmp_path: Path, processes: int) -> None:
     assert leftovers == []
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_to_the_digests_of_an_undisturbed_one(tmp_path: Path) -> None:
     file, killed = tmp_path / "study.toml", tmp_path / "killed"
     file.write_text(STUDY)

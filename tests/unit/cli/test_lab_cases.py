@@ -10,7 +10,7 @@ from tests.unit.cli.conftest import Command
 
 CASES = Path(__file__).resolve().parents[4] / "shared" / "cases" / "lab"
 pytestmark = [
-    pytest.mark.whole,
+    pytest.mark.slow,
     pytest.mark.skipif(not CASES.is_dir(), reason="the field cases (../shared/cases/lab) are not here"),
 ]
 

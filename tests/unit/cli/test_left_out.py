@@ -122,6 +122,7 @@ def test_describe_and_doctor_name_what_is_left_out_by_reason(command: Command, t
     assert command("trace", "doctor", trace, "--json").json["left_out"]["tasks"] == 4
 
 
+@pytest.mark.slow
 def test_designs_without_randomness_on_a_file_are_not_given_an_interval(command: Command, trace: Path) -> None:
     words = ("compare", "oracle", "backfill", *work(trace)[2:], "--seeds", "3")
     out = command(*words).out

@@ -43,6 +43,7 @@ def test_start_up_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_compare_prints_a_table_with_a_verdict(command: Command) -> None:
     ended = command("compare", "megha", "megha:gms=2", *WORK, "--seeds", "2")
     assert (ended.status, ended.err) == (0, "")
@@ -66,6 +67,7 @@ def test_compare_prints_json(command: Command) -> None:
     assert {d["quantity"] for d in ended.json["differences"]} >= {"median delay", "mean utilisation"}
 
 
+@pytest.mark.slow
 def test_json_ranks_architectures_and_tells_their_work(command: Command) -> None:
     ended = command("compare", "megha", "sparrow", "hawk:cutoff_s=0.5", *WORK, "--seeds", "2", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -154,6 +156,7 @@ def test_a_missing_option_is_a_usage_error(command: Command) -> None:
     assert command("nonsense").status == 2
 
 
+@pytest.mark.slow
 def test_a_results_folder_is_shown_reported_and_verified(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     ran = command("compare", "megha", "megha:gms=2", *WORK, "-o", folder, "--json")
@@ -176,6 +179,7 @@ def test_a_results_folder_is_shown_reported_and_verified(command: Command, tmp_p
     assert command("verify", folder, "--json").json["agrees"] is True
 
 
+@pytest.mark.slow
 def test_verify_shows_the_run_and_both_digests_where_they_differ(command: Command, tmp_path: Path) -> None:
     digest = command("compare", "megha", *WORK, "-o", tmp_path, "--json").json["runs"][0]["digest"]
     manifest = tmp_path / "manifest.json"
@@ -202,6 +206,7 @@ def test_a_folder_that_cannot_be_written_is_refused(command: Command, tmp_path: 
     assert ended == Ended(2, "", f"error: {place}: is a file; give a folder for the results\n")
 
 
+@pytest.mark.slow
 def test_a_study_file_runs_and_is_not_run_again(command: Command, tmp_path: Path) -> None:
     study = written(
         tmp_path, "s.toml", b'[workload]\ntrace = "syn:20x8"\n[axes]\narchitectures = ["megha"]\nworkers = [40, 60]\n'
@@ -226,7 +231,6 @@ def test_architectures_are_listed_and_described(command: Command) -> None:
     assert command("architectures", "meg").status == 2
 
 
-@pytest.mark.essential
 def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("volery.cli.compare.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
     ended = command("demo", "-o", tmp_path)
@@ -243,6 +247,7 @@ def test_why_answers_from_a_folder_in_words_and_as_json(command: Command, tmp_pa
     assert command("why", "99", "--in", folder).status == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["syn:5x5", "short.tr"])
 def test_a_run_does_not_pay_for_readers_of_tables(work: str, tmp_path: Path) -> None:
     """They would add 45 MB to what a run takes."""
@@ -255,6 +260,7 @@ def test_a_run_does_not_pay_for_readers_of_tables(work: str, tmp_path: Path) -> 
     assert shown.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_exported_for_a_paper(command: Command, tmp_path: Path) -> None:
     folder, into = tmp_path / "results", tmp_path / "paper"
     command("compare", "oracle", "sparrow", "--trace", "syn:5x8", "--workers", 10, "--seeds", 2, "-o", folder)

@@ -36,6 +36,7 @@ def drawn_and_printed(*more: str) -> tuple[str, str]:
         os.close(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_terminal_sees_every_run_and_how_many_there_are(processes: str) -> None:
     drawn, printed = drawn_and_printed("--seeds", "2", "-p", processes)
@@ -45,6 +46,7 @@ def test_a_terminal_sees_every_run_and_how_many_there_are(processes: str) -> Non
     assert "median" in printed
 
 
+@pytest.mark.slow
 def test_json_comes_without_progress() -> None:
     drawn, printed = drawn_and_printed("--json")
     assert drawn == ""

@@ -40,6 +40,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.md")}
 
 
+@pytest.mark.slow
 def test_every_command_has_its_part(pages: dict[str, str]) -> None:
     known = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
     assert known == set(re.findall(r"^## volery (\S+)$", pages["commands"], flags=re.MULTILINE))
@@ -123,6 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_the_files_and_columns_of_a_results_folder_are_told(folder: Path, pages: dict[str, str]) -> None:
     assert {path.name for path in folder.iterdir()} <= set(FILES)
     tables = {path.name: pq.read_schema(path).names for path in folder.glob("*.parquet")}

@@ -26,6 +26,7 @@ def drawn(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str,
     return int(left.value.code or 0), printed.out, printed.err
 
 
+@pytest.mark.slow
 def test_it_draws_the_run_that_is_asked_for(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "one.svg"
     assert drawn(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", path)[:2] == (0, f"{path}\n")
@@ -72,6 +73,7 @@ def fresh_folder(tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
+@pytest.mark.slow
 def test_it_serves_this_machine_until_it_is_interrupted(
     fresh_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_what_is_no_results_folder_is_said(tmp_path: Path, capsys: pytest.Captur
     assert "is not a results folder" in error
 
 
+@pytest.mark.slow
 def test_a_table_that_turns_out_to_be_damaged_ends_it(fresh_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = fresh_folder / "jobs.parquet"
     sound = table.read_bytes()

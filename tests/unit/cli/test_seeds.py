@@ -22,6 +22,7 @@ seeds = "auto"
 """
 
 
+@pytest.mark.slow
 def test_the_terminal_says_how_many_seeds_were_drawn_and_why(command: Command) -> None:
     ended = command(*PAIR, "--seeds", "auto", "--seeds-max", "8")
     assert (ended.status, ended.err) == (0, "")
@@ -30,6 +31,7 @@ def test_the_terminal_says_how_many_seeds_were_drawn_and_why(command: Command) -
     assert "98.1 % confidence at the last look, so that all looks together keep 95 %" in ended.out
 
 
+@pytest.mark.slow
 def test_json_has_the_looks(command: Command) -> None:
     ended = command(*PAIR, "--constraints", "sharma2011", "--seeds", "auto", "--seeds-max", "3", "--json")
     found = ended.json["stopping"]
@@ -39,6 +41,7 @@ def test_json_has_the_looks(command: Command) -> None:
     assert "stopping" not in command(*PAIR, "--seeds", "2", "--json").json
 
 
+@pytest.mark.slow
 def test_a_folder_is_shown_and_verified_with_the_reason(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     command(*PAIR, "--seeds", "auto", "-o", folder)
@@ -46,6 +49,7 @@ def test_a_folder_is_shown_and_verified_with_the_reason(command: Command, tmp_pa
     assert command("verify", folder).status == 0
 
 
+@pytest.mark.slow
 def test_a_study_file_adds_seeds_and_options_change_its_limits(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
@@ -64,6 +68,7 @@ def test_a_budget_that_pays_for_no_seed_says_what_to_do(command: Command) -> Non
     assert "give more with --budget-s" in ended.out
 
 
+@pytest.mark.slow
 def test_stage_times_and_decisions_go_with_added_seeds(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     ended = command(*PAIR, "--seeds", "auto", "--why", "--profile", "stages", "-o", folder)

@@ -79,6 +79,7 @@ def test_simulation_stands_beside_analysis_and_agrees(
     assert row["simulated"][column] == pytest.approx(row[column], rel=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_the_picture_is_the_same_every_time(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pictures = [tmp_path / f"{name}{suffix}" for name in ("first", "second")]

@@ -26,6 +26,7 @@ def events_of(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_it_writes_a_kept_run_as_a_chrome_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, trace = tmp_path / "kept", tmp_path / "one.json"
     compare("oracle", "sparrow", trace="syn:4x5", workers=10, seeds=2, folder=folder)

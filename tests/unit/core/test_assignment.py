@@ -85,9 +85,9 @@ def test_epochs_go_on_after_a_restart_and_ended_jobs_are_forgotten() -> None:
     entries = made(Reassignment(7, A, B))
     entries.restore(JobId(0), Owner(B, 7))
     entries.restore(JobId(3), Owner(B, 7))
-    assert entries.kept == 2
+    assert entries.remembered_count == 2
     entries.keep([JobId(3), JobId(5)])
-    assert entries.kept == 1
+    assert entries.remembered_count == 1
     assert entries.owner(JobId(0), "ann") == Owner(A)
     entries.lost(C)
     assert entries.next_move(C) == Reassignment(8, C, A)

@@ -84,10 +84,10 @@ def test_workload_and_machines_must_count_the_same() -> None:
 
 
 def test_a_design_of_slots_is_refused_machines_with_capacities() -> None:
-    check_vectors("pigeon", vectors=False, cluster=SLOTS)
-    check_vectors("oracle", vectors=True, cluster=OFFERING)
+    check_vectors("pigeon", has_vectors=False, cluster=SLOTS)
+    check_vectors("oracle", has_vectors=True, cluster=OFFERING)
     with pytest.raises(InputError, match=r"^pigeon: places slots only.*--slot-request cpu_milli=N,memory_mb=N"):
-        check_vectors("pigeon", vectors=False, cluster=OFFERING)
+        check_vectors("pigeon", has_vectors=False, cluster=OFFERING)
 
 
 @pytest.mark.parametrize("amounts", [(1,), (1, 2, 3), (-1, 0), (0, AMOUNT_MAX + 1)])

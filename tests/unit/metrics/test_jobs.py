@@ -155,7 +155,7 @@ def test_ideals_are_those_of_the_reference_machine_where_machines_have_speeds() 
     records.start_us[:] = array("q", [0, 0])
     records.finish_us[:] = array("q", [2 * S, 8 * S])
     records.answered_us[0] = 8 * S
-    assert job_table(records, paced=True).ideal_us.tolist() == [4 * S]
+    assert job_table(records, is_paced=True).ideal_us.tolist() == [4 * S]
     cluster = Cluster((0, 0), (1, 1), speeds=(2, 1), reference_speed=4)
     summary = summarise(
         records, cluster, architecture="x", parameters={}, seed=0, cutoff_us=None, wall_s=1, cpu_s=1, peak_rss_mb=1

@@ -53,6 +53,7 @@ def test_a_design_that_refuses_nothing_has_no_numbers() -> None:
     assert refused_tasks(records(), BEGINS_US[:0]).size == 0
 
 
+@pytest.mark.slow
 def test_what_a_folder_keeps_sums_to_the_counter_of_the_run(tmp_path: Path) -> None:
     found = compare("megha:gms=3,lms=3", "pigeon", trace="syn:30x20", workers=35, folder=tmp_path)
     table = parquet.read_table(tmp_path / "utilisation.parquet", columns=["label", "refused_tasks"])

@@ -22,6 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_a_kept_run_is_traced_whole(folder: Path) -> None:
     told: list[object] = []
     found = trace_run(folder, "sparrow", 0, 0, END_US, watch=told.append)

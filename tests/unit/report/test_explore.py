@@ -187,6 +187,7 @@ def test_courses_are_the_means_of_the_curves_and_jobs_are_unfinished_while_they_
     assert one.waiting == [], "the sample folder was kept by a version that knew no queues"
 
 
+@pytest.mark.slow
 def test_the_page_of_ten_architectures_stays_within_its_bounds(tmp_path: Path) -> None:
     runs = [sample_run(label, seed) for label in TEN for seed in range(2)]
     folder = write_sample(tmp_path, runs)

@@ -51,6 +51,7 @@ def runs(folder: Path) -> list[RunSummary]:
     return load_results(folder).runs
 
 
+@pytest.mark.slow
 def test_a_line_per_architecture_has_its_mean_and_interval_at_every_load(runs: list[RunSummary]) -> None:
     assert numeric_axes(runs) == ["load", "sparrow.probe_ratio"]
     (panel,) = panels(runs, "load", MEASURES[:1])
@@ -63,6 +64,7 @@ def test_a_line_per_architecture_has_its_mean_and_interval_at_every_load(runs: l
     assert point.interval == interval_of_mean(values)
 
 
+@pytest.mark.slow
 def test_a_design_without_the_parameter_is_level_over_it_at_each_load(runs: list[RunSummary]) -> None:
     found = list(panels(runs, "sparrow.probe_ratio", MEASURES[:1]))
     assert [panel.setting for panel in found] == ["load=0.5", "load=0.8"]
@@ -79,6 +81,7 @@ def test_one_seed_has_no_interval() -> None:
     assert group_runs([sample_run()])[0].half_width_s("all") is None
 
 
+@pytest.mark.slow
 def test_the_page_and_the_pictures_show_the_load_axis(folder: Path, runs: list[RunSummary]) -> None:
     page = (folder / "report.html").read_text()
     for heading in ("Over the axes", "Ratio to oracle"):
@@ -90,6 +93,7 @@ def test_the_page_and_the_pictures_show_the_load_axis(folder: Path, runs: list[R
         assert f">{text}" in picture
 
 
+@pytest.mark.slow
 def test_ratios_are_taken_within_each_setting(runs: list[RunSummary]) -> None:
     rows = ratios(group_runs(runs), "oracle")
     assert [row[0] for row in rows] == [
@@ -101,6 +105,7 @@ def test_ratios_are_taken_within_each_setting(runs: list[RunSummary]) -> None:
     assert float(rows[3][3]) == pytest.approx(sparrow / oracle, rel=0.005)
 
 
+@pytest.mark.slow
 def test_every_file_of_an_export_is_the_same_twice(folder: Path, tmp_path: Path) -> None:
     def digests(into: Path) -> dict[str, str]:
         written = write_export(folder, into, ("csv", "latex", "pdf", "png", "svg"), "single")
@@ -120,6 +125,7 @@ def test_every_file_of_an_export_is_the_same_twice(folder: Path, tmp_path: Path)
     assert {f"mean-delay-all-over-load.{ending}" for ending in ("tex", "pdf", "png", "svg")} <= set(first)
 
 
+@pytest.mark.slow
 def test_figures_are_as_wide_as_a_column_with_fonts_that_publishers_take(folder: Path, tmp_path: Path) -> None:
     for width, inches in (("single", 3.33), ("double", 7.0)):
         write_export(folder, tmp_path / width, ("pdf",), width)
@@ -150,6 +156,7 @@ def test_differences_of_an_export_hold_the_axes_as_columns(folder: Path, tmp_pat
     }
 
 
+@pytest.mark.slow
 def test_the_page_names_each_design_once_and_every_axis(folder: Path) -> None:
     from volery.report import write_report
 

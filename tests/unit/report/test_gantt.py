@@ -76,6 +76,7 @@ def test_extreme_runs_are_drawn(shift: int) -> None:
     ElementTree.fromstring(gantt(moment))
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes_from_its_folder(tmp_path: Path) -> None:
     setting: dict[str, Any] = {"trace": "poisson:load=0.9,workers=20,fanout=3,mean=2,jobs=20", "workers": 10}
     for name in ("a", "b"):
@@ -99,6 +100,7 @@ def test_a_heat_map_fills_what_was_busy() -> None:
     assert picture(one) == heat_map(one)
 
 
+@pytest.mark.slow
 def test_reports_draw_first_seeds_and_old_folders_go_without(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     compare("oracle", "sparrow", trace="syn:4x5", workers=10, seeds=2, folder=folder)

@@ -73,6 +73,7 @@ def test_the_page_is_well_formed_and_has_every_section(whole: Path) -> None:
     assert page.tags.count("svg") == of_delays + of_differences + others
 
 
+@pytest.mark.slow
 def test_many_architectures_are_ranked_and_their_pairs_folded(tmp_path: Path) -> None:
     page = Page(write_report(write_sample(tmp_path, spread(10))).read_text(encoding="utf-8"))
     text = "".join(page.text)
@@ -118,6 +119,7 @@ def test_pictures_take_the_colours_of_the_page(whole: Path) -> None:
     assert not re.search(r'style="[^"]*(#1f2328|#0072b2)', "".join(pictures))
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
     pages = [write_report(write_sample(tmp_path / name / "results")).read_bytes() for name in "ab"]
     assert pages[0] == pages[1]

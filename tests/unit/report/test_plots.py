@@ -146,6 +146,7 @@ def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
     assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])
 
 
+@pytest.mark.slow
 def test_many_strips_share_their_points() -> None:
     draw, times = np.random.default_rng(0), np.arange(1000.0)
 

@@ -40,10 +40,10 @@ class Diary(LaunchRule):
     def placed(self, port: LabPort) -> None:
         self.lines.append(f"{self.name} placed")
 
-    def before(self, port: LabPort, task: Task, attempt: int) -> None:
+    def check_launch(self, port: LabPort, task: Task, attempt: int) -> None:
         self.lines.append(f"{self.name} before")
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:
+    def launched(self, port: LabPort, task: Task, attempt: int) -> None:
         self.lines.append(f"{self.name} after")
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
@@ -119,7 +119,7 @@ def test_rules_are_asked_in_order_before_a_launch_and_in_reverse_order_after_it(
 
 def test_a_rule_that_refuses_a_launch_leaves_no_record() -> None:
     class Never(LaunchRule):
-        def before(self, port: LabPort, task: Task, attempt: int) -> None:
+        def check_launch(self, port: LabPort, task: Task, attempt: int) -> None:
             raise BrokenRule("never")
 
     lab = lab_of()

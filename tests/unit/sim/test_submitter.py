@@ -92,6 +92,7 @@ def test_an_instant_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
         play({"node/0": ticking(0, FOR_EVER, nothing)}, SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["task", "arrival"])
 def test_heartbeats_during_a_long_task_or_before_a_late_job_are_no_stall(what: str) -> None:
     """Half a million instants pass before anything is done."""

@@ -209,9 +209,3 @@ def test_a_board_of_equal_designs_seldom_shows_a_difference(seeds: int, lowest: 
 
 def test_a_board_without_correction_fails_the_same_test() -> None:
     assert false_boards(seeds=5, lowest=False, corrected=False, boards=100) > 0.3
-
-
-def test_the_former_place_of_paired_differences_still_has_them() -> None:
-    from volery.metrics import difference
-
-    assert difference.paired_difference is paired_difference

@@ -149,10 +149,10 @@ def covers(found: dict[tuple[str, str], float]) -> None:
     ("servers", "load", "queues"),
     [
         (1, 0.5, 120),
-        pytest.param(1, 0.5, 240, marks=pytest.mark.whole),
-        pytest.param(1, 0.8, 120, marks=pytest.mark.whole),
-        pytest.param(10, 0.5, 240, marks=pytest.mark.whole),
-        pytest.param(10, 0.8, 120, marks=pytest.mark.whole),
+        pytest.param(1, 0.5, 240, marks=pytest.mark.slow),
+        pytest.param(1, 0.8, 120, marks=pytest.mark.slow),
+        pytest.param(10, 0.5, 240, marks=pytest.mark.slow),
+        pytest.param(10, 0.8, 120, marks=pytest.mark.slow),
     ],
 )
 def test_intervals_hold_the_truth_of_queues_in_90_to_98_percent(servers: int, load: float, queues: int) -> None:
@@ -160,6 +160,7 @@ def test_intervals_hold_the_truth_of_queues_in_90_to_98_percent(servers: int, lo
     covers(coverages(Queue(servers, load), queues=queues))
 
 
+@pytest.mark.slow
 def test_jobs_in_a_shuffled_order_fail_the_same_test() -> None:
     with pytest.raises(AssertionError, match="coverage is outside"):
         covers(coverages(Queue(1, 0.5), in_order=False, queues=40))

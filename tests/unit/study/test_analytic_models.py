@@ -49,6 +49,7 @@ def test_nothing_is_simulated_without_load_and_delay_has_points_of_its_own() -> 
         simulate_point("delay", POINT, 10, seed=0)
 
 
+@pytest.mark.slow
 def test_jobs_that_let_more_opportunities_pass_run_nearer_to_their_input() -> None:
     point = DelayPoint(workers=50, slots=2, jobs=5, fanout=40, skips=0, replicas=1, mean_ms=1000.0)
     greedy = simulate_delay(point, 200, seed=0)

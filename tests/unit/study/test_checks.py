@@ -49,7 +49,7 @@ def first(pattern: str) -> Callable[[Path], Path]:
 RUNS = ("runs/*.json", "runs/*.npz")
 FILES = (*RUNS, "manifest.json", "summary.json", "flows.json", "jobs.parquet", "SHA256SUMS")
 PLACES = [(pattern, 8) for pattern in FILES] + [
-    pytest.param(pattern, 1_000 if pattern in RUNS else 200, marks=pytest.mark.whole) for pattern in FILES
+    pytest.param(pattern, 1_000 if pattern in RUNS else 200, marks=pytest.mark.slow) for pattern in FILES
 ]
 
 

@@ -150,6 +150,7 @@ def digests(results: Results) -> list[tuple[str, int, str]]:
     return [(run.label, run.seed, run.digest) for run in results.runs]
 
 
+@pytest.mark.slow
 def test_a_study_survives_a_killed_worker_with_the_digests_of_any_other_way(cluster: Cluster, tmp_path: Path) -> None:
     killer = Killer(cluster)
     spread = run_study(STUDY, folder=tmp_path / "dask", dask=cluster.address, watcher=killer)
@@ -199,6 +200,7 @@ def test_runs_that_no_worker_has_begun_are_given_up_when_no_more_may_begin(clust
     cluster.wait_for(lambda: not any(cluster.client.run(executing).values()))
 
 
+@pytest.mark.slow
 def test_added_seeds_are_the_same_on_a_cluster(cluster: Cluster) -> None:
     work = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"}
     study = compare_spec(("megha", "megha:gms=2"), work, "auto", seeds_max=5)
@@ -246,7 +248,6 @@ print(*cloudpickle.loads(sys.stdin.buffer.read())(), sep="|")
     assert told.startswith("has no module 'volery.study' (volery 1.0 and the study's schedulers must be installed")
 
 
-@pytest.mark.essential
 def test_a_verification_runs_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     study = compare_spec(("megha", "sparrow"), {"trace": "syn:5x2", "workers": 60}, 1)
     run_study(study, folder=tmp_path)
@@ -259,6 +260,7 @@ def test_a_worker_whose_code_or_input_is_another_refuses_the_run(cluster: Cluste
         cluster.client.submit(module.run_on_worker, run, "otherwise", "nobody", pure=False).result()
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_told_and_what_is_finished_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -302,6 +304,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         run_study(STUDY, dask=address)
 
 
+@pytest.mark.slow
 def test_processes_and_a_cluster_exclude_each_other(tmp_path: Path) -> None:
     for call in (
         lambda: run_study(STUDY, processes=2, dask="tcp://a:1"),
@@ -311,6 +314,7 @@ def test_processes_and_a_cluster_exclude_each_other(tmp_path: Path) -> None:
             call()
 
 
+@pytest.mark.slow
 def test_without_the_extra_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "volery.study.dask_pool")
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -318,6 +322,7 @@ def test_without_the_extra_the_command_that_installs_it_is_told(monkeypatch: pyt
         run_study(STUDY, dask="tcp://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_sources_that_changed_under_a_worker_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code_here(["megha"]) == (volery.__version__, code_digest("megha"), "")
     monkeypatch.setattr(module, "LOADED_S", 0.0)

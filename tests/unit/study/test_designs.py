@@ -63,6 +63,7 @@ def test_one_page_can_be_written_alone(tmp_path: Path) -> None:
     assert INDEX not in pages([REGISTRY["oracle"]])
 
 
+@pytest.mark.slow
 def test_a_finished_study_keeps_the_flow_of_what_it_compared(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     compare("oracle", "sparrow:late_binding=false", "pipeline:lrms=45", trace="syn:2x3", workers=50, folder=folder)

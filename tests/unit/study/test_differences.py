@@ -124,6 +124,7 @@ def test_jobs_outside_of_the_window_and_without_an_answer_do_not_count() -> None
     assert np.isnan(JobTimes.of(0, columns).delay_s).tolist() == [False, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "seeds", "compared"), [("syn:5x40", 1, True), ("syn:5x40", 2, True), (DRAWN, 1, True), (DRAWN, 2, False)]
 )

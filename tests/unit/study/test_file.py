@@ -191,6 +191,7 @@ def test_hosts_slow_a_run_down_and_belong_to_its_key(file: Path) -> None:
     assert slowed.digest != plain.digest
 
 
+@pytest.mark.slow
 def test_a_study_names_the_file_and_what_stands_beside_it_is_stronger(file: Path) -> None:
     study = file.with_name("s.toml")
     study.write_text(
@@ -216,6 +217,7 @@ def test_a_role_has_one_processor() -> None:
         compare("megha", **SETTING, hosts={"a": HostCosts({"master": {}})})
 
 
+@pytest.mark.slow
 def test_frames_are_written_read_and_played(tmp_path: Path) -> None:
     hosts = {
         name: HostCosts({name: {"other": EventCost(1)}}, made=EventCost(3), read=EventCost(40))

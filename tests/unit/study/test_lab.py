@@ -69,6 +69,7 @@ def digests(folder: Path) -> dict[tuple[str, int], str]:
     return {(run.label, run.seed): run.digest for run in ResultsFolder(folder).manifest().runs}
 
 
+@pytest.mark.slow
 def test_runs_of_one_seed_share_their_input_and_seeds_do_not() -> None:
     results = compare(*PAIR, **SETTING, seeds=2)
     assert [(run.label, run.seed) for run in results.runs] == [
@@ -87,6 +88,7 @@ def test_labels_that_mean_the_same_run_are_run_once() -> None:
     assert results.runs[0].digest == results.runs[1].digest
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_gives_the_same_digest_and_its_own_peak() -> None:
     here = compare(*PAIR, **SETTING)
     diary = Diary()
@@ -104,6 +106,7 @@ def test_an_error_in_a_process_of_its_own_comes_back_as_it_is(tmp_path: Path) ->
         compare("megha", trace=wrong, workers=60, processes=2)
 
 
+@pytest.mark.slow
 def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
     study = compare_spec(PAIR, SETTING, 2)
     first = run_study(study, folder=tmp_path)
@@ -114,7 +117,6 @@ def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
     assert msgspec.json.encode(second.runs) == msgspec.json.encode(first.runs)
 
 
-@pytest.mark.essential
 def test_a_study_that_was_interrupted_keeps_what_is_finished_and_goes_on(tmp_path: Path) -> None:
     study = compare_spec(PAIR, SETTING, 2)
     stopped = run_study(study, folder=tmp_path, watcher=Diary(interrupt_at=3))
@@ -132,6 +134,7 @@ def test_a_study_that_was_interrupted_keeps_what_is_finished_and_goes_on(tmp_pat
     assert digests(tmp_path) == digests(tmp_path / "straight")
 
 
+@pytest.mark.slow
 def test_a_half_written_run_is_run_again(tmp_path: Path) -> None:
     study = compare_spec(PAIR, SETTING, 1)
     before = run_study(study, folder=tmp_path)
@@ -144,6 +147,7 @@ def test_a_half_written_run_is_run_again(tmp_path: Path) -> None:
     assert [run.digest for run in after.runs] == [run.digest for run in before.runs]
 
 
+@pytest.mark.slow
 def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     results = compare(*PAIR, **SETTING, seeds=2, cutoff_s=1.0, folder=tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
@@ -180,6 +184,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     assert len(summary["differences"]) == len(results.differences)
 
 
+@pytest.mark.slow
 def test_what_did_not_happen_is_null_and_axes_are_columns(tmp_path: Path) -> None:
     """A mean over a column of jobs.parquet leaves out jobs that never ran, and settings need no reading of labels."""
     trace = tmp_path / "wide.tr"
@@ -209,6 +214,7 @@ def test_what_did_not_happen_is_null_and_axes_are_columns(tmp_path: Path) -> Non
     write_results_report(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
     compare(*PAIR, **SETTING, seeds=2, folder=tmp_path)
     manifest = ResultsFolder(tmp_path).manifest()
@@ -220,7 +226,6 @@ def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
     assert manifest.config == compare_spec(PAIR, SETTING, 2)
 
 
-@pytest.mark.essential
 def test_verify_runs_again_and_agrees(tmp_path: Path) -> None:
     compare(*PAIR, **SETTING, folder=tmp_path)
     verification = verify(tmp_path, processes=2)
@@ -229,6 +234,7 @@ def test_verify_runs_again_and_agrees(tmp_path: Path) -> None:
     assert [run.label for run in verification.runs] == list(PAIR)
 
 
+@pytest.mark.slow
 def test_verify_catches_a_digest_that_was_tampered_with(tmp_path: Path) -> None:
     compare(*PAIR, **SETTING, folder=tmp_path)
     path = tmp_path / "manifest.json"
@@ -255,6 +261,7 @@ def test_verify_refuses_a_folder_without_results(tmp_path: Path) -> None:
         verify(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_study_is_not_overwritten_unless_forced(tmp_path: Path) -> None:
     compare("megha", **SETTING, folder=tmp_path)
     with pytest.raises(InputError, match="holds the results of another study"):
@@ -267,6 +274,7 @@ def test_a_folder_of_another_study_is_not_overwritten_unless_forced(tmp_path: Pa
     assert len(list((tmp_path / "runs").glob("*.npz"))) == 1
 
 
+@pytest.mark.slow
 def test_a_study_that_takes_a_folder_over_leaves_nothing_of_the_other(tmp_path: Path) -> None:
     compare(*PAIR, **SETTING, folder=tmp_path)
     assert (tmp_path / CONSTRAINT_LOAD).exists()
@@ -279,6 +287,7 @@ def test_a_study_that_takes_a_folder_over_leaves_nothing_of_the_other(tmp_path: 
     assert verify(tmp_path).agrees
 
 
+@pytest.mark.slow
 def test_a_study_that_fails_before_its_first_run_leaves_the_folder_free(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="partitions, more than 60 workers"):
         compare("megha:gms=50", **SETTING, folder=tmp_path)
@@ -289,6 +298,7 @@ def test_a_study_that_fails_before_its_first_run_leaves_the_folder_free(tmp_path
     assert compare("megha", **SETTING, folder=tmp_path / "results").runs
 
 
+@pytest.mark.slow
 def test_two_studies_cannot_write_one_folder_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "results"
 
@@ -330,6 +340,7 @@ def test_links_and_costs_name_roles_that_exist() -> None:
         compare("megha", **SETTING, links={"lm": 5})
 
 
+@pytest.mark.slow
 def test_a_slower_network_costs_time() -> None:
     def median_s(**network: Any) -> float:
         return compare("megha", trace="syn:1x3", workers=60, **network).runs[0].delay_s.p50
@@ -340,6 +351,7 @@ def test_a_slower_network_costs_time() -> None:
     assert median_s(costs={"lm": 250}) > plain
 
 
+@pytest.mark.slow
 def test_a_study_of_several_settings_is_compared_within_each(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         '[workload]\ntrace = "syn:5x4"\n[axes]\narchitectures = ["megha", "central"]\nworkers = [30, 60]\n'

@@ -85,7 +85,6 @@ def test_median_mean_and_p99_of_all_jobs_decide() -> None:
     assert undecided([*others, *(compared(SPANS_ZERO, name) for name in names)]) == 3
 
 
-@pytest.mark.essential
 def test_a_clear_difference_ends_a_study_at_its_first_look() -> None:
     results = run(work=WORK)
     assert seeds(results) == [0, 1, 2]
@@ -93,7 +92,6 @@ def test_a_clear_difference_ends_a_study_at_its_first_look() -> None:
     assert (results.stopping.reason, results.stopping.looks[-1].undecided) == (DECIDED, 0)
 
 
-@pytest.mark.essential
 def test_designs_that_are_alike_take_all_seeds() -> None:
     results = run()
     assert seeds(results) == list(range(5))
@@ -103,12 +101,14 @@ def test_designs_that_are_alike_take_all_seeds() -> None:
     assert results.stopping.looks[-1].undecided == undecided(results.differences) > 0
 
 
+@pytest.mark.slow
 def test_the_same_run_twice_is_decided_by_being_identical() -> None:
     results = run(SAME)
     assert len(seeds(results)) == 3
     assert {one.difference.verdict for one in results.differences} == {IDENTICAL}
 
 
+@pytest.mark.slow
 def test_intervals_have_the_confidence_of_the_last_look() -> None:
     auto = run()
     plain = run_study(compare_spec(LIKE, DRAWN, 5))
@@ -120,12 +120,14 @@ def test_intervals_have_the_confidence_of_the_last_look() -> None:
             assert wide.difference.low < narrow.difference.low
 
 
+@pytest.mark.slow
 def test_two_processes_draw_the_same_seeds() -> None:
     here, apart = run(seeds_max=2), run(seeds_max=2, processes=2)
     assert here.stopping == apart.stopping
     assert [run.digest for run in here.runs] == [run.digest for run in apart.runs]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 @pytest.mark.parametrize(
     ("budget_s", "whole", "looks"), [(1.5, 1, [1]), (6.5, 3, [3]), (7.5, 4, [3, 4]), (9.5, 5, [3, 5])]
@@ -148,6 +150,7 @@ def test_a_budget_that_ends_before_one_seed_is_whole_says_so_and_compares_nothin
     assert verify(tmp_path).agrees
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_a_folder_goes_on_with_a_larger_budget_and_stays_with_the_same(tmp_path: Path) -> None:
     first = run(budget_s=7.5, folder=tmp_path)
@@ -160,6 +163,7 @@ def test_a_folder_goes_on_with_a_larger_budget_and_stays_with_the_same(tmp_path:
     assert [run.digest for run in more.runs] == [run.digest for run in run(budget_s=100.0).runs]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_looks_of_calls_with_larger_budgets_share_the_error_of_one_study(tmp_path: Path) -> None:
     for budget_s in (7.5, 9.5, 13.5, 99.0):
@@ -171,6 +175,7 @@ def test_looks_of_calls_with_larger_budgets_share_the_error_of_one_study(tmp_pat
     assert verify(tmp_path).agrees
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_what_is_decided_when_a_budget_ends_stays_decided_with_a_larger_one(tmp_path: Path) -> None:
     first = run(SAME, budget_s=1.5, folder=tmp_path)
@@ -181,6 +186,7 @@ def test_what_is_decided_when_a_budget_ends_stays_decided_with_a_larger_one(tmp_
     assert (diary.begun, seeds(again)) == ([], [0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_a_study_that_goes_on_and_is_interrupted_has_nothing_of_its_earlier_end(
     tmp_path: Path, page: Callable[[Path], Path]
@@ -194,6 +200,7 @@ def test_a_study_that_goes_on_and_is_interrupted_has_nothing_of_its_earlier_end(
     assert verify(tmp_path).differences == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["grown", "_end_adding"])
 def test_a_study_that_is_interrupted_while_it_is_judged_can_be_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -208,6 +215,7 @@ def test_a_study_that_is_interrupted_while_it_is_judged_can_be_verified(
     assert verify(tmp_path).differences == ()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_runs_of_a_seed_that_a_budget_cut_are_kept_for_later(tmp_path: Path) -> None:
     assert seeds(run(budget_s=6.5, folder=tmp_path)) == [0, 1, 2]
@@ -216,6 +224,7 @@ def test_runs_of_a_seed_that_a_budget_cut_are_kept_for_later(tmp_path: Path) -> 
     assert len(diary.begun) == 2, "seven runs were finished: three seeds and one run of the fourth"
 
 
+@pytest.mark.slow
 def test_a_study_that_was_interrupted_goes_on_to_the_same_end(tmp_path: Path) -> None:
     stopped = run(folder=tmp_path, watcher=Diary(interrupt_at=7))
     assert stopped.interrupted
@@ -229,6 +238,7 @@ def test_a_study_that_was_interrupted_goes_on_to_the_same_end(tmp_path: Path) ->
     assert digests(tmp_path) == digests(tmp_path / "straight")
 
 
+@pytest.mark.slow
 def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
     first = run(work=WORK, folder=tmp_path)
     diary = Diary()
@@ -237,6 +247,7 @@ def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
     assert again.stopping == first.stopping
 
 
+@pytest.mark.slow
 def test_the_limit_is_part_of_the_study(tmp_path: Path) -> None:
     """Looks are planned before the first seed: another limit afterwards is another plan."""
     run(seeds_max=3, folder=tmp_path)
@@ -249,6 +260,7 @@ def test_the_limit_is_part_of_the_study(tmp_path: Path) -> None:
     assert len(diary.begun) == 4, "three seeds were finished"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 @pytest.mark.parametrize("limits", [{"seeds_max": 3}, {"budget_s": 7.5}, {"budget_s": 6.5}])
 def test_verify_makes_a_study_that_added_seeds_again(tmp_path: Path, limits: dict[str, Any]) -> None:
@@ -266,16 +278,19 @@ def changed(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> tuple[s
     return verify(tmp_path).differences
 
 
+@pytest.mark.slow
 def test_verify_finds_a_look_that_somebody_has_changed(tmp_path: Path) -> None:
     (found,) = changed(tmp_path, lambda manifest: manifest["stopping"]["looks"][0].update(undecided=0))
     assert "stopping.looks[0].undecided" in found
 
 
+@pytest.mark.slow
 def test_verify_finds_a_reason_that_somebody_has_changed(tmp_path: Path) -> None:
     (found,) = changed(tmp_path, lambda manifest: manifest["stopping"].update(reason="decided"))
     assert "stopping.reason is 'decided', and comes out as 'limit'" in found
 
 
+@pytest.mark.slow
 def test_another_baseline_afterwards_leaves_the_reason_as_it_was(tmp_path: Path) -> None:
     before = run(seeds_max=3, folder=tmp_path)
     write_results_report(tmp_path, "megha:gms=2")
@@ -285,6 +300,7 @@ def test_another_baseline_afterwards_leaves_the_reason_as_it_was(tmp_path: Path)
     assert verify(tmp_path).agrees
 
 
+@pytest.mark.slow
 def test_the_page_says_how_many_seeds_were_drawn_and_why_it_ended(tmp_path: Path, page: Callable[[Path], Path]) -> None:
     run(seeds_max=3, folder=tmp_path)
     text = page(tmp_path).read_text()
@@ -292,6 +308,7 @@ def test_the_page_says_how_many_seeds_were_drawn_and_why_it_ended(tmp_path: Path
     assert "95 % confidence at the last look" in text
 
 
+@pytest.mark.slow
 def test_page_and_terminal_name_the_confidence_of_their_intervals(
     tmp_path: Path, page: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,6 +330,7 @@ def test_a_study_without_auto_keeps_its_manifest_as_it_was(tmp_path: Path) -> No
     assert not ResultsFolder(tmp_path).manifest().stopping
 
 
+@pytest.mark.slow
 def test_a_watcher_is_told_of_every_look_after_which_seeds_are_added() -> None:
     class Looked(Diary):
         def __init__(self) -> None:
@@ -328,6 +346,7 @@ def test_a_watcher_is_told_of_every_look_after_which_seeds_are_added() -> None:
     assert diary.looks == [(look.seeds, 5, look.undecided) for look in results.stopping.looks[:-1]]
 
 
+@pytest.mark.slow
 def test_every_setting_must_be_decided() -> None:
     study = compare_spec(LIKE, DRAWN, "auto", seeds_max=3)
     both = msgspec.structs.replace(study, axes=study.axes | {"constraints": ("none", "sharma2011")})

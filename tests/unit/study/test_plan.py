@@ -151,6 +151,7 @@ def test_a_hash_sign_in_a_text_is_no_comment(tmp_path: Path) -> None:
     assert _meaning(path) == b'x = "# y"'
 
 
+@pytest.mark.slow
 def test_foreign_code_counts_by_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*_: object) -> None:
         raise NotImplementedError

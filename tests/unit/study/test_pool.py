@@ -39,6 +39,7 @@ class Killer:
 LONG = compare_spec(("megha", "megha:gms=2"), {"trace": "syn:500x2000", "workers": 1000}, 1)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_named_with_its_run() -> None:
     before = multiprocessing.active_children()  # other tests may have left a solver that serves many
     with pytest.raises(LostRunError, match=r"the process of megha.* \(seed 0\) ended with status -9 and no answer"):
@@ -46,6 +47,7 @@ def test_a_process_that_dies_is_named_with_its_run() -> None:
     assert set(multiprocessing.active_children()) <= set(before)
 
 
+@pytest.mark.slow
 def test_closing_early_ends_what_is_running() -> None:
     before = multiprocessing.active_children()
     short = compare_spec(("megha",), {"trace": "syn:5x2", "workers": 60}, 1)
@@ -67,6 +69,7 @@ def test_runs_under_way_are_finished_when_no_more_may_begin(processes: int) -> N
     assert 2 <= len(finished) <= 1 + processes
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

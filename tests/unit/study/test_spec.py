@@ -150,6 +150,7 @@ def test_values_of_all_axes_are_told_run_by_run(swept: StudySpec) -> None:
     assert list(swept.axis_columns()) == ["trace", "workers", "load", "sparrow.probe_ratio", "sparrow.schedulers"]
 
 
+@pytest.mark.slow
 def test_runs_are_compared_with_the_baseline_of_their_setting(swept: StudySpec, tmp_path: Path) -> None:
     results = run_study(swept, folder=tmp_path / "kept")
     assert {(one.a, one.b.rpartition(" ")[2]) for one in results.differences} == {

@@ -73,6 +73,7 @@ def test_measuring_changes_no_result(name: str, parameters: dict[str, object]) -
     assert measured.digest() == execute(run).summary.digest
 
 
+@pytest.mark.slow
 def test_compare_prints_time_per_stage(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "sparrow", "oracle", "--trace", "syn:4x10", "--workers", "20", "--seeds", "2"]
     with pytest.raises(SystemExit) as left:
@@ -84,6 +85,7 @@ def test_compare_prints_time_per_stage(capsys: pytest.CaptureFixture[str]) -> No
     assert "Measuring adds about" in text
 
 
+@pytest.mark.slow
 def test_json_holds_the_times_and_without_the_option_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "oracle", "--trace", "syn:4x10", "--workers", "20", "--json"]
     answers = []
@@ -97,6 +99,7 @@ def test_json_holds_the_times_and_without_the_option_there_are_none(capsys: pyte
     assert (profile["label"], launches["stages"], launches["calls"]) == ("oracle", ["T4"], 40)
 
 
+@pytest.mark.slow
 def test_a_results_folder_keeps_the_times_of_the_runs_that_it_holds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

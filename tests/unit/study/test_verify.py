@@ -38,6 +38,7 @@ def copy(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "results"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_nobody_touched_agrees_in_every_number(folder: Path) -> None:
     verification = verify(folder)
     assert verification.differences == ()
@@ -186,6 +187,7 @@ TOGETHER: tuple[Changes, ...] = (
 """Changes of different files: each alone is named."""
 
 
+@pytest.mark.slow
 def test_a_null_is_named_so(copy: Path) -> None:
     delays_that_are_no_more(copy)
     edit_json(copy / SUMMARY, lambda found: found["runs"][0]["delay_s"].update(p50=None))
@@ -194,6 +196,7 @@ def test_a_null_is_named_so(copy: Path) -> None:
     assert re.match(r"summary\.json: runs\[0\]\.delay_s\.p50 is null, and comes out as [\d.]+", second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", TOGETHER, ids=[", ".join(changes) for changes in TOGETHER])
 def test_a_number_that_was_changed_is_named(copy: Path, changes: Changes) -> None:
     for change, _ in changes.values():
@@ -206,7 +209,6 @@ def test_a_number_that_was_changed_is_named(copy: Path, changes: Changes) -> Non
         assert any(re.search(expected, found) for found in verification.differences), (name, verification.differences)
 
 
-@pytest.mark.essential
 def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
     trace, other = tmp_path / "there" / "work.tr", tmp_path / "over here" / "e d.tr"
     trace.parent.mkdir()
@@ -267,6 +269,7 @@ def test_a_study_that_was_stopped_verifies_what_is_finished(tmp_path: Path) -> N
     assert (len(verification.runs), verification.planned, verification.differences) == (1, 2, ())
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_run_again_and_the_report_says_which_file(copy: Path) -> None:
     """A damaged .npz heals as a damaged .json does."""
     path = stored(copy, ".npz")
@@ -304,6 +307,7 @@ def test_a_run_whose_archive_has_one_bit_flipped_is_read_or_refused_by_name(tmp_
     assert refused
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("setpriv") is None or os.geteuid() != 0, reason="needs root and setpriv")
 def test_a_read_only_folder_gives_its_pictures_and_a_clear_error(copy: Path, tmp_path: Path) -> None:
     """An author who may only read a colleague's folder draws its pictures elsewhere."""

@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_job_is_answered_with_its_last_task(folder: Path) -> None:
     found = explain(folder, "12")
     assert found.label == "megha:why=true"
@@ -36,6 +37,7 @@ def test_a_job_is_answered_with_its_last_task(folder: Path) -> None:
     assert {reason for _, reason, _ in job.passed} >= {"constraint", "busy"}
 
 
+@pytest.mark.slow
 def test_a_task_is_answered_with_every_decision_about_it(folder: Path) -> None:
     job = explain(folder, "12").job
     assert job is not None
@@ -46,6 +48,7 @@ def test_a_task_is_answered_with_every_decision_about_it(folder: Path) -> None:
         assert task.steps[-1].machine == task.machine
 
 
+@pytest.mark.slow
 def test_without_a_question_the_age_of_the_views_is_told(folder: Path) -> None:
     found = explain(folder).staleness
     assert found is not None

@@ -39,6 +39,7 @@ def test_tasks_of_several_cores_run_on_a_described_cluster(cores: Path) -> None:
     assert run.utilisation_mean > 0
 
 
+@pytest.mark.slow
 def test_every_architecture_runs_workflows_on_slots_made_of_cores(cores: Path) -> None:
     designs = ("oracle", "megha", "central", "megha-2021", "sparrow", "hawk", "eagle", "phoenix")
     found = compare(

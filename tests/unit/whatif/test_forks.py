@@ -176,6 +176,7 @@ def test_without_time_for_a_run_it_says_from_when_on() -> None:
     assert start.high_us is None
 
 
+@pytest.mark.slow
 def test_intervals_hold_four_of_five() -> None:
     """Sixty federations of unknown durations; each is also played with those that its tasks then really take."""
     stream = Random(11)

@@ -107,6 +107,7 @@ def test_the_cutoff_of_a_trace_of_huge_tasks_is_one_that_designs_take() -> None:
     assert cutoff_of(trace) == 1e9
 
 
+@pytest.mark.slow
 def test_without_a_cutoff_some_jobs_are_long_for_designs_that_tell_them_apart(tmp_path: Path) -> None:
     """Under Google's cutoff no job of this trace is long, and their main mechanism is off."""
     results = compare(*DESIGNS, trace=SPREAD, workers=40, folder=tmp_path)
@@ -120,11 +121,13 @@ def test_without_a_cutoff_some_jobs_are_long_for_designs_that_tell_them_apart(tm
     assert stated.runs[0].digest == results.runs[0].digest
 
 
+@pytest.mark.slow
 def test_a_cutoff_that_is_given_is_taken_and_other_designs_have_none() -> None:
     runs = compare("hawk", "megha", trace=SPREAD, workers=40, cutoff_s=2.0).runs
     assert [run.cutoff_from_trace_s for run in runs] == [None, None]
 
 
+@pytest.mark.slow
 def test_a_run_with_the_default_as_its_given_cutoff_is_another_run(tmp_path: Path) -> None:
     given, taken = compare("hawk:cutoff_s=1129.532", "hawk", trace=SPREAD, workers=40, folder=tmp_path).runs
     assert (given.cutoff_from_trace_s, taken.cutoff_from_trace_s is None) == (None, False)

@@ -69,7 +69,7 @@ class DrfTurns(WeightedDrf):
         self._last = 0
         self._served: list[int] = []
         super().__init__(capacity, weights)
-        self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _join(self, user: str, weight: int) -> int:
         self._served.append(0)
@@ -98,7 +98,7 @@ class HdrfTurns(HierarchicalDrf):
         self._last = 0
         self._served: dict[int, int] = {}
         super().__init__(capacity, tree)
-        self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
+        self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _key(self, node: TreeNode) -> int:
         return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)
@@ -174,7 +174,7 @@ class PatientVectorQueue(FairVectorQueue):
         taken = self._lines[user].pop_kind((task.constraints, task.request))
         assert taken.id == task.id, f"{taken.id} is before {task.id}"
         self.length -= 1
-        self._left(user, task)
+        self._on_removed(user, task)
 
     def check(self) -> None:
         """Check the turns, too."""

@@ -274,7 +274,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     if not machines:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
     fleet = Fleet(machines, slots, file.name, _alike(capacities), calls=file.calls)
-    check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
+    check_vectors(file.architecture, has_vectors=architecture.vectors, cluster=fleet.cluster)
     plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")

@@ -90,32 +90,43 @@ class PeerNews(NamedTuple):
 class _Peer:
     """One peer; the numbers are those of the beats with which this host entered its states."""
 
-    __slots__ = ("began", "heard", "is_absent", "name", "number", "pairs", "proof", "sent", "state", "up_since")
+    __slots__ = (
+        "down_since",
+        "is_absent",
+        "last_beat",
+        "name",
+        "number",
+        "pairs",
+        "proved_at",
+        "sent_beats",
+        "state",
+        "up_since",
+    )
 
     def __init__(self, name: HostName, pairs: tuple[WatchedPair, ...]) -> None:
         self.name = name
         self.pairs = pairs
-        self.number = self.heard = 0
-        self.sent: deque[tuple[int, Time]] = deque(maxlen=REMEMBERED)
-        self.proof: Time = 0
+        self.number = self.last_beat = 0
+        self.sent_beats: deque[tuple[int, Time]] = deque(maxlen=REMEMBERED)
+        self.proved_at: Time = 0
         self.state = UP
         self.is_absent = False
-        self.began = self.up_since = 0
+        self.down_since = self.up_since = 0
 
 
 class FailureDetector:
     """All peers of a host that it shares watching pairs with.
 
     Attributes:
-        news: events for components; the host that handles them clears it.
-        deadline_us: when the next peer will be given up, unless it proves that it runs.
+        news: Events for components; the host that handles them clears it.
+        deadline_us: Time at which the next peer will be given up, unless it proves that it runs.
     """
 
     def __init__(self, watches: WatchList, send: Callable[[HostName, HostHeartbeat], None]) -> None:
         self.period_us = max(1, watches.detection_us // HEARTBEATS_PER_DETECTION)
         self.patience_us = patience_us(watches.detection_us)
         self.news: list[PeerNews] = []
-        self._peers = {peer: _Peer(peer, tuple(listed)) for peer, listed in watches.pairs.items()}
+        self._peers = {peer: _Peer(peer, tuple(pairs)) for peer, pairs in watches.pairs.items()}
         self._send = send
         self._is_watching = False
         self.deadline_us: Time = 0
@@ -124,18 +135,20 @@ class FailureDetector:
         """Begin to give up peers, none before `patience_us` from now.
 
         Args:
-            absent: hosts that have not answered while this one opened. The submitter gets PeerLost of their components
+            absent: Hosts that have not answered while this one opened. The submitter gets PeerLost of their components
                 at once, so that it assigns them no jobs; others wait, as their own PeerLost may make tasks run again.
         """
         self._is_watching = True
+        # A peer has the whole time from now on: its beats before were sent to a host that waited.
         for peer in self._peers.values():
             if peer.state != DOWN:
-                peer.proof = now
+                peer.proved_at = now
             if peer.name in absent and peer.state == UP:
                 peer.is_absent = True
                 self.news += [
                     PeerNews(pair.local, PeerLost(pair.remote), now) for pair in peer.pairs if pair.local == SUBMITTER
                 ]
+
         self._set_deadline(now)
 
     def beat(self, now: Time) -> None:
@@ -145,89 +158,102 @@ class FailureDetector:
 
     def _beat(self, name: HostName, peer: _Peer, now: Time) -> None:
         peer.number += 1
-        peer.sent.append((peer.number, now))
-        self._send(name, HostHeartbeat(peer.number, peer.heard, peer.state))
+        peer.sent_beats.append((peer.number, now))
+        self._send(name, HostHeartbeat(peer.number, peer.last_beat, peer.state))
 
     def look(self, now: Time) -> None:
         """Give up each peer without a recent proof that it runs."""
         if not self._is_watching or now <= self.deadline_us:
             return
+
         for peer in self._peers.values():
-            if peer.state != DOWN and now > peer.proof + self.patience_us:
-                self._give_up(peer, peer.proof + self.patience_us)
+            if peer.state != DOWN and now > peer.proved_at + self.patience_us:
+                self._give_up(peer, peer.proved_at + self.patience_us)
         self._set_deadline(now)
 
     def _set_deadline(self, now: Time) -> None:
         if not self._is_watching:
             return
-        proofs = [peer.proof for peer in self._peers.values() if peer.state != DOWN]
+
+        proofs = [peer.proved_at for peer in self._peers.values() if peer.state != DOWN]
         self.deadline_us = min(proofs, default=now) + self.patience_us
 
     def _give_up(self, peer: _Peer, at: Time) -> None:
         log.warning("host %s is given up", peer.name)
         was_ready = peer.state == READY
-        peer.state, peer.began = DOWN, peer.number + 1
+        peer.state, peer.down_since = DOWN, peer.number + 1
+
         for pair in peer.pairs:
+            # Coming back was half done: the second of each pair still counts the first as lost.
             if pair.first or not was_ready:
                 self.news.append(PeerNews(pair.local, PeerLost(pair.remote), at))
 
     def receive(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
         """Take in a beat that was meant for this incarnation of the host."""
         peer = self._peers.get(name)
-        if peer is None or beat.number <= peer.heard:
+        if peer is None or beat.number <= peer.last_beat:
             return
+        # What is due now is given up before this beat can prove anything.
         self.look(now)
-        peer.heard = beat.number
+        peer.last_beat = beat.number
+
         if peer.state == UP:
             if beat.state == UP:
                 self._prove(peer, beat.echo)
+            # The peer has given this host up, after this host was last up: it follows at once.
             elif beat.state == DOWN and beat.echo >= peer.up_since:
                 self._give_up(peer, now)
         elif peer.state == DOWN:
-            if beat.state != UP and beat.echo >= peer.began:
-                peer.state, peer.proof = READY, now
+            # The peer is not up either, and has received a beat of this outage: both ends know of it.
+            if beat.state != UP and beat.echo >= peer.down_since:
+                peer.state, peer.proved_at = READY, now
                 self._welcome(peer, now, first=True)
                 self._beat(name, peer, now)
+        # The peer is ready or up: it, too, has seen the outage, and its masters have received PeerBack.
         elif beat.state != DOWN:
             log.warning("host %s is back", name)
-            peer.state, peer.proof, peer.up_since = UP, now, peer.number + 1
+            peer.state, peer.proved_at, peer.up_since = UP, now, peer.number + 1
             self._welcome(peer, now, first=False)
             self._beat(name, peer, now)
+
         self._set_deadline(now)
 
     def _prove(self, peer: _Peer, echo: int) -> None:
-        for number, at in reversed(peer.sent):
+        # Only the time of sending counts: the echo proves that both ends received beats since then.
+        for number, at in reversed(peer.sent_beats):
             if number == echo:
-                peer.proof = max(peer.proof, at)
+                peer.proved_at = max(peer.proved_at, at)
                 return
 
     def _welcome(self, peer: _Peer, now: Time, *, first: bool) -> None:
         self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
 
-    def met(self, name: HostName, known: bool, now: Time) -> None:
+    def met(self, name: HostName, was_known: bool, now: Time) -> None:
         """Take note of a peer that is met first, or has restarted: all components get PeerBack, lost or not."""
         peer = self._peers.get(name)
         if peer is None:
             return
+
         self.look(now)
-        if known or peer.state != UP or peer.is_absent:
+        if was_known or peer.state != UP or peer.is_absent:
             self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
         peer.is_absent = False
-        peer.heard, peer.state, peer.proof, peer.up_since = 0, UP, now, peer.number + 1
+        peer.last_beat, peer.state, peer.proved_at, peer.up_since = 0, UP, now, peer.number + 1
+
         self._set_deadline(now)
 
 
 def watched_by(
-    watches: Iterable[tuple[Address, Address]], where: Mapping[Address, HostName], me: HostName
+    watches: Iterable[tuple[Address, Address]], host_of: Mapping[Address, HostName], this_host_name: HostName
 ) -> dict[HostName, list[WatchedPair]]:
     """The pairs of a deployment of which one is on this host and the other elsewhere, by the other's host."""
-    found: dict[HostName, list[WatchedPair]] = {}
+    pairs_by_host: dict[HostName, list[WatchedPair]] = {}
     for first, second in watches:
-        if where[first] == me != where[second]:
-            found.setdefault(where[second], []).append(WatchedPair(first, second, first=True))
-        elif where[second] == me != where[first]:
-            found.setdefault(where[first], []).append(WatchedPair(second, first, first=False))
-    return found
+        if host_of[first] == this_host_name != host_of[second]:
+            pairs_by_host.setdefault(host_of[second], []).append(WatchedPair(first, second, first=True))
+        elif host_of[second] == this_host_name != host_of[first]:
+            pairs_by_host.setdefault(host_of[first], []).append(WatchedPair(second, first, first=False))
+    return pairs_by_host
 
 
 PRESENCE_S: Final = 1.0
@@ -241,13 +267,13 @@ def this_host() -> HostReport:
 
 
 class _Entry:
-    __slots__ = ("heard_us", "incarnation", "missed", "nodes", "others", "told")
+    __slots__ = ("components", "heard_us", "incarnation", "missed", "nodes", "report")
 
     def __init__(self, addresses: Iterable[Address], nodes: Collection[Address]) -> None:
-        listed = list(addresses)
-        self.nodes = frozenset(address for address in listed if address in nodes)
-        self.others = tuple(address for address in listed if address not in nodes)
-        self.told: HostReport | None = None
+        all_addresses = list(addresses)
+        self.nodes = frozenset(address for address in all_addresses if address in nodes)
+        self.components = tuple(address for address in all_addresses if address not in nodes)
+        self.report: HostReport | None = None
         self.heard_us: Time | None = None
         self.incarnation = self.missed = 0
 
@@ -256,68 +282,80 @@ class HostRegister:
     """All hosts of a federation, as the API's host receives messages from them.
 
     Args:
-        layout: host -> addresses on it.
-        me: the API's host.
-        assigned: gives how many jobs are assigned to a component, for the log.
+        layout: Addresses on each host.
+        me: Name of the API's host.
+        assigned: Gives the count of jobs assigned to each component, for the log.
     """
 
     def __init__(
-        self, layout: Mapping[HostName, Iterable[Address]], nodes: Collection[Address], me: HostName,
-        incarnation: int = 1, clock_us: Callable[[], Time] = unix_now_us,
+        self,
+        layout: Mapping[HostName, Iterable[Address]],
+        nodes: Collection[Address],
+        me: HostName,
+        incarnation: int = 1,
+        clock_us: Callable[[], Time] = unix_now_us,
         assigned: Callable[[], Mapping[Address, int]] = dict,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._assigned = assigned
         self._entries = {host: _Entry(addresses, nodes) for host, addresses in layout.items()}
         self._host_of = {node: host for host, entry in self._entries.items() for node in entry.nodes}
         self._me = me
         self._clock_us = clock_us
         self._began_us = clock_us()
-        self._counted: Mapping[Address, int] = {}
+        self._job_counts: Mapping[Address, int] = {}
         self._counted_us: Time | None = None
         self._lost_nodes: frozenset[Address] = frozenset()
         self.receive(me, this_host(), incarnation)
 
-    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
+    def receive(self, host: HostName, report: HostReport, incarnation: int) -> None:
         """Take in a message of a host; only the host itself can have sent it."""
         entry = self._entries.get(host)
         if entry is None:
             return
+
         was_lost = entry.missed >= MISSED_MAX
-        entry.told, entry.heard_us, entry.incarnation, entry.missed = told, self._clock_us(), incarnation, 0
+        entry.report = report
+        entry.heard_us = self._clock_us()
+        entry.incarnation = incarnation
+        entry.missed = 0
+
         if was_lost:
-            log.warning("host %s (%s) answers again", host, _held(entry))
+            log.warning("host %s (%s) answers again", host, _components_text(entry))
             self._count_lost()
 
     def miss(self, hosts: Collection[HostName]) -> None:
         """Count hosts as lost that have not answered while this one opened."""
         for host in hosts:
             entry = self._entries.get(host)
-            if entry is not None and entry.told is None and entry.missed < MISSED_MAX:
+            if entry is not None and entry.report is None and entry.missed < MISSED_MAX:
                 entry.missed = MISSED_MAX
-                log.error("%s", self.absent_words(host, entry.others))
+                log.error("%s", self.absent_words(host, entry.components))
         self._count_lost()
 
     def check(self, shortage: str = "") -> None:
         """Count a check without a message for every other host, and log each that becomes lost.
 
         Args:
-            shortage: what the machine of the API's host lacks.
+            shortage: Shortage of the API's host, in words; empty: none.
         """
         for host, entry in self._entries.items():
             if host == self._me:
+                # This host receives no message of itself; it runs, as it checks.
                 entry.heard_us = self._clock_us()
-                entry.told = None if entry.told is None else structs.replace(entry.told, shortage=shortage)
+                entry.report = None if entry.report is None else structs.replace(entry.report, shortage=shortage)
                 continue
             entry.missed += 1
+
             if entry.missed == MISSED_MAX:
                 self._count_lost()
-                log.error("%s", self.absent_words(host, entry.others))
+                log.error("%s", self.absent_words(host, entry.components))
 
     def _counts(self) -> Mapping[Address, int]:
         now_us = self._clock_us()
+        # A clock that was set back makes the age negative: then they are counted again.
         if self._counted_us is None or not 0 <= now_us - self._counted_us < COUNTED_US:
-            self._counted, self._counted_us = self._assigned(), now_us
-        return self._counted
+            self._job_counts, self._counted_us = self._assigned(), now_us
+        return self._job_counts
 
     def _count_lost(self) -> None:
         lost = [entry.nodes for entry in self._entries.values() if entry.missed >= MISSED_MAX]
@@ -325,10 +363,12 @@ class HostRegister:
 
     def absent_words(self, host: HostName, components: Collection[Address] = ()) -> str:
         """One sentence about a host that does not answer, and the jobs that are assigned to it."""
-        entry, assigned = self._entries[host], self._counts()
-        jobs = sum(assigned.get(address, 0) for address in entry.others)
-        name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
+        entry = self._entries[host]
+        assigned = self._counts()
+        jobs = sum(assigned.get(address, 0) for address in entry.components)
+        name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_components_text(entry)})"
         verb = "have" if len(components) > 1 else "has"
+
         if self._is_opening(entry):
             state = f"{verb} not opened yet, waiting for {', '.join(self._waits_for(entry))}"
         elif shortage := self._shortage(entry):
@@ -340,29 +380,30 @@ class HostRegister:
         return f"{name} {state}" + (f"; {jobs:,} jobs are assigned to it" if jobs else "")
 
     def absent(self) -> list[str]:
-        gone = [
-            (host, entry) for host, entry in self._entries.items()
+        absent_hosts = [
+            (host, entry)
+            for host, entry in self._entries.items()
             if entry.missed >= MISSED_MAX or self._is_opening(entry) or self._shortage(entry)
-        ]  # fmt: skip
-        return [self.absent_words(host, entry.others) for host, entry in gone]
+        ]
+        return [self.absent_words(host, entry.components) for host, entry in absent_hosts]
 
     def unanswering(self, component: Address) -> str:
         """One sentence about the host of a component that does not answer; empty while it does."""
         for host, entry in self._entries.items():
-            if component in entry.others and (entry.missed >= MISSED_MAX or self._is_opening(entry)):
+            if component in entry.components and (entry.missed >= MISSED_MAX or self._is_opening(entry)):
                 return self.absent_words(host, [component])
         return ""
 
     @staticmethod
     def _waits_for(entry: _Entry) -> tuple[HostName, ...]:
-        return () if entry.told is None else entry.told.waits_for
+        return () if entry.report is None else entry.report.waits_for
 
     def _is_opening(self, entry: _Entry) -> bool:
         return entry.missed < MISSED_MAX and bool(self._waits_for(entry))
 
     @staticmethod
     def _shortage(entry: _Entry) -> str:
-        return "" if entry.told is None or entry.missed >= MISSED_MAX else entry.told.shortage
+        return "" if entry.report is None or entry.missed >= MISSED_MAX else entry.report.shortage
 
     @property
     def lost_nodes(self) -> frozenset[Address]:
@@ -371,61 +412,71 @@ class HostRegister:
     def place_of(self, node: Address) -> tuple[HostName, str]:
         """The host of a node, and the hostname of its machine; empty where they are not known."""
         host = self._host_of.get(node, "")
-        told = self._entries[host].told if host else None
-        return host, told.hostname if told is not None else ""
+        report = self._entries[host].report if host else None
+        return host, report.hostname if report is not None else ""
 
     def statuses(self) -> list[HostStatus]:
         assigned = self._counts()
         return [self._status(host, entry, assigned) for host, entry in self._entries.items()]
 
     def _status(self, host: HostName, entry: _Entry, assigned: Mapping[Address, int]) -> HostStatus:
-        told = entry.told
-        state: HostState = "unseen" if told is None else "lost" if entry.missed >= MISSED_MAX else "up"
+        report = entry.report
+        state: HostState = "unseen" if report is None else "lost" if entry.missed >= MISSED_MAX else "up"
         if self._is_opening(entry):
             state = "opening"
+
         return HostStatus(
-            name=host, state=state, components=entry.others, nodes=len(entry.nodes),
-            jobs=sum(assigned.get(address, 0) for address in entry.others), heard_us=entry.heard_us,
-            version=told.version if told is not None else "", incarnation=entry.incarnation,
-            hostname=told.hostname if told is not None else "", pid=told.pid if told is not None else None,
-            started_us=told.started_us if told is not None else None, waits_for=self._waits_for(entry),
-        )  # fmt: skip
+            name=host,
+            state=state,
+            components=entry.components,
+            nodes=len(entry.nodes),
+            jobs=sum(assigned.get(address, 0) for address in entry.components),
+            heard_us=entry.heard_us,
+            version=report.version if report is not None else "",
+            incarnation=entry.incarnation,
+            hostname=report.hostname if report is not None else "",
+            pid=report.pid if report is not None else None,
+            started_us=report.started_us if report is not None else None,
+            waits_for=self._waits_for(entry),
+        )
 
 
-def _held(entry: _Entry) -> str:
+def _components_text(entry: _Entry) -> str:
     """Words for a host, as `gm/0, gm/1, 20 nodes`."""
-    return held_by(entry.others, len(entry.nodes))
+    return held_by(entry.components, len(entry.nodes))
 
 
 class Presence:
     """Sends the API's host the facts about this one; on the API's host it checks the register.
 
     Args:
-        to: the API's host.
-        register: where this is that host.
+        to: Name of the API's host.
+        register: Register of all hosts, where this is the API's host.
     """
 
     def __init__(self, to: HostName, register: HostRegister | None = None) -> None:
         self._to = to
         self._register = register
-        self._told = this_host()
+        self._report = this_host()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(
-        self, send: Callable[[HostName, Message], None], absent: Callable[[], Collection[HostName]] = tuple,
+        self,
+        send: Callable[[HostName, Message], None],
+        absent: Callable[[], Collection[HostName]] = tuple,
         shortage: Callable[[], str] = str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin, as soon as the host can send, and before it has opened.
 
         Args:
-            send: sends a message that is not repeated when it is lost.
-            absent: gives the hosts that this one waits for; none once it has opened.
-            shortage: gives what the machine lacks, see `HostReport`.
+            send: Sends a message that is not repeated when it is lost.
+            absent: Gives the hosts that this one waits for; none once it has opened.
+            shortage: Gives the machine's shortage in words, see `HostReport`.
         """
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(PRESENCE_S, self.start, send, absent, shortage)  # a failure ends nothing
         if self._register is None:
-            send(self._to, structs.replace(self._told, waits_for=tuple(sorted(absent())), shortage=shortage()))
+            send(self._to, structs.replace(self._report, waits_for=tuple(sorted(absent())), shortage=shortage()))
         elif not absent():
             self._register.check(shortage())
 
@@ -434,9 +485,9 @@ class Presence:
         if self._register is not None:
             self._register.miss(absent)
 
-    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
+    def receive(self, host: HostName, report: HostReport, incarnation: int) -> None:
         if self._register is not None:
-            self._register.receive(host, told, incarnation)
+            self._register.receive(host, report, incarnation)
 
     def close(self) -> None:
         if self._timer is not None:

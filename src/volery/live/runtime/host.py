@@ -42,8 +42,8 @@ from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterInc
 from volery.live.transport.transport import Transport, absent_peers
 
 EVENTS_PER_TURN: Final = 4096
-"""Others get the event loop after so many."""
-TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
+"""Count of events after which others get the event loop."""
+REPORTS: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
     Decision: DecisionReport,
     Preemption: PreemptionReport,
 }
@@ -53,7 +53,7 @@ WARNINGS: Final = {
     "attempts_unseated": "%s: %d attempts run where the cluster has no place for them any more: ended, to run again",
     "nodes_unconfirmed": "%s: %d restarted nodes get no tasks before the other master of the cluster is back",
 }
-"""Counters of components that are told in the log."""
+"""Counters of components that are reported in the log."""
 
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
@@ -67,18 +67,18 @@ class Host:
     """Drives the components of one host.
 
     Args:
-        components: by address; they have never been started.
-        executor: carries launches out; needed where a node is.
-        codec: of the federation's frames; needed with a transport.
-        journal: of this host; it is closed with the host.
-        watches: the components that get PeerLost when another no longer answers.
-        presence: reports to the API's host that this one runs.
-        explains: report preemptions to the submitter, and decisions of schedulers where they observe them.
+        components: Components by address; they have never been started.
+        executor: Carries launches out; needed where a node is.
+        codec: Codec of the federation's frames; needed with a transport.
+        journal: Journal of this host; it is closed with the host.
+        watches: Pairs of components that get PeerLost when the other no longer answers.
+        presence: Sender of reports to the API's host that this one runs.
+        explains: True to report preemptions to the submitter, and decisions of schedulers where they observe them.
 
     Attributes:
-        facts: what the components have reported.
-        failed: the exception that has stopped the host, once there is one.
-        waits_for: the hosts without which it has not opened yet.
+        facts: Facts that the components have reported.
+        failed: Exception that has stopped the host, once there is one.
+        waits_for: Hosts without which it has not opened yet.
     """
 
     def __init__(
@@ -103,63 +103,68 @@ class Host:
         self.failed: BaseException | None = None
         self._explains = explains
         self._turn_us: Time = 0
-        """When the last turn began, which is the `now` of all its events."""
+        """Time at which the last turn began: the `now` of all its events."""
+
         self._recorder = inbox.recorder
         self._components = components
         self._executor = executor
         self._codec = codec
         self._transport = transport
-        self._where = inbox.where
+        self._host_of = inbox.host_of
         self._journal = journal
         self._incarnation = incarnation
         self._effects: list[Effect] = []
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._held: list[tuple[Mailbox, Event, Address]] = []
+        self._late_events: list[tuple[Mailbox, Event, Address]] = []
+
         self._outbox = inbox.outbox
         self._delivery: Delivery | None = None
         self._watches = watches
         self._presence = presence
         self._watch: FailureDetector | None = None
         self.waits_for: frozenset[HostName] = frozenset()
-        self._beating: asyncio.TimerHandle | None = None
+        self._beat_timer: asyncio.TimerHandle | None = None
         self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
         self._stall = JournalStall(name, self._release, self.stop)
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
         self._mailboxes = inbox.mailboxes
+
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            journalled = role_of(address) not in (SUBMITTER, AGENT)
-            self._mailboxes[address] = Mailbox(inbox, address, component, journalled)
-        self._ingress = IngressFilter(name, self._mailboxes, self._where)
+            is_journalled = role_of(address) not in (SUBMITTER, AGENT)
+            self._mailboxes[address] = Mailbox(inbox, address, component, is_journalled)
+        self._ingress = IngressFilter(name, self._mailboxes, self._host_of)
 
     async def open(self, on_new_incarnation: Callable[[HostName, bool], None] | None = None) -> None:
         """Connect to the others and wait for them, within limits; nothing is handled before `start`.
 
         Args:
-            on_new_incarnation: is called per incarnation of another host: its name, and if an earlier one was known.
+            on_new_incarnation: Called per incarnation of another host: its name, and if an earlier one was known.
         """
         self._on_new_incarnation = on_new_incarnation
         self._loop = asyncio.get_running_loop()
         if self._transport is None:
             if self._presence is not None:
-                self._presence.start(self._aside, shortage=lambda: self._stall.words)
+                self._presence.start(self._send_aside, shortage=self._shortage)
             return
+
         assert self._codec is not None
         deliver, take = self._transport.send, self._take
         self._delivery = Delivery(self._incarnation, self._codec, deliver, take, self._take_aside, self._meet)
         await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
-        self.waits_for = peers = frozenset(self._where.values()) - {self.name}
+        self.waits_for = peers = frozenset(self._host_of.values()) - {self.name}
         # The others repeat what this incarnation has missed, into its inbox, and do not give it up while it waits.
         for peer in sorted(peers):
             self._delivery.send(peer, [])
         if self._presence is not None:
-            self._presence.start(self._aside, lambda: self.waits_for, lambda: self._stall.words)
+            self._presence.start(self._send_aside, self._absent_hosts, self._shortage)
         if self._watches is not None and self._watches.pairs:
-            self._watch = FailureDetector(self._watches, self._aside)
+            self._watch = FailureDetector(self._watches, self._send_aside)
             self._beat()
+
         limit_s = meeting_s(self._watches, self._incarnation)
         async for absent in absent_peers(self._transport, peers, limit_s):
             self.waits_for = absent
@@ -170,23 +175,28 @@ class Host:
         """Start the components.
 
         Args:
-            adopted: attempts of an earlier incarnation that still run, by node.
+            adopted: Attempts of an earlier incarnation that still run, by node.
         """
         self._loop = asyncio.get_running_loop()
         self._turn_us = now = self.now()
+
         for address, event in adopted:
             self._components[address].handle(event, address, now)
             self._entries.append((address, address, event, checksum(self._effects)))
             self._effects.clear()
+
         for address, component in self._components.items():
             component.start(now)
             mailbox = self._mailboxes[address]
             if mailbox.journalled:
                 self._entries.append((address, address, Started(), checksum(self._effects)))
             self._apply(mailbox, now)
+
         self.inbox.start(self._turn)
+        # The starts are in the journal before anything that they cause leaves the host.
         self._commit(now)
         self.inbox.wake()
+
         absent, self.waits_for = self.waits_for, frozenset()
         if self._transport is not None:
             self._transport.begun(self._incarnation, self._superseded)
@@ -212,17 +222,19 @@ class Host:
         """End what runs here, hand over what has been sent, and close the journal."""
         if self._presence is not None:
             self._presence.close()
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
         if self._executor is not None:
             await self._executor.close()
         if self._delivery is not None:
+            # Coalescable messages are committed: they leave before the link is closed.
             self._outbox.release_all(self._send)
             self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+
         for mailbox in self._mailboxes.values():
             mailbox.close()
         self._stop()
@@ -239,6 +251,12 @@ class Host:
     @property
     def refused(self) -> int:
         return self._ingress.refused
+
+    def _absent_hosts(self) -> frozenset[HostName]:
+        return self.waits_for
+
+    def _shortage(self) -> str:
+        return self._stall.words
 
     # The ways in.
 
@@ -258,6 +276,7 @@ class Host:
         except LaterIncarnation as error:
             self._ingress.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
+            # A frame of another host proves nothing: the transport asks under this host's own name.
             self._transport.doubt()
 
     def _superseded(self, incarnation: int) -> None:
@@ -282,21 +301,21 @@ class Host:
                 assert self._delivery is not None
                 self._presence.receive(sender, message, self._delivery.known_incarnation(sender))
 
-    def _meet(self, peer: HostName, known: bool) -> None:
+    def _meet(self, peer: HostName, was_known: bool) -> None:
         if self._watch is not None:
-            self._watch.met(peer, known, self.now())
+            self._watch.met(peer, was_known, self.now())
             self.inbox.wake()
-        if known:
+        if was_known:
             log.warning("host %s has restarted", peer)
         if self._on_new_incarnation is not None:
-            self._on_new_incarnation(peer, known)
+            self._on_new_incarnation(peer, was_known)
 
     def _beat(self) -> None:
         assert self._watch is not None
         if self._stopped.is_set():
             return
         self._watch.beat(self.now())
-        self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
+        self._beat_timer = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
         if self._watch.news:
             self.inbox.wake()
 
@@ -304,46 +323,60 @@ class Host:
         assert self._delivery is not None
         self._delivery.send(peer, parcels)
 
-    def _aside(self, peer: HostName, message: Message) -> None:
+    def _send_aside(self, peer: HostName, message: Message) -> None:
         assert self._delivery is not None
         self._delivery.aside(peer, [("", "", message)])
 
     # A turn.
 
     def _turn(self) -> None:
-        self.inbox.awake = False
+        self.inbox.has_turn = False
         if self._stopped.is_set() or self._stall.lasts:
             return
+
         inbox, effects = self.inbox.events, self._effects
         now = self.now()
+
+        # Outages come before events: a lease that ran out while the host was stopped must not be used.
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
             self._handle_news(self._watch, now)
             if self._stopped.is_set() or self._stall.lasts:
                 return
+
         self._turn_us = now
-        pop, journal, entries = inbox.popleft, self._journal, self._entries
+        next_event = inbox.popleft
+        journal = self._journal
+        entries = self._entries
+
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
                 break
-            mailbox, event, source = pop()
+            mailbox, event, source = next_event()
             if type(event) is LiveTimer:
+                # The timer was replaced or dropped while it waited in the inbox.
                 if mailbox.timers.get(event.key) is not event:
                     continue
                 del mailbox.timers[event.key]
                 event = TimerFired(event.key)
+
             try:
                 mailbox.handle(event, source, now)
             except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
+                # An event of another host that no handler takes is that host's fault; an event of our own is a defect
+                # here.
                 if not isinstance(error, UnknownMessageError) or source in self._mailboxes:
                     self._fail(mailbox, event, source, now, error)
                     return
-                self._ingress.refuse(self._where[source], error)
+                self._ingress.refuse(self._host_of[source], error)
+
             if journal is not None and mailbox.journalled:
                 if type(event) is Computed:
                     self._problems.pop((mailbox.address, event.key), None)
                 entries.append((mailbox.address, source, journal.event(mailbox.address, event), checksum(effects)))
+
             if effects:
                 self._apply(mailbox, now)
+
         self._commit(now)
 
     def _handle_news(self, watch: FailureDetector, now: Time) -> None:
@@ -352,22 +385,29 @@ class Host:
         Components get an outage as of when it was due, so that a timer which they set then may be over.
         """
         watch.look(now)
+
         news, watch.news = watch.news, []
+        # News are handled in a turn of their own, before what has waited: the inbox is put back behind them.
         waiting = list(self.inbox.events)
         self.inbox.events.clear()
         for to, event, at in news:
-            mailbox, then = self._mailboxes[to], max(self._turn_us, at)
+            mailbox = self._mailboxes[to]
+            handled_us = max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
                 self._post_to_submitter(mailbox, event)
                 continue
-            if then > self._turn_us:
+
+            # A turn has one time: what was handled at an earlier one is committed first.
+            if handled_us > self._turn_us:
                 self._commit(self._turn_us)
-                self._turn_us = then
+                self._turn_us = handled_us
+
             try:
-                mailbox.handle(event, to, then)
+                mailbox.handle(event, to, handled_us)
             except BaseException as error:  # whatever it is, it ends the host
-                self._fail(mailbox, event, to, then, error)
+                self._fail(mailbox, event, to, handled_us, error)
                 return
+
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(mailbox, now)
             self._report(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
@@ -383,18 +423,22 @@ class Host:
     def _apply(self, mailbox: Mailbox, now: Time) -> None:
         """Apply effects: those that stay on this host now, those that leave it after the commit."""
         mailboxes, source = self._mailboxes, mailbox.address
+
         for effect in self._effects:
-            first = effect[0]
-            if type(first) is not str:
+            receiver = effect[0]
+            if type(receiver) is not str:
                 self._request(mailbox, effect, now)
                 continue
-            to = mailboxes.get(first)
-            if to is None:
-                self._outbox.put(self._where[first], first, source, effect[1])
-            elif to.journalled:
-                self.inbox.events.append((to, effect[1], source))
+            receiver_mailbox = mailboxes.get(receiver)
+            if receiver_mailbox is None:
+                self._outbox.put(self._host_of[receiver], receiver, source, effect[1])
+            elif receiver_mailbox.journalled:
+                self.inbox.events.append((receiver_mailbox, effect[1], source))
             else:
-                self._held.append((to, effect[1], source))
+                # A component without a journal (submitter, agent) must see nothing that a crash could undo: it waits
+                # for the commit.
+                self._late_events.append((receiver_mailbox, effect[1], source))
+
         self._effects.clear()
 
     def _request(self, mailbox: Mailbox, effect: Effect, now: Time) -> None:
@@ -411,9 +455,9 @@ class Host:
             self.facts.observe(effect[1])
             if type(effect[1]) is Counted and effect[1].name in WARNINGS:
                 log.warning(WARNINGS[effect[1].name], mailbox.address, effect[1].amount)
-            if type(effect[1]) in TOLD:
-                told = TOLD[type(effect[1])]
-                self._report(mailbox.address, told(mailbox.address, unix_now_us(), effect[1]))
+            if type(effect[1]) in REPORTS:
+                report_type = REPORTS[type(effect[1])]
+                self._report(mailbox.address, report_type(mailbox.address, unix_now_us(), effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))
@@ -438,15 +482,20 @@ class Host:
             actions, self._actions = self._actions, []
             for call, arguments in actions:
                 call(*arguments)
-        if self._held:
-            self.inbox.events.extend(self._held)
-            self._held.clear()
+
+        if self._late_events:
+            self.inbox.events.extend(self._late_events)
+            self._late_events.clear()
+
         self._outbox.release(self._send)
+
+        # Between two turns no handler runs: the components are in a state that a snapshot can hold.
         if self._journal is not None and self._journal.is_full:
             hosted = {
                 address: self._components[address] for address, mailbox in self._mailboxes.items() if mailbox.journalled
             }
             self._journal.rotate(hosted, self._problems)
+
         if self.inbox.events:
             self.inbox.wake()
 
@@ -459,9 +508,11 @@ class Host:
     def _fail(self, mailbox: Mailbox, event: Any, source: Address, now: Time, error: BaseException) -> None:
         """Stop: the state of a component is undefined after an exception. The journal records the failing event."""
         self.failed = error
+
         log.critical("host %s stops: %s raised %r", self.name, mailbox.address, error)
         if self._journal is not None and mailbox.journalled:
             self._entries.append((mailbox.address, source, self._journal.event(mailbox.address, event), RAISED))
+
         if self._journal is not None and self._entries:
             self._journal.append(now, self._entries)
         self._stop()
@@ -480,17 +531,21 @@ class Host:
     def _compute(self, mailbox: Mailbox, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        # A snapshot holds problems, as their answers are not in the journal: a replay solves them again.
         if self._journal is not None:
             self._problems[mailbox.address, key] = problem
-        future = self._pool.submit(problem.solve, problem.argument)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, mailbox, key, done))
 
-    def _computed(self, mailbox: Mailbox, key: Key, done: Future[Any]) -> None:
-        if done.cancelled() or self._stopped.is_set():
+        future = self._pool.submit(problem.solve, problem.argument)
+        future.add_done_callback(
+            lambda completed: self._loop.call_soon_threadsafe(self._computed, mailbox, key, completed)
+        )
+
+    def _computed(self, mailbox: Mailbox, key: Key, future: Future[Any]) -> None:
+        if future.cancelled() or self._stopped.is_set():
             return
-        error = done.exception()
+        error = future.exception()
         if error is not None:
             self._fail(mailbox, Computed(key, None), mailbox.address, self.now(), error)
             return
-        self.inbox.events.append((mailbox, Computed(key, done.result()), mailbox.address))
+        self.inbox.events.append((mailbox, Computed(key, future.result()), mailbox.address))
         self.inbox.wake()

@@ -31,11 +31,12 @@ def host_lock(folder: Path, host: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            by = os.read(file, 20).decode(errors="replace").strip()
-            problem = f"process {by or '?'} runs this host already; stop it, or give this one another folder"
+            holder = os.read(file, 20).decode(errors="replace").strip()
+            problem = f"process {holder or '?'} runs this host already; stop it, or give this one another folder"
             raise InputError(f"host {host} in {folder}", problem) from None
         except OSError as error:
             raise InputError(str(path), f"cannot be locked: {error.strerror}; use a file system with locks") from None
+        # The number is for the message above alone; the kernel's lock decides.
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())
         yield
@@ -70,6 +71,7 @@ def next_incarnation(folder: Path, host: str) -> int:
     path = folder / "lives" / host
     try:
         number = stored_incarnation(path) if path.exists() else 0
+        # The file may be lost or older than its folder: an incarnation that has a journal was used.
         return max(number + 1, journalled_incarnation(folder / "journal", host))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}") from None

@@ -35,7 +35,7 @@ RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
 BUFFER_BYTES: Final = 1 << 20
 STALL_S: Final = 0.5
-"""Between two tries to write a journal for which the machine lacks something."""
+"""Time between two tries to write a journal for which the machine lacks something."""
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,12 @@ class Header(msgspec.Struct, frozen=True):
     """Header of a journal: what a replay needs to build the same components.
 
     Args:
-        incarnation: of the host, from 1.
-        cluster: the machines as schedulers see them.
-        addresses: of the components on this host, in the order in which they were started.
+        incarnation: Number of the host's incarnation, from 1.
+        cluster: Machines as schedulers see them.
+        addresses: Addresses of the components on this host, in the order in which they were started.
         configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
-        origin_unix_us: the wall clock at time 0 of this journal.
-        segment: the place of this file among those of the incarnation, from 0; the others begin with a snapshot.
+        origin_unix_us: Wall clock at time 0 of this journal.
+        segment: Place of this file among those of the incarnation, from 0; the others begin with a snapshot.
     """
 
     federation: str
@@ -110,32 +110,36 @@ class JournalWriter:
     """Appends turns.
 
     Args:
-        durability: see there; "none" writes a megabyte at a time.
+        durability: Durability of turns; "none" writes a megabyte at a time.
 
     Raises:
         InputError: the file exists or cannot be written.
 
     Attributes:
-        path: of the file that is written now.
+        path: Path of the file that is written now.
     """
 
     def __init__(self, path: Path, header: Header, durability: Durability) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
-        self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
+        self._launched_payloads: dict[tuple[Address, TaskId, int], bytes] = {}
         self._checked_us: Time = 0
         self._begin(path, header)
 
     def _begin(self, path: Path, header: Header) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # it holds commands and their environment, which nobody else may read
+            # It holds commands and their environment, which nobody else may read.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
-        self.path, self.size = path, 0
-        self._launched.clear()
+
+        self.path = path
+        self.size = 0
+        # A replay of this file computes its own launches alone, so only their payloads may be left out.
+        self._launched_payloads.clear()
         self._checksum = 0
+
         self._file = AppendedFile(descriptor)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
@@ -143,7 +147,7 @@ class JournalWriter:
     def launched(self, node: Address, task: Task, attempt: int) -> None:
         """Note a launch, whose payload a replay of this file computes again."""
         if task.payload:
-            self._launched[node, task.id, attempt] = task.payload
+            self._launched_payloads[node, task.id, attempt] = task.payload
 
     def event(self, address: Address, event: Any) -> Any:
         """The event of a component as this file holds it.
@@ -155,7 +159,7 @@ class JournalWriter:
             return Computed(event.key, None)
         if type(event) is TaskFinished:
             task = event.task
-            if task.payload and self._launched.pop((address, task.id, event.attempt), None) == task.payload:
+            if task.payload and self._launched_payloads.pop((address, task.id, event.attempt), None) == task.payload:
                 return msgspec.structs.replace(event, task=msgspec.structs.replace(task, payload=b""))
         return event
 
@@ -165,10 +169,12 @@ class JournalWriter:
         Raises:
             OSError: it is not, and `flush` tries again; or the file was removed or replaced, so that nobody finds it.
         """
+        # Once a second and not with every turn: it takes two system calls.
         if now >= self._checked_us + SECOND:
             self._checked_us = now
             if file_identity(self.path) != file_identity(self._file.fileno()):
                 raise FileNotFoundError(errno.ENOENT, "the journal was removed or replaced", str(self.path))
+
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
@@ -183,8 +189,10 @@ class JournalWriter:
             OSError: the disk is full, for example; nothing is lost, and another call goes on.
         """
         file = self._file
+
         if self._durability != "none" or file.unwritten_bytes >= BUFFER_BYTES:
             file.flush()
+
         if self._durability == "fsync":
             try:
                 os.fdatasync(file.fileno())
@@ -207,18 +215,18 @@ class JournalStall:
     """The wait of a host for room for its journal; meanwhile it handles nothing and releases no effect.
 
     Args:
-        host: its name.
-        over: is called when the journal is written.
-        failed: is called with an error that is no shortage.
+        host: Name of the host.
+        on_written: Called when the journal is written.
+        on_failure: Called with an error that is no shortage.
 
     Attributes:
-        words: what the machine lacks; empty: nothing.
+        words: Shortage of the machine, in words; empty: none.
     """
 
-    def __init__(self, host: HostName, over: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+    def __init__(self, host: HostName, on_written: Callable[[], None], on_failure: Callable[[OSError], None]) -> None:
         self._host = host
-        self._over = over
-        self._failed = failed
+        self._on_written = on_written
+        self._on_failure = on_failure
         self._timer: asyncio.TimerHandle | None = None
         self.words = ""
 
@@ -230,13 +238,15 @@ class JournalStall:
         """Wait because of an error, and try again."""
         lack = lack_of(error)
         if not lack:
-            self._failed(error)
+            self._on_failure(error)
             return
+
         self.words = f"short of {lack}: its journal cannot be written ({error.strerror})"
         if self._timer is None:
             log.error("host %s waits, %s", self._host, self.words)
         else:
             self._timer.cancel()
+
         self._timer = asyncio.get_running_loop().call_later(STALL_S, self._try_again, journal)
 
     def _try_again(self, journal: JournalWriter) -> None:
@@ -245,9 +255,10 @@ class JournalStall:
         except OSError as error:
             self.begin(journal, error)
             return
+
         self._timer, self.words = None, ""
         log.warning("host %s goes on: its journal can be written again", self._host)
-        self._over()
+        self._on_written()
 
     def close(self) -> None:
         """Give the wait up."""
@@ -259,7 +270,7 @@ class JournalReader:
     """Reads a journal.
 
     Attributes:
-        torn_bytes: how much of the file's end was torn, once all turns have been read.
+        torn_bytes: Length of the end of the file that was torn, once all turns have been read.
 
     Raises:
         OtherVersionError: another version wrote it.
@@ -277,8 +288,10 @@ class JournalReader:
             record = records.record()
             self._first_turn = file.tell()
             self._header_checksum = records.checksum
+
         if record is None:
             raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
+
         try:
             self.header = msgspec.msgpack.decode(record, type=Header)
         except msgspec.MsgspecError as error:  # the record has its checksum, so it is not damaged
@@ -294,14 +307,15 @@ class JournalReader:
         """All turns, in order.
 
         Args:
-            messages: what the header's architecture declares.
+            messages: Messages that the header's architecture declares.
 
         Raises:
             DamagedError: a record is damaged.
             OtherVersionError: it holds an event that this version of the architecture does not have.
         """
-        known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
-        event = union(known)
+        event_types = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
+
+        event = union(event_types)
         decoder = msgspec.msgpack.Decoder(
             tuple[Time, list[tuple[Address, Address, event, int]]]  # type: ignore[valid-type] # made at run time
         )
@@ -312,12 +326,13 @@ class JournalReader:
                 raise OtherVersionError(str(self.path), f"holds an event that is not known here: {error}") from None
 
     def times(self) -> tuple[Time, Time] | None:
-        """Of the first turn and of the last; None where there is none.
+        """The times of the first turn and of the last; None where there is none.
 
         Raises:
             DamagedError: a record is damaged.
         """
         decoder = msgspec.msgpack.Decoder(tuple[Time, msgspec.Raw])
+        # The entries stay encoded: only the times are needed.
         first = last = None
         for record in self._records():
             last = decoder.decode(record)[0]

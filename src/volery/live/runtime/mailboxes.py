@@ -32,40 +32,43 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._going: dict[HostName, list[Parcel]] = {}
-        self._waiting: dict[HostName, list[Parcel]] = {}
+        self._outgoing: dict[HostName, list[Parcel]] = {}
+        self._coalescing: dict[HostName, list[Parcel]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, host: HostName, to: Address, source: Address, message: Message) -> None:
         """Take a message; it leaves with the next `release`, or a little later."""
-        going = self._going.get(host)
-        if going is not None:
-            going.append((to, source, message))
+        # A frame for the host leaves with this turn anyhow: even a coalescable message takes it, as the link keeps
+        # its order.
+        parcels = self._outgoing.get(host)
+        if parcels is not None:
+            parcels.append((to, source, message))
         elif message.coalescable:
-            self._waiting.setdefault(host, []).append((to, source, message))
+            self._coalescing.setdefault(host, []).append((to, source, message))
         else:
-            self._going[host] = going = self._waiting.pop(host, [])
-            going.append((to, source, message))
+            self._outgoing[host] = parcels = self._coalescing.pop(host, [])
+            parcels.append((to, source, message))
 
     def release(self, send: SendFrame) -> None:
         """Send the messages of a turn that is committed, one frame per host."""
-        if self._going:
-            going, self._going = self._going, {}
-            for host, parcels in going.items():
+        if self._outgoing:
+            frames, self._outgoing = self._outgoing, {}
+            for host, parcels in frames.items():
                 send(host, parcels)
-        if self._waiting and self._timer is None:
+
+        if self._coalescing and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(COALESCE_US / SECOND, self.release_all, send)
 
     def release_all(self, send: SendFrame) -> None:
         """Send the committed messages that wait for company; messages of the next turn stay."""
         self._stop_waiting()
-        waiting, self._waiting = self._waiting, {}
-        for host, parcels in waiting.items():
+        frames, self._coalescing = self._coalescing, {}
+        for host, parcels in frames.items():
             send(host, parcels)
 
     def drop(self) -> None:
         self._stop_waiting()
-        self._going, self._waiting = {}, {}
+        self._outgoing, self._coalescing = {}, {}
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -77,39 +80,40 @@ class Inbox:
     """Events of one host that wait for its next turn; executors and the API post to it.
 
     Args:
-        where: address of every component elsewhere -> its host.
-        recorder: is called for every attempt on this host.
+        host_of: Address of every component elsewhere -> its host.
+        recorder: Called for every attempt on this host.
 
     Attributes:
-        events: mailbox, event and source, in order.
-        awake: whether a turn is due already.
+        events: Mailbox, event and source of each event, in order.
+        awake: True if a turn is due already.
     """
 
-    __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
+    __slots__ = ("_turn", "events", "has_turn", "host_of", "mailboxes", "now", "outbox", "recorder")
 
     def __init__(
         self,
-        where: Mapping[Address, HostName] | None = None,
+        host_of: Mapping[Address, HostName] | None = None,
         now: Clock | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self.where = where or {}
+        self.host_of = host_of or {}
         self.now: Clock = now or clock_from_now()
         self.recorder = recorder
         self.events: deque[tuple[Mailbox, Any, Address]] = deque()
         self.mailboxes: dict[Address, Mailbox] = {}
         self.outbox = Outbox()
-        self.awake = True  # as if a turn were coming: events that arrive before the start wait for it
+        self.has_turn = True  # as if a turn were coming: events that arrive before the start wait for it
         self._turn: Callable[[], None] = _no_turn
 
     def start(self, turn: Callable[[], None]) -> None:
         """Let `turn` handle what gathers; it is called once after each time that the inbox is woken."""
-        self._turn, self.awake = turn, False
+        self._turn = turn
+        self.has_turn = False
 
     def wake(self) -> None:
         """Schedule a turn unless one is due."""
-        if not self.awake:
-            self.awake = True
+        if not self.has_turn:
+            self.has_turn = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def post(self, to: Address, event: Event, source: Address) -> None:
@@ -123,12 +127,12 @@ class Inbox:
             self.events.append((mailbox, event, source))
         else:
             assert isinstance(event, Message), "only messages travel between hosts"
-            self.outbox.put(self.where[to], to, source, event)
+            self.outbox.put(self.host_of[to], to, source, event)
         self.wake()
 
     def report(self, report: Message, source: Address = "") -> None:
         """Send the submitter a report; a federation without a submitter ignores it."""
-        if SUBMITTER in self.mailboxes or SUBMITTER in self.where:
+        if SUBMITTER in self.mailboxes or SUBMITTER in self.host_of:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
 
 
@@ -170,6 +174,7 @@ class Mailbox:
     def set_timer(self, key: Key, at: Time, now: Time) -> None:
         self.drop_timer(key)
         timer = self.timers[key] = LiveTimer(key)
+
         if at <= now:
             self._inbox.events.append((self, timer, self.address))
         else:
@@ -206,42 +211,47 @@ class IngressFilter:
     message of it stops this host.
 
     Args:
-        where: address of every component elsewhere -> its host.
+        host_of: Address of every component elsewhere -> its host.
 
     Attributes:
-        refused: how many frames and messages were.
+        refused: Count of frames and messages that were rejected.
     """
 
-    def __init__(self, name: HostName, mailboxes: Mapping[Address, Mailbox], where: Mapping[Address, HostName]) -> None:
+    def __init__(
+        self, name: HostName, mailboxes: Mapping[Address, Mailbox], host_of: Mapping[Address, HostName]
+    ) -> None:
         self.refused = 0
         self._name = name
         self._mailboxes = mailboxes
-        self._where = where
-        self._known: set[HostName] = set()
+        self._host_of = host_of
+        self._logged_hosts: set[HostName] = set()
 
     def admitted(self, sender: HostName, parcels: Collection[Parcel]) -> list[tuple[Mailbox, Message, Address]]:
-        mailboxes, where = self._mailboxes, self._where
+        mailboxes, host_of = self._mailboxes, self._host_of
+
         admitted = [
             (mailbox, message, source)
             for to, source, message in parcels
             if (mailbox := mailboxes.get(to)) is not None
             and type(message) in mailbox.takes
-            and where.get(source) == sender
+            and host_of.get(source) == sender
         ]
+
+        # A second pass finds the reasons: the first one is hot, and nearly always admits all.
         if len(admitted) < len(parcels):
             for to, source, message in parcels:
-                found = mailboxes.get(to)
-                if found is None:
+                receiver_mailbox = mailboxes.get(to)
+                if receiver_mailbox is None:
                     self.refuse(sender, f"{to} is not on this host")
-                elif where.get(source) != sender:
+                elif host_of.get(source) != sender:
                     self.refuse(sender, f"{source} is not on that host")
-                elif type(message) not in found.takes:
+                elif type(message) not in receiver_mailbox.takes:
                     self.refuse(sender, f"{to} takes no {type(message).__name__}")
         return admitted
 
     def refuse(self, sender: HostName, problem: object) -> None:
         """Count a rejection; log the first of each sender, so that a faulty host does not fill the log."""
         self.refused += 1
-        if sender not in self._known:
-            self._known.add(sender)
+        if sender not in self._logged_hosts:
+            self._logged_hosts.add(sender)
             log.error(REJECTED, self._name, sender, problem)

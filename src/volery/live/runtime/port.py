@@ -31,7 +31,7 @@ class LivePort:
     """Collects effects in the order of the calls.
 
     Args:
-        effects: where they go; components of one host share it, because they run one after the other.
+        effects: List to which effects are added; components of one host share it, because they run one after the other.
     """
 
     __slots__ = ("_add", "address")
@@ -63,9 +63,9 @@ class LivePort:
         self._add((OBSERVE, fact))
 
 
-def _encodable(thing: object) -> object:
+def _encodable(part: object) -> object:
     """A problem's function by name, its argument by value."""
-    return f"{thing.__module__}.{thing.__qualname__}" if callable(thing) else pickle.dumps(thing)  # type: ignore[attr-defined]  # functions have names
+    return f"{part.__module__}.{part.__qualname__}" if callable(part) else pickle.dumps(part)  # type: ignore[attr-defined]  # functions have names
 
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=_encodable).encode

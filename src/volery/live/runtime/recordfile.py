@@ -37,15 +37,15 @@ class UnbegunError(InputError):
 
 def first_line(kind: str, version: int) -> bytes:
     """The line with which a file of records begins."""
-    named = f"volery {kind} {version}".encode()
-    return b"%s %08x\n" % (named, zlib.crc32(named))
+    line = f"volery {kind} {version}".encode()
+    return b"%s %08x\n" % (line, zlib.crc32(line))
 
 
-def write_record(file: BinaryIO | AppendedFile, record: bytes, before: int = 0) -> int:
+def write_record(file: BinaryIO | AppendedFile, record: bytes, previous_checksum: int = 0) -> int:
     """Append a record; an empty one is allowed.
 
     Args:
-        before: the checksum of the record before; 0 for the first.
+        previous_checksum: Checksum of the record before; 0 for the first.
 
     Returns:
         The record's checksum.
@@ -53,9 +53,9 @@ def write_record(file: BinaryIO | AppendedFile, record: bytes, before: int = 0) 
     Raises:
         OSError: the disk is full, for example.
     """
-    crc = zlib.crc32(record, before)
-    summed = _SUMMED.pack(len(record), crc)
-    file.write(summed + zlib.crc32(summed).to_bytes(4, "little"))
+    crc = zlib.crc32(record, previous_checksum)
+    summed_head = _SUMMED.pack(len(record), crc)
+    file.write(summed_head + zlib.crc32(summed_head).to_bytes(4, "little"))
     file.write(record)
     return crc
 
@@ -64,18 +64,18 @@ class RecordReader:
     """Reads the records of an open file.
 
     Args:
-        path: in errors.
-        before: the checksum of the record before the first that is read; 0 at the beginning of a file.
+        path: Path of the file, for errors.
+        previous_checksum: Checksum of the record before the first that is read; 0 at the beginning of a file.
 
     Attributes:
-        checksum: of the last record that was read.
-        torn_bytes: the length of an incomplete last record, once it was met.
+        checksum: Checksum of the last record that was read.
+        torn_bytes: Length of an incomplete last record, once it was met.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, before: int = 0) -> None:
+    def __init__(self, file: BinaryIO, path: Path, previous_checksum: int = 0) -> None:
         self._file = file
         self._path = path
-        self.checksum = before
+        self.checksum = previous_checksum
         self.torn_bytes = 0
 
     def demand(self, kind: str, version: int) -> None:
@@ -87,21 +87,23 @@ class RecordReader:
             DamagedError: the line is damaged, or the file is something else.
             InputError: the file has another format.
         """
-        wanted = first_line(kind, version)
+        expected_line = first_line(kind, version)
         line = self._file.readline(LINE_BYTES_MAX)
-        if line == wanted:
+        if line == expected_line:
             return
-        if wanted.startswith(line):
+        if expected_line.startswith(line):
             raise UnbegunError(str(self._path), "holds no complete first line: a crash came before it was written")
 
-        summed = _LINE.fullmatch(line)
-        is_whole = summed is not None and zlib.crc32(summed[1]) == int(summed[2], 16)
+        match = _LINE.fullmatch(line)
+        is_whole = match is not None and zlib.crc32(match[1]) == int(match[2], 16)
         if not is_whole and line not in _UNSUMMED:
-            problem = f"is no volery {kind}, or is damaged at byte 0: its first line is not {wanted.decode().strip()!r}"
+            expected_text = expected_line.decode().strip()
+            problem = f"is no volery {kind}, or is damaged at byte 0: its first line is not {expected_text!r}"
             raise DamagedError(str(self._path), problem)
-        found = line.split()[1].decode()
-        if found != kind:
-            raise InputError(str(self._path), f"is a volery {found}, no {kind}")
+
+        kind_in_file = line.split()[1].decode()
+        if kind_in_file != kind:
+            raise InputError(str(self._path), f"is a volery {kind_in_file}, no {kind}")
         raise OtherVersionError(str(self._path), f"is a volery {kind} of another version")
 
     def record(self) -> bytes | None:
@@ -116,19 +118,23 @@ class RecordReader:
         if len(head) < _HEAD.size:
             self.torn_bytes = len(head)
             return None
+
         length, crc, head_crc = _HEAD.unpack(head)
+        # Without this sum a damaged length would look like a record that a crash has torn.
         if zlib.crc32(head[: _SUMMED.size]) != head_crc:
             raise self._damaged(at)
+
         record = file.read(length)
         if len(record) < length:
             self.torn_bytes = len(head) + len(record)
             return None
+
         if zlib.crc32(record, self.checksum) != crc:
             raise self._damaged(at)
         self.checksum = crc
         return record
 
     def _damaged(self, at: int) -> DamagedError:
-        rest = self._file.seek(0, os.SEEK_END) - at
-        problem = f"is damaged in the record at byte {at}; the {rest} bytes after it are not proved"
+        remaining_bytes = self._file.seek(0, os.SEEK_END) - at
+        problem = f"is damaged in the record at byte {at}; the {remaining_bytes} bytes after it are not proved"
         return DamagedError(str(self._path), problem)

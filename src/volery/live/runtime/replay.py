@@ -41,9 +41,9 @@ class ReplayDifference(msgspec.Struct, frozen=True):
     """The first event whose effects differ from those in the journal.
 
     Args:
-        place: of the event in the journal, from 1.
-        now_us: when it was handled.
-        effects: what the component asks for now, as text, at most 20.
+        place: Number of the event in the journal, from 1.
+        now_us: Time at which it was handled.
+        effects: Effects that the component asks for now, as text, at most 20.
     """
 
     place: int
@@ -59,13 +59,13 @@ class Replayed(msgspec.Struct, frozen=True):
     """The result of replaying one journal.
 
     Args:
-        events: how many were fed.
-        span_us: the time of the last event.
-        torn_bytes: how much of the end a crash has torn off.
-        difference: the first one; None where all effects are equal.
-        segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
-        left_out: the sign that another version wrote it; empty where it was replayed.
-        damage: the reason why a part of it, or all, is not proved, with its place; empty where it is whole.
+        events: Count of the events that were fed.
+        span_us: Time of the last event.
+        torn_bytes: Length of the end that a crash has torn off.
+        difference: First difference; None where all effects are equal.
+        segment: Place of the file among those of the incarnation, from 0; the others begin with a snapshot.
+        left_out: Sign that another version wrote it; empty where it was replayed.
+        damage: Reason why a part of it, or all, is not proved, with its place; empty where it is whole.
     """
 
     path: str
@@ -94,8 +94,8 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
     """The architecture, parameters and cluster of a journal's host.
 
     Args:
-        lookup: name -> architecture.
-        place: what errors call the journal.
+        lookup: Name -> architecture.
+        place: Name of the journal in errors.
 
     Raises:
         OtherVersionError: the architecture has other parameters now.
@@ -106,6 +106,7 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
         config = msgspec.convert(header.parameters, type(architecture.defaults))
     except msgspec.ValidationError as error:
         raise OtherVersionError(place, f"{header.architecture} has other parameters now: {error}") from None
+
     plan = FederationPlan(architecture, config, header.cluster, header.seed)
     if plan.configuration != header.configuration:
         problem = f"{header.architecture} has other parameters now than when the journal was written"
@@ -117,15 +118,17 @@ class Player:
     """Components, fed one event at a time.
 
     Args:
-        components: by address; never started, or of a snapshot.
-        problems: those whose answers come later.
-        effects: what the last event's component has asked for; whoever feeds clears it before the next.
+        components: Components by address; never started, or of a snapshot.
+        problems: Problems whose answers come later.
+        effects: Effects that the last event's component has asked for; whoever feeds clears it before the next.
     """
 
     def __init__(
-        self, components: dict[Address, Component], problems: Mapping[tuple[Address, Key], Any] = {},
+        self,
+        components: dict[Address, Component],
+        problems: Mapping[tuple[Address, Key], Any] = {},
         effects: list[Effect] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.effects: list[Effect] = [] if effects is None else effects
         self._components = components
         self._problems = dict(problems)
@@ -133,9 +136,9 @@ class Player:
         for address, component in components.items():
             component.bind(LivePort(address, self.effects))
 
-    def differs(self, other: Player) -> str:
+    def differs(self, player: Player) -> str:
         """The first field in which the state of another player differs; empty where there is none."""
-        return first_difference((self._components, self._problems), (other._components, other._problems))
+        return first_difference((self._components, self._problems), (player._components, player._problems))
 
     def feed(self, address: Address, source: Address, event: Any, now: Time, *, refused: bool = True) -> int:
         """Handle an event; the checksum of what the component asked for.
@@ -143,27 +146,31 @@ class Player:
         An event of an unknown type was refused where another host had sent it; otherwise it has ended its host.
         """
         component = self._components[address]
+
         if type(event) is Started:
             component.start(now)
         else:
             if type(event) is Computed:
+                # Answers are left out of the journal: a problem is pure, so it is solved again.
                 problem = self._problems.pop((address, event.key))
                 event = Computed(event.key, problem.solve(problem.argument))
             elif type(event) is TaskFinished:
-                event = self._whole(address, event)
+                event = self._with_payload(address, event)
             try:
                 component.handle(event, source, now)
             except UnknownMessageError:
                 if not refused:
                     raise
+
         for effect in self.effects:
             if effect[0] == COMPUTE:
                 self._problems[address, effect[1]] = effect[2]
             elif effect[0] == LAUNCH and effect[1].payload:
                 self._launched[address, effect[1].id, effect[2]] = effect[1]
+
         return checksum(self.effects)
 
-    def _whole(self, address: Address, event: TaskFinished) -> TaskFinished:
+    def _with_payload(self, address: Address, event: TaskFinished) -> TaskFinished:
         """The end of an attempt with the payload that the journal has left out, see `JournalWriter.event`."""
         task = self._launched.pop((address, event.task.id, event.attempt), None)
         if task is None or event.task.payload:
@@ -175,10 +182,10 @@ class Chain:
     """Files of one incarnation of a host that follow each other.
 
     Args:
-        readers: in order; the first is the incarnation's first, or has a snapshot.
+        readers: Readers in order; the first is the incarnation's first, or has a snapshot.
 
     Attributes:
-        path, header: of the first file.
+        path, header: Path and header of the first file.
     """
 
     def __init__(self, readers: Sequence[JournalReader]) -> None:
@@ -191,15 +198,15 @@ class Chain:
         Raises:
             DamagedError: a record is damaged, or bytes are missing between two files.
         """
-        known = tuple(messages)
+        message_types = tuple(messages)
         for at, reader in enumerate(self.readers):
-            yield from reader.turns(known)
+            yield from reader.turns(message_types)
             if problem := _bytes_missing(self.readers, at):
                 raise DamagedError(str(reader.path), problem)
 
     def times(self) -> tuple[Time, Time] | None:
-        found = [times for reader in self.readers if (times := reader.times()) is not None]
-        return (found[0][0], found[-1][1]) if found else None
+        periods = [times for reader in self.readers if (times := reader.times()) is not None]
+        return (periods[0][0], periods[-1][1]) if periods else None
 
 
 def chains(paths: Iterable[Path]) -> list[Chain]:
@@ -208,21 +215,22 @@ def chains(paths: Iterable[Path]) -> list[Chain]:
     Raises:
         InputError: a file is no journal or is damaged, or continues one that is not there and has no snapshot.
     """
-    found = _consecutive(map(JournalReader, paths))
-    for first, *_ in found:
-        _demand_beginning(first)
-    return [Chain(readers) for readers in found]
+    groups = _consecutive(map(JournalReader, paths))
+    for first_reader, *_ in groups:
+        _demand_beginning(first_reader)
+    return [Chain(readers) for readers in groups]
 
 
 def _consecutive(readers: Iterable[JournalReader]) -> list[list[JournalReader]]:
-    found: list[list[JournalReader]] = []
+    groups: list[list[JournalReader]] = []
+
     for reader in sorted(readers, key=lambda reader: _order(reader.header)):
         host, incarnation, segment = _order(reader.header)
-        if found and _order(found[-1][-1].header) == (host, incarnation, segment - 1):
-            found[-1].append(reader)
+        if groups and _order(groups[-1][-1].header) == (host, incarnation, segment - 1):
+            groups[-1].append(reader)
         else:
-            found.append([reader])
-    return found
+            groups.append([reader])
+    return groups
 
 
 def _demand_beginning(reader: JournalReader) -> None:
@@ -244,9 +252,9 @@ def _bytes_missing(files: Sequence[JournalReader], at: int) -> str:
     return f"ends within a record, although {files[at + 1].path.name} continues it: bytes are missing"
 
 
-def cut_hosts(kept: Iterable[Chain]) -> tuple[str, ...]:
+def cut_hosts(kept_chains: Iterable[Chain]) -> tuple[str, ...]:
     """Hosts with a journal whose first files are no longer kept."""
-    return tuple(sorted({one.header.host for one in kept if one.header.segment}))
+    return tuple(sorted({chain.header.host for chain in kept_chains if chain.header.segment}))
 
 
 def _order(header: Header) -> tuple[str, int, int]:
@@ -269,14 +277,15 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     """Replay one file of a journal, from its snapshot where it has one.
 
     Args:
-        lookup: name -> architecture.
-        witness: sees every event with all that it caused: what was sent and launched, and when.
+        lookup: Name -> architecture.
+        witness: Sees every event with all that it caused: what was sent and launched, and when.
 
     Raises:
         InputError: it is no journal, or of an architecture that does not exist as it was.
     """
     reader = JournalReader(path)
-    plan, effects = plan_of(reader.header, lookup, str(path)), list[Effect]()
+    plan = plan_of(reader.header, lookup, str(path))
+    effects = list[Effect]()
     return _replayed(reader, plan, _Beginning(Player(*hosted(reader, plan, effects), effects)), witness)
 
 
@@ -289,7 +298,9 @@ def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> 
     Raises:
         InputError: not one of the files is replayed or damaged; the first one's reason.
     """
-    readers, errors, is_judged = list[JournalReader](), list[InputError](), False
+    readers = list[JournalReader]()
+    errors = list[InputError]()
+    is_judged = False
     for path in paths:
         try:
             readers.append(JournalReader(path))
@@ -343,9 +354,9 @@ class _Beginning(NamedTuple):
     """The state in which a file begins, and what contradicts it.
 
     Args:
-        player: None: the state is not known.
-        damage: of its snapshot, where the file before leads to the state, too.
-        difference: between its snapshot and the state to which the file before leads.
+        player: Player with the state; None: the state is not known.
+        damage: Damage of its snapshot, where the file before leads to the state, too.
+        difference: Difference between its snapshot and the state to which the file before leads.
     """
 
     player: Player | None
@@ -353,12 +364,12 @@ class _Beginning(NamedTuple):
     difference: ReplayDifference | None = None
 
 
-def _beginning(reader: JournalReader, plan: FederationPlan, before: Player | None, *, is_first: bool) -> _Beginning:
+def _beginning(reader: JournalReader, plan: FederationPlan, previous: Player | None, *, is_first: bool) -> _Beginning:
     """The state in which a file begins.
 
     Args:
-        before: the player of the file before it; None where that one is not proved, or there is none.
-        is_first: whether the file before is not here.
+        previous: Player of the file before it; None where that one is not proved, or there is none.
+        is_first: True if the file before is not here.
 
     Raises:
         InputError: it has no snapshot that can be loaded, and there is no file before it.
@@ -367,26 +378,25 @@ def _beginning(reader: JournalReader, plan: FederationPlan, before: Player | Non
         _demand_beginning(reader)
     elif not snapshot_path(reader.path).exists():
         missing = "continues a file that is not proved, and has no snapshot: nothing of it is proved"
-        return _Beginning(before, "" if before is not None else missing)
+        return _Beginning(previous, "" if previous is not None else missing)
 
     effects = list[Effect]()
     try:
         player = Player(*hosted(reader, plan, effects), effects)
     except DamagedError as error:
-        if before is None:
+        if previous is None:
             raise
-        return _Beginning(before, str(error))
+        # The state to which the file before leads is proved: the replay goes on from it.
+        return _Beginning(previous, str(error))
 
-    unequal = before.differs(player) if before is not None else ""
-    if not unequal:
+    difference = previous.differs(player) if previous is not None else ""
+    if not difference:
         return _Beginning(player)
-    problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
+    problem = f"its snapshot differs, at {difference}, from the state to which the file before it leads"
     return _Beginning(None, "", ReplayDifference(0, 0, "", "", "", (), problem))
 
 
-def _replayed(
-    reader: JournalReader, plan: FederationPlan, beginning: _Beginning, witness: Witness | None
-) -> Replayed:  # fmt: skip
+def _replayed(reader: JournalReader, plan: FederationPlan, beginning: _Beginning, witness: Witness | None) -> Replayed:
     player = beginning.player
     if player is None:
         return replace(_result(reader, 0, 0, beginning.difference), damage=beginning.damage)
@@ -394,6 +404,7 @@ def _replayed(
     events = now = 0
     turns = reader.turns(plan.architecture.messages)
     damage = beginning.damage
+
     while True:
         try:
             now, entries = next(turns)
@@ -402,27 +413,31 @@ def _replayed(
         except DamagedError as error:
             damage = damage or error.problem
             break
+
         for address, source, event, expected in entries:
             events += 1
             problem = ""
-            began = time.perf_counter() if witness is not None else 0.0
+            started_s = time.perf_counter() if witness is not None else 0.0
             try:
-                found = player.feed(address, source, event, now, refused=expected != RAISED)
+                effects_checksum = player.feed(address, source, event, now, refused=expected != RAISED)
             except Exception as error:
+                # `RAISED` marks the last entry of a host that has failed: there an exception has to come.
                 if expected != RAISED:
                     problem = f"raises {error!r}, which it did not"
             else:
                 if expected == RAISED:
                     problem = "raises nothing, but did"
-                elif found != expected:
-                    problem = f"the effects have checksum {found:#010x}, in the journal {expected:#010x}"
+                elif effects_checksum != expected:
+                    problem = f"the effects have checksum {effects_checksum:#010x}, in the journal {expected:#010x}"
+
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
                 return _result(
                     reader, events, now, ReplayDifference(events, now, address, source, str(event), effects, problem)
                 )
+
             if witness is not None:
-                witness(now, address, source, event, player.effects, time.perf_counter() - began)
+                witness(now, address, source, event, player.effects, time.perf_counter() - started_s)
             player.effects.clear()
     return replace(_result(reader, events, now, None), damage=damage)
 
@@ -430,9 +445,16 @@ def _replayed(
 def _result(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
     header = reader.header
     return Replayed(
-        str(reader.path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes,
-        difference, header.segment,
-    )  # fmt: skip
+        str(reader.path),
+        header.host,
+        header.incarnation,
+        header.architecture,
+        events,
+        now,
+        reader.torn_bytes,
+        difference,
+        header.segment,
+    )
 
 
 def journals(place: Path) -> Iterator[Path]:
@@ -444,7 +466,7 @@ def journals(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
         return
-    found = sorted(place.glob(f"*{SUFFIX}"), key=journal_order) if place.is_dir() else []
-    if not found:
+    paths = sorted(place.glob(f"*{SUFFIX}"), key=journal_order) if place.is_dir() else []
+    if not paths:
         raise InputError(str(place), f"no journal here; give a *{SUFFIX} file or a folder that holds some")
-    yield from found
+    yield from paths

@@ -22,10 +22,10 @@ class SubmitterSite(NamedTuple):
     """The host of a submitter.
 
     Args:
-        post: hands an event to the submitter.
-        layout: host -> addresses of its components.
-        transport: to the other hosts; None: there are none.
-        gives_up_jobs: take a store that is older than it was, or is missing; see `volery.live.service.marks`.
+        post: Hands an event to the submitter.
+        layout: Host -> addresses of its components.
+        transport: Transport to the other hosts; None: there are none.
+        gives_up_jobs: True to take a store that is older than it was, or is missing; see `volery.live.service.marks`.
     """
 
     federation: Federation
@@ -37,19 +37,21 @@ class SubmitterSite(NamedTuple):
     transport: Transport | None = None
     gives_up_jobs: bool = False
 
-    def _others(self) -> list[tuple[HostName, Address]]:
-        return [(host, address) for host, listed in self.layout.items() if host != self.name for address in listed]
+    def _remote_components(self) -> list[tuple[HostName, Address]]:
+        return [
+            (host, address) for host, addresses in self.layout.items() if host != self.name for address in addresses
+        ]
 
     @property
     def elsewhere(self) -> list[Address]:
         """Addresses of components on other hosts."""
-        return [address for _, address in self._others()]
+        return [address for _, address in self._remote_components()]
 
     @property
     def agents(self) -> dict[Address, Address]:
         """The reporter of the host of each node on another host."""
         nodes = self.deployment.machines
-        return {address: reporter_of(host) for host, address in self._others() if address in nodes}
+        return {address: reporter_of(host) for host, address in self._remote_components() if address in nodes}
 
     def register(self, assigned: Callable[[], Mapping[Address, int]] = dict) -> HostRegister:
         """The register of all hosts; `assigned` gives how many jobs are assigned to a component."""
@@ -60,11 +62,11 @@ class Frontend:
     """A submitter without anything to open and to close around it, such as a load generator.
 
     Args:
-        register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
+        register: Register of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:
-        url: of the API; empty without one.
-        open_to_all: whether the API asks for no tokens.
+        url: URL of the API; empty without one.
+        open_to_all: True if the API asks for no tokens.
     """
 
     def __init__(self, component: Component, register: HostRegister | None = None) -> None:

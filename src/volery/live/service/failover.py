@@ -109,9 +109,9 @@ class Failover:
 
     def _maybe_forget(self) -> None:
         """Forget jobs that have ended, whenever twice as many are remembered as were open the last time."""
-        if self._assignments.kept > self._kept_max:
+        if self._assignments.remembered_count > self._kept_max:
             self._assignments.keep(job for job, _ in self._book.open_jobs())
-            self._kept_max = max(KEPT_MIN, 2 * self._assignments.kept)
+            self._kept_max = max(KEPT_MIN, 2 * self._assignments.remembered_count)
 
     def greet(self, entries: Iterable[Address]) -> None:
         """Send moves to schedulers that have restarted, or answer again, before they are sent jobs."""

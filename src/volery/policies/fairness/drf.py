@@ -38,22 +38,36 @@ class WeightedDrf:
     """Users by ascending dominant share over weight; see `order.FairOrder`.
 
     Args:
-        capacity: units per resource, from 0.
-        weights: per user, in the order in which ties are decided; others have weight 1 and come behind.
-        stops: nobody is served while the poorest user's task does not fit, as in the paper's algorithm 1, where the
-            capacity is that of one machine. Else the next poorest is tried, so that no resource idles that is wanted.
+        capacity: Units of each resource, from 0.
+        weights: Weights by user, in the order in which ties are decided; others have weight 1 and come behind.
+        stops_at_poorest: True if nobody is served while the poorest user's task does not fit, as in the paper's
+            algorithm 1, where the capacity is that of one machine. Else the next poorest is tried, so that no resource
+            idles that is wanted.
 
     Raises:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_demand", "_free", "_names", "_nothing", "_numbers", "_stops", "_used", "_waiting",
-                 "_weights", "_whole")  # fmt: skip
+    __slots__ = (
+        "_capacity",
+        "_demand",
+        "_free",
+        "_names",
+        "_no_resources",
+        "_numbers",
+        "_stops",
+        "_total",
+        "_used",
+        "_waiting",
+        "_weights",
+    )
 
-    def __init__(self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops: bool = False) -> None:
-        self._capacity = self._whole = self._free = checked_capacity(capacity)
-        self._nothing: Resources = (0,) * len(self._capacity)
-        self._stops = stops
+    def __init__(
+        self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops_at_poorest: bool = False
+    ) -> None:
+        self._capacity = self._total = self._free = checked_capacity(capacity)
+        self._no_resources: Resources = (0,) * len(self._capacity)
+        self._stops = stops_at_poorest
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._weights: list[int] = []
@@ -71,16 +85,16 @@ class WeightedDrf:
         """
         number = self._number(user)
         self._weights[number] = _checked(user, weight)
-        wanted = self._demand[number]
-        if wanted is not None:
-            self._rank(number, wanted)
+        demand = self._demand[number]
+        if demand is not None:
+            self._rank(number, demand)
 
     def _join(self, user: str, weight: int) -> int:
         _checked(user, weight)
         number = self._numbers[user] = len(self._names)
         self._names.append(user)
         self._weights.append(weight)
-        self._used.append(self._nothing)
+        self._used.append(self._no_resources)
         self._demand.append(None)
         return number
 
@@ -96,44 +110,49 @@ class WeightedDrf:
 
     def wants(self, user: str, demand: Resources | None) -> None:
         number = self._number(user)
-        before = self._demand[number]
-        if demand == before:
+        previous = self._demand[number]
+        if demand == previous:
             return
+
         if demand is not None:
             if demand not in self._waiting:
                 self._waiting[checked_demand(demand, self._capacity)] = Ranking()
             self._rank(number, demand)
-        if before is not None:
-            self._waiting[before].remove(number)
-            if not self._waiting[before]:
-                del self._waiting[before]
+
+        if previous is not None:
+            self._waiting[previous].remove(number)
+            if not self._waiting[previous]:
+                del self._waiting[previous]
         self._demand[number] = demand
 
     def choose(self, accepts: Accepts | None = None) -> str | None:
         """The poorest user whose next task fits, and is accepted."""
-        lines = [ranking.entries() for demand, ranking in self._waiting.items() if fits(demand, self._free)]
-        if not lines or (self._stops and min(self._waiting.values(), key=_head).entries() not in lines):
+        rankings = [ranking.entries() for demand, ranking in self._waiting.items() if fits(demand, self._free)]
+        if not rankings or (self._stops and min(self._waiting.values(), key=_head).entries() not in rankings):
             return None
+
         if accepts is None:
-            return self._names[min(lines)[0][1]]
-        poorest: Iterable[tuple[int, int]] = lines[0] if len(lines) == 1 else heapq.merge(*lines)
+            return self._names[min(rankings)[0][1]]
+        poorest: Iterable[tuple[int, int]] = rankings[0] if len(rankings) == 1 else heapq.merge(*rankings)
         return next((name for _, number in poorest if accepts(name := self._names[number])), None)
 
     def launched(self, user: str, demand: Resources) -> None:
         number = self._number(user)
         self._free = minus(self._free, demand)
         self._used[number] = plus(self._used[number], demand)
-        wanted = self._demand[number]
-        if wanted is not None:
-            self._rank(number, wanted)
+
+        next_demand = self._demand[number]
+        if next_demand is not None:
+            self._rank(number, next_demand)
 
     def ended(self, user: str, demand: Resources) -> None:
         number = self._number(user)
         self._free = plus(self._free, demand)
         self._used[number] = minus(self._used[number], demand)
-        wanted = self._demand[number]
-        if wanted is not None:
-            self._rank(number, wanted)
+
+        next_demand = self._demand[number]
+        if next_demand is not None:
+            self._rank(number, next_demand)
 
     def share(self, user: str) -> Fraction:
         return dominant_share(self._used[self._number(user)], self._capacity)
@@ -147,6 +166,7 @@ class WeightedDrf:
             demand = self._demand[number]
             if demand is not None:
                 assert self._waiting[demand].key(number) == self._key(number), self._names[number]
+
         waiting = sum(demand is not None for demand in self._demand)
         assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
-        assert total == self._whole, f"{total} in all, of {self._whole}"
+        assert total == self._total, f"{total} in all, of {self._total}"

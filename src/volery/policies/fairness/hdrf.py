@@ -48,22 +48,38 @@ class TreeNode:
     """A user or an organisation, and what counts of it.
 
     Args:
-        number: its place in the order of ties.
-        name: of a user: as in `Job.user`.
-        weight: against its siblings.
-        parent: None: the root.
-        width: how many resources there are.
+        number: Place in the order of ties.
+        name: Name of a user, as in `Job.user`, or of an organisation.
+        weight: Weight against its siblings.
+        parent: Organisation above it; None: the root.
+        width: Count of the resources.
     """
 
-    __slots__ = ("amounts", "as_is", "blocked", "children", "demand", "name", "number", "open_count", "parent",
-                 "passed", "per_minimum", "rank", "scaled", "share", "used", "weight")  # fmt: skip
+    __slots__ = (
+        "amounts",
+        "as_is",
+        "blocked",
+        "children",
+        "demand",
+        "is_passed_over",
+        "name",
+        "number",
+        "open_count",
+        "parent",
+        "per_minimum",
+        "rank",
+        "scaled",
+        "share",
+        "used",
+        "weight",
+    )
 
     def __init__(self, number: int, name: str, weight: int, parent: TreeNode | None, width: int) -> None:
         self.number, self.name, self.weight, self.parent = number, name, weight, parent
         self.children: list[TreeNode] = []
         self.used: Resources = (0,) * width
         self.demand: Resources | None = None
-        self.passed = False
+        self.is_passed_over = False
         self.share = 0
         self.blocked = True
         self.amounts: Amounts = [0] * width
@@ -78,22 +94,35 @@ class HierarchicalDrf:
     """The next user to serve, from the root down; see `order.FairOrder`.
 
     Args:
-        capacity: units per resource, from 0.
-        tree: whose root's name and weight do not matter.
+        capacity: Units of each resource, from 0.
+        tree: Tree of sharers; name and weight of its root do not matter.
 
     Raises:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_dominant", "_fitting", "_free", "_least", "_leaves", "_nodes", "_root", "_saturated",
-                 "_seen_free", "_stale", "_waiting", "_whole")  # fmt: skip
+    __slots__ = (
+        "_capacity",
+        "_dominant",
+        "_fitting",
+        "_free",
+        "_least",
+        "_leaves",
+        "_nodes",
+        "_root",
+        "_saturated",
+        "_seen_free",
+        "_stale",
+        "_total",
+        "_waiting",
+    )
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
     spares_blocked: ClassVar[bool] = True
     """Blocked children are no minimum and are not rescaled; saturated resources do not count for shares."""
 
     def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
-        self._capacity = self._whole = self._free = checked_capacity(capacity)
+        self._capacity = self._total = self._free = checked_capacity(capacity)
         self._nodes: list[TreeNode] = []
         self._leaves: dict[str, TreeNode] = {}
         self._waiting: dict[Resources, dict[int, None]] = {}
@@ -103,6 +132,7 @@ class HierarchicalDrf:
         self._seen_free: Resources | None = None
         self._least: Resources | None = None
         self._stale: dict[int, None] = {}
+
         self._root = self._node("", 1, None)
         self._grow(self._root, tree.members if tree is not None else ())
         self._count_all()
@@ -132,12 +162,14 @@ class HierarchicalDrf:
         leaf = self._leaf(user)
         if demand == leaf.demand:
             return
+
         if leaf.demand is not None:
             alike = self._waiting[leaf.demand]
             del alike[leaf.number]
             if not alike:
                 del self._waiting[leaf.demand], self._dominant[leaf.demand], self._fitting[leaf.demand]
                 self._seen_free = self._least = None
+
         leaf.demand = demand
         if demand is not None:
             if demand not in self._waiting:
@@ -167,24 +199,29 @@ class HierarchicalDrf:
         """Follow the non-blocked child of the lowest share over weight; who is not accepted counts as blocked."""
         if not self._settle():
             return None
-        passed: list[TreeNode] = []
-        chosen = None
-        while chosen is None and not self._root.blocked:
+
+        passed_leaves: list[TreeNode] = []
+        user = None
+
+        while user is None and not self._root.blocked:
             leaf = self._descend()
             if accepts is None or accepts(leaf.name):
-                chosen = leaf.name
+                user = leaf.name
             else:
-                leaf.passed = True
+                leaf.is_passed_over = True
                 self._count((leaf.number,))
-                passed.append(leaf)
-        for leaf in passed:
-            leaf.passed = False
+                passed_leaves.append(leaf)
+
+        # Passed over in this decision only: they are counted as what they are before the next.
+        for leaf in passed_leaves:
+            leaf.is_passed_over = False
             self._stale[leaf.number] = None
-        return chosen
+        return user
 
     def _descend(self) -> TreeNode:
         node = self._root
         while node.children:
+            # The paper's H-DRF, down from the root: the lowest share over weight that is not blocked.
             node = next(child for number in node.rank if not (child := self._nodes[number]).blocked)
         return node
 
@@ -194,17 +231,20 @@ class HierarchicalDrf:
             fitting = {demand: fits(demand, self._free) for demand in self._waiting}
             if not any(fitting.values()):
                 return False
-            before, self._fitting = self._fitting, fitting
+
+            fitting_before, self._fitting = self._fitting, fitting
             saturated = self._saturation()
+            # Saturation decides which resources count, for every node of the tree.
             if saturated != self._saturated:
                 self._saturated = saturated
                 self._stale.clear()
                 self._count_all()
             else:
                 for demand, fit in fitting.items():
-                    if fit != before[demand]:
+                    if fit != fitting_before[demand]:
                         self._stale.update(self._waiting[demand])
             self._seen_free = self._free
+
         self._count(self._stale)
         self._stale.clear()
         return not self._root.blocked
@@ -218,15 +258,16 @@ class HierarchicalDrf:
         """
         if self._least is None:
             self._least = self._least_wanted()
-        return tuple([left < units for left, units in zip(self._free, self._least, strict=True)])
+        return tuple([free_units < units for free_units, units in zip(self._free, self._least, strict=True)])
 
     def _least_wanted(self) -> Resources:
-        """Per resource, the least waiting demand of those whose dominant resource it is, else of all on it, else 1."""
+        """The least waiting demand on each resource of those for whom it is dominant, else of all on it, else 1."""
         least = [0] * len(self._capacity)
-        for demand, mains in self._dominant.items():
-            for j in mains:
+        for demand, dominant_places in self._dominant.items():
+            for j in dominant_places:
                 if not least[j] or demand[j] < least[j]:
                     least[j] = demand[j]
+
         return tuple(
             [
                 units or min([demand[j] for demand in self._waiting if demand[j]], default=1)
@@ -251,20 +292,24 @@ class HierarchicalDrf:
     def _count(self, leaves: Iterable[int]) -> None:
         """Count users and the organisations above them, each once and as far up as anything changes."""
         pending = sorted({-number for number in leaves})  # children before parents, who have the lower numbers
-        known = set(pending)
+        queued_nodes = set(pending)
         while pending:
             node = self._nodes[-heapq.heappop(pending)]
             was_blocked, was_share, was_amounts = node.blocked, node.share, node.amounts
+
             self._measure(node)
             if node.parent is None:
                 return
+
+            # Nothing that the parent sums has changed, so the organisations above are as they were.
             if node.scaled is not None:
                 if (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts):
                     continue
                 self._leave(node.parent, node, was_blocked)
             self._enter(node.parent, node)
-            if -node.parent.number not in known:
-                known.add(-node.parent.number)
+
+            if -node.parent.number not in queued_nodes:
+                queued_nodes.add(-node.parent.number)
                 heapq.heappush(pending, -node.parent.number)
 
     def _measure(self, node: TreeNode) -> None:
@@ -272,20 +317,24 @@ class HierarchicalDrf:
         if node.children:
             node.blocked = not node.open_count
             node.amounts = list(node.as_is)
+            # Rescaling to the minimum node: each non-blocked child counts as if it had as much as the poorest, for
+            # its weight.
             if self.rescales and len(node.rank):
                 poorest = self._nodes[node.rank.first()]
                 for j, sum_of in enumerate(node.per_minimum):
                     node.amounts[j] += (sum_of * poorest.share // poorest.weight) >> SHARE_BITS
         else:
-            node.blocked = node.demand is None or node.passed or not self._fitting[node.demand]
+            node.blocked = node.demand is None or node.is_passed_over or not self._fitting[node.demand]
             node.amounts = [
-                (units << SHARE_BITS) // whole if whole else 0
-                for units, whole in zip(node.used, self._capacity, strict=True)
+                (units << SHARE_BITS) // total if total else 0
+                for units, total in zip(node.used, self._capacity, strict=True)
             ]
-        counted = node.amounts
+
+        counted_amounts = node.amounts
+        # A saturated resource cannot be given to anyone: the shares of the others decide.
         if self.rescales and self.spares_blocked:
-            counted = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
-        node.share = max(counted or node.amounts)
+            counted_amounts = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
+        node.share = max(counted_amounts or node.amounts)
 
     def _rescaled(self, child: TreeNode) -> bool:
         return self.rescales and not (child.blocked and self.spares_blocked)
@@ -299,6 +348,7 @@ class HierarchicalDrf:
         else:
             child.scaled = child.amounts
             parent.as_is = [a + b for a, b in zip(parent.as_is, child.scaled, strict=True)]
+
         if not child.blocked:
             parent.open_count += 1
         if not child.blocked or not self.spares_blocked:
@@ -314,6 +364,7 @@ class HierarchicalDrf:
             parent.per_minimum = [a - b for a, b in zip(parent.per_minimum, child.scaled, strict=True)]
         else:
             parent.as_is = [a - b for a, b in zip(parent.as_is, child.scaled, strict=True)]
+
         if not was_blocked:
             parent.open_count -= 1
         parent.rank.remove(child.number)
@@ -324,11 +375,14 @@ class HierarchicalDrf:
         for leaf in self._leaves.values():
             assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
             total = plus(total, leaf.used)
-        assert total == self._whole, f"{total} in all, of {self._whole}"
+        assert total == self._total, f"{total} in all, of {self._total}"
+
         self._count(self._stale)
         self._stale.clear()
-        kept = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
+        maintained = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
         self._count_all()
         fresh = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
-        for node, one, other in zip(self._nodes, kept, fresh, strict=True):
-            assert one == other, f"{node.name or node.number}: {one} is kept, {other} counted"
+        for node, maintained_state, fresh_state in zip(self._nodes, maintained, fresh, strict=True):
+            assert maintained_state == fresh_state, (
+                f"{node.name or node.number}: {maintained_state} is kept, {fresh_state} counted"
+            )

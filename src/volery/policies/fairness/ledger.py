@@ -25,15 +25,15 @@ NOTHING: Final = Fraction(0)
 WHOLE: Final = Fraction(1)
 
 
-def entitlements(tree: Sharer, wanted: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Per user, the dominant share that it is due. Cost O(n log n).
+def entitlements(tree: Sharer, wanted_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """The dominant share that each user is due. Cost O(n log n).
 
     Args:
-        tree: of users and weights.
-        wanted: per user, the dominant share of all that it has and waits for; nothing where nothing is said.
+        tree: Tree of users and weights.
+        wanted_shares: Dominant share of all that each user has and waits for; nothing where none is given.
     """
     due: dict[str, Fraction] = {}
-    _deal(tree, _wishes(tree, wanted), WHOLE, due)
+    _deal(tree, _wishes(tree, wanted_shares), WHOLE, due)
     return due
 
 
@@ -46,18 +46,19 @@ class _Wish:
         self.share, self.members = share, members
 
 
-def _wishes(node: Sharer, wanted: Mapping[str, Fraction]) -> _Wish:
+def _wishes(node: Sharer, wanted_shares: Mapping[str, Fraction]) -> _Wish:
     if not node.members:
-        return _Wish(wanted.get(node.name, NOTHING), ())
-    members = tuple(_wishes(member, wanted) for member in node.members)
+        return _Wish(wanted_shares.get(node.name, NOTHING), ())
+    members = tuple(_wishes(member, wanted_shares) for member in node.members)
     return _Wish(sum((wish.share for wish in members), NOTHING), members)
 
 
 def _deal(node: Sharer, wish: _Wish, amount: Fraction, due: dict[str, Fraction]) -> None:
-    """Write down what the users below are due of their node's amount."""
+    """Enter what the users below are due of their node's amount."""
     if not node.members:
         due[node.name] = min(amount, wish.share)
         return
+
     parts = water_filling(amount, [member.share for member in wish.members], [member.weight for member in node.members])
     for member, inner, part in zip(node.members, wish.members, parts, strict=True):
         _deal(member, inner, part, due)
@@ -66,16 +67,18 @@ def _deal(node: Sharer, wish: _Wish, amount: Fraction, due: dict[str, Fraction])
 def water_filling(amount: Fraction, wishes: Sequence[Fraction], weights: Sequence[int]) -> list[Fraction]:
     """Deal an amount by weight to those who want some; what one leaves goes to the others, by weight again."""
     parts = [NOTHING] * len(wishes)
-    thirsty = [place for place, wish in enumerate(wishes) if wish]
-    if len(thirsty) == len(wishes) and sum(wishes) <= amount:
+    wishing = [place for place, wish in enumerate(wishes) if wish]
+    if len(wishing) == len(wishes) and sum(wishes) <= amount:
         return list(wishes)
-    thirsty.sort(key=lambda place: wishes[place] / weights[place])
-    weight = sum(weights[place] for place in thirsty)
-    for first, place in enumerate(thirsty):
+
+    # Those who want little for their weight are filled first, so that one pass finds the level of all others.
+    wishing.sort(key=lambda place: wishes[place] / weights[place])
+    weight = sum(weights[place] for place in wishing)
+    for rank, place in enumerate(wishing):
         if wishes[place] * weight > amount * weights[place]:
             level = amount / weight
-            for other in thirsty[first:]:
-                parts[other] = level * weights[other]
+            for remaining_place in wishing[rank:]:
+                parts[remaining_place] = level * weights[remaining_place]
             break
         parts[place] = wishes[place]
         amount -= wishes[place]
@@ -90,41 +93,55 @@ class ShareLedger:
     below it: under contention most wishes are far above. All else is O(log n).
 
     Args:
-        capacity: units per resource, from 0.
-        tree: of users and weights.
+        capacity: Units of each resource, from 0.
+        tree: Tree of users and weights.
 
     Raises:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_due", "_names", "_numbers", "_outdated", "_ranking", "_tree", "_used", "_wanted")
+    __slots__ = (
+        "_capacity",
+        "_due",
+        "_is_outdated",
+        "_names",
+        "_numbers",
+        "_ranking",
+        "_tree",
+        "_used",
+        "_wanted_shares",
+    )
 
     def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
         self._capacity = checked_capacity(capacity)
         self._tree = tree
         self._names = [leaf.name for leaf in tree.leaves()]
         self._numbers = {user: number for number, user in enumerate(self._names)}
-        nothing: Resources = (0,) * len(self._capacity)
-        self._used = [nothing] * len(self._names)
-        self._wanted = [NOTHING] * len(self._names)
+
+        no_resources: Resources = (0,) * len(self._capacity)
+        self._used = [no_resources] * len(self._names)
+        self._wanted_shares = [NOTHING] * len(self._names)
         self._due = [NOTHING] * len(self._names)
         self._ranking = Ranking()
-        self._outdated = False
+        self._is_outdated = False
+
         for number in range(len(self._names)):
             self._rank(number)
 
     def reweigh(self, tree: Sharer) -> None:
         """The same users in the same order have other weights from now on."""
         self._tree = tree
-        self._outdated = True
+        self._is_outdated = True
 
     def wants(self, user: str, total: Resources) -> None:
-        """All that the user has and waits for."""
+        """Set the total of what the user has and waits for."""
         number = self._numbers[user]
-        wish, due = dominant_share(total, self._capacity), self._due[number]
-        if wish != self._wanted[number] and (wish <= due or self._wanted[number] <= due):
-            self._outdated = True
-        self._wanted[number] = wish
+        wish = dominant_share(total, self._capacity)
+        due = self._due[number]
+        # A wish above what is due, before and after, changes no entitlement.
+        if wish != self._wanted_shares[number] and (wish <= due or self._wanted_shares[number] <= due):
+            self._is_outdated = True
+        self._wanted_shares[number] = wish
 
     def launched(self, user: str, demand: Resources) -> None:
         """A task of the user takes this much from now on."""
@@ -146,10 +163,11 @@ class ShareLedger:
         self._ranking.place(number, -((violation.numerator << SHARE_BITS) // violation.denominator))
 
     def _settle(self) -> None:
-        if self._outdated:
-            self._outdated = False
-            wanted = dict(zip(self._names, self._wanted, strict=True))
-            due = entitlements(self._tree, wanted)
+        if self._is_outdated:
+            self._is_outdated = False
+            wanted_shares = dict(zip(self._names, self._wanted_shares, strict=True))
+            due = entitlements(self._tree, wanted_shares)
+
             for number, user in enumerate(self._names):
                 if due[user] != self._due[number]:
                     self._due[number] = due[user]
@@ -164,8 +182,9 @@ class ShareLedger:
         """The due share of a user, and its dominant share: millionths of the whole, rounded down."""
         self._settle()
         number = self._numbers[user]
-        due, has = self._due[number], dominant_share(self._used[number], self._capacity)
-        return due.numerator * MILLIONTHS // due.denominator, has.numerator * MILLIONTHS // has.denominator
+        due = self._due[number]
+        share = dominant_share(self._used[number], self._capacity)
+        return due.numerator * MILLIONTHS // due.denominator, share.numerator * MILLIONTHS // share.denominator
 
     def violation(self, user: str) -> Fraction:
         """The user's dominant share less its due share; below 0 where it is short of that."""
@@ -183,8 +202,8 @@ class ShareLedger:
         """True if the user, with this much less, would still have all that it is due; so it cannot claim it back."""
         self._settle()
         number = self._numbers[user]
-        rest = minus(self._used[number], losing)
-        return min(rest) >= 0 and self._violation(number, rest) >= 0
+        remaining = minus(self._used[number], losing)
+        return min(remaining) >= 0 and self._violation(number, remaining) >= 0
 
     def violators(self) -> Iterator[str]:
         """The users that have more than they are due, the largest violation first; ties as the tree names them."""
@@ -198,8 +217,8 @@ class ShareLedger:
         """The user to preempt first; None where nobody has more than it is due.
 
         Args:
-            losing: what one of its tasks gives back: a user that would have less than its due without it is passed
-                over. So a user loses only what it was not due, and cannot claim it back.
+            losing: Resources that one of its tasks gives back: a user that would have less than its due without it is
+                passed over. So a user loses only what it was not due, and cannot claim it back.
         """
         for user in self.violators():
             if losing is None or self.can_lose(user, losing):

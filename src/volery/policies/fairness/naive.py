@@ -47,5 +47,6 @@ def collapsed(tree: Sharer) -> dict[str, int]:
         pending += [(member, part * member.weight / total) for member in reversed(node.members)]
         if not node.members:
             fractions[node.name] = part
-    common = lcm(*(part.denominator for part in fractions.values()))
-    return {user: int(part * common) for user, part in fractions.items()}
+
+    common_denominator = lcm(*(part.denominator for part in fractions.values()))
+    return {user: int(part * common_denominator) for user, part in fractions.items()}

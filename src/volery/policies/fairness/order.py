@@ -30,7 +30,7 @@ class FairOrder(Protocol):
         """The user to serve next among those who want something that is free; None when there is none.
 
         Args:
-            accepts: asked for each user in turn, best first; one who is refused is passed over this time.
+            accepts: Called for each user in turn, best first; one who is refused is passed over this time.
         """
 
     def launched(self, user: str, demand: Resources) -> None:
@@ -52,9 +52,9 @@ def filling(
     """Progressive filling with indivisible tasks: launch for whoever is next until nothing fits.
 
     Args:
-        order: decides; what it has launched before stays.
-        demands: per user, what each of its tasks takes. Orders whose ties go to who came first see them in this order.
-        tasks: per user, how many wait; None: no end of them.
+        order: Order that decides; what it has launched before stays.
+        demands: Amounts that each task of a user takes. Orders whose ties go to who came first see them in this order.
+        tasks: Count of each user's waiting tasks; None: no end of them.
 
     Raises:
         ValueError: when a task takes nothing: there would be no end.
@@ -62,15 +62,18 @@ def filling(
     for user, demand in demands.items():
         if not any(demand):
             raise ValueError(f"the tasks of {user!r} take nothing; filling would never end")
-    left = dict(tasks) if tasks is not None else None
+
+    tasks_left = dict(tasks) if tasks is not None else None
     for user, demand in demands.items():
-        order.wants(user, demand if left is None or left.get(user) else None)
+        order.wants(user, demand if tasks_left is None or tasks_left.get(user) else None)
+
     for user in iter(order.choose, None):
         assert user is not None
         order.launched(user, demands[user])
-        if left is not None:
-            left[user] -= 1
-            if not left[user]:
+
+        if tasks_left is not None:
+            tasks_left[user] -= 1
+            if not tasks_left[user]:
                 order.wants(user, None)
         yield user
 

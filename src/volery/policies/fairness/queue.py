@@ -24,11 +24,11 @@ class FairLines(Generic[Line]):
     """Base of both queues: a line of tasks per user.
 
     Args:
-        order: between users.
-        make_line: an empty line.
+        order: Order of the users.
+        make_line: Makes an empty line.
 
     Attributes:
-        length: how many tasks wait.
+        length: Count of waiting tasks.
     """
 
     __slots__ = ("_lines", "_make_line", "_order", "_user", "length")
@@ -45,11 +45,11 @@ class FairLines(Generic[Line]):
         self._user[job] = user
 
     def launched(self, task: Task) -> None:
-        """The task takes what it asked for from now on."""
+        """The task takes its request from now on."""
         self._order.launched(self._user[task.job], task.request or SLOT)
 
     def ended(self, task: Task) -> None:
-        """The task has given it back."""
+        """The task has given its request back."""
         self._order.ended(self._user[task.job], task.request or SLOT)
 
     def push(self, task: Task) -> None:
@@ -60,42 +60,44 @@ class FairLines(Generic[Line]):
             line = self._lines[user] = self._make_line()
         line.push(task)
         self.length += 1
-        self._joined(user, task)
+        self._on_added(user, task)
 
-    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+    def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take every task of this sort out; the others keep their places."""
         removed = []
         for user, line in self._lines.items():
-            gone = line.remove(unwanted)
-            self.length -= len(gone)
-            for task in gone:
-                self._left(user, task)
-            removed += gone
+            removed_from_line = line.remove(is_unwanted)
+            self.length -= len(removed_from_line)
+            for task in removed_from_line:
+                self._on_removed(user, task)
+            removed += removed_from_line
         return removed
 
     def _turn(self, take: Callable[[Line], Task | None]) -> Task | None:
         """The task that is taken from the line of whoever is next and has one to be taken."""
-        found: list[Task] = []
+        taken_tasks: list[Task] = []
 
+        # The order asks by taking: a task that fits leaves its line at once, so that lines are searched once.
         def accepts(user: str) -> bool:
             task = take(self._lines[user])
             if task is not None:
-                found.append(task)
+                taken_tasks.append(task)
             return task is not None
 
         user = self._order.choose(accepts)
         if user is None:
             return None
-        self.length -= 1
-        self._left(user, found[0])
-        return found[0]
 
-    def _joined(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
+        self.length -= 1
+        self._on_removed(user, taken_tasks[0])
+        return taken_tasks[0]
+
+    def _on_added(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
         """Report the user's wish to the order: a task has joined its line."""
         if self._lines[user].length == 1:
             self._order.wants(user, SLOT)
 
-    def _left(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
+    def _on_removed(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
         """Report the user's wish to the order: a task has left its line."""
         if not self._lines[user].length:
             self._order.wants(user, None)
@@ -110,7 +112,7 @@ class FairQueue(FairLines[ConstraintQueue]):
     """Over slots: see `ConstraintQueue`.
 
     Args:
-        order: between users; its capacity is the number of slots.
+        order: Order of the users; its capacity is the number of slots.
     """
 
     __slots__ = ()
@@ -135,7 +137,7 @@ class FairVectorQueue(FairLines[VectorQueue]):
     free anywhere is blocked, and whether a task fits the machine in question is seen when it is the user's turn.
 
     Args:
-        order: between users; its capacity is that of all machines together.
+        order: Order of the users; its capacity is that of all machines together.
     """
 
     __slots__ = ("_examples", "_kinds", "_waiting")
@@ -154,32 +156,38 @@ class FairVectorQueue(FairLines[VectorQueue]):
         """Take the next task of the user whose turn it is among those with a task that the machine can take.
 
         Args:
-            offered: the constraints that the machine meets.
-            free: what it has free, packed and guarded.
+            offered: Constraints that the machine meets.
+            free: Free amounts of the machine, packed and guarded.
         """
+        # One look at the kinds spares a look at every user's line where nothing fits.
         if not self._examples.any_fitting(offered, free):
             return None
         return self._turn(lambda line: line.pop_fitting(offered, free))
 
-    def _joined(self, user: str, task: Task) -> None:
+    def _on_added(self, user: str, task: Task) -> None:
         kind = (task.constraints, task.request)
         if kind not in self._kinds:
             self._kinds[kind] = 0
             self._examples.push(task)
         self._kinds[kind] += 1
-        waiting, request = self._waiting.setdefault(user, {}), task.request or SLOT
-        known = waiting.get(request, 0)
-        waiting[request] = known + 1
-        if not known:
+
+        waiting = self._waiting.setdefault(user, {})
+        request = task.request or SLOT
+        count_before = waiting.get(request, 0)
+        waiting[request] = count_before + 1
+        if not count_before:
             self._tell(user, waiting)
 
-    def _left(self, user: str, task: Task) -> None:
+    def _on_removed(self, user: str, task: Task) -> None:
         kind = (task.constraints, task.request)
+
         self._kinds[kind] -= 1
         if not self._kinds[kind]:
             del self._kinds[kind]
             self._examples.remove(lambda example: (example.constraints, example.request) == kind)
-        waiting, request = self._waiting[user], task.request or SLOT
+
+        waiting = self._waiting[user]
+        request = task.request or SLOT
         waiting[request] -= 1
         if not waiting[request]:
             del waiting[request]
@@ -192,7 +200,7 @@ class FairVectorQueue(FairLines[VectorQueue]):
         self._order.wants(user, demand)
 
     def check(self) -> None:
-        """Also where the kinds are not those that wait."""
+        """Also check that the kinds are those that wait."""
         super().check()
         kinds = {kind for line in self._lines.values() for kind in line.kinds()}
         assert kinds == set(self._kinds) == set(self._examples.kinds()), "the kinds are not those that wait"

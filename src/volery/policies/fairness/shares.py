@@ -31,14 +31,14 @@ WHOLE: Final = 1 << SHARE_BITS
 """The share of one who holds all of a resource."""
 
 
-def plus(one: Resources, other: Resources) -> Resources:
+def plus(first: Resources, second: Resources) -> Resources:
     """The sum, resource by resource."""
-    return tuple([a + b for a, b in zip(one, other, strict=True)])
+    return tuple([a + b for a, b in zip(first, second, strict=True)])
 
 
-def minus(one: Resources, other: Resources) -> Resources:
+def minus(first: Resources, second: Resources) -> Resources:
     """The difference, resource by resource."""
-    return tuple([a - b for a, b in zip(one, other, strict=True)])
+    return tuple([a - b for a, b in zip(first, second, strict=True)])
 
 
 def fits(demand: Resources, free: Resources) -> bool:
@@ -49,19 +49,20 @@ def fits(demand: Resources, free: Resources) -> bool:
 def dominant_share(used: Resources, capacity: Resources) -> Fraction:
     """The largest of the shares of each resource that there is (Ghodsi et al., NSDI 2011, section 4)."""
     pairs = zip(used, capacity, strict=True)
-    return max([Fraction(units, whole) for units, whole in pairs if whole], default=Fraction(0))
+    return max([Fraction(units, total) for units, total in pairs if total], default=Fraction(0))
 
 
 def share_key(used: Resources, capacity: Resources, weight: int = 1) -> int:
     """The dominant share over the weight, in units of 2^-128, to compare by."""
     pairs = zip(used, capacity, strict=True)
-    return max([(units << SHARE_BITS) // (whole * weight) for units, whole in pairs if whole], default=0)
+    return max([(units << SHARE_BITS) // (total * weight) for units, total in pairs if total], default=0)
 
 
 def dominant_resources(demand: Resources, capacity: Resources) -> list[int]:
     """The places of the resources of which a demand takes its largest share; none where it takes nothing."""
-    common = math.lcm(*[whole for whole in capacity if whole])
-    shares = [units * (common // whole) if whole else 0 for units, whole in zip(demand, capacity, strict=True)]
+    # Shares over a common denominator are compared as whole numbers, which is faster than as fractions.
+    common_multiple = math.lcm(*[total for total in capacity if total])
+    shares = [units * (common_multiple // total) if total else 0 for units, total in zip(demand, capacity, strict=True)]
     largest = max(shares)
     return [j for j, share in enumerate(shares) if share and share == largest]
 
@@ -98,9 +99,9 @@ class Sharer(msgspec.Struct, frozen=True):
     """A user, or an organisation that shares its part among its members.
 
     Args:
-        name: of a user: as in `Job.user`, unique in the tree.
-        weight: against its siblings, from 1.
-        members: in the order in which ties are decided; none: a user.
+        name: Name of a user, as in `Job.user`, unique in the tree, or of an organisation.
+        weight: Weight against its siblings, from 1.
+        members: Members in the order in which ties are decided; none: a user.
     """
 
     name: str
@@ -131,12 +132,14 @@ def reweighed(tree: Sharer, weights: Mapping[str, int], place: str = "shares") -
     users = {leaf.name for leaf in tree.leaves()}
     for name, weight in weights.items():
         _weight(weight, f"{place}.{name}")
-        found = sum(node.name == name and (not node.members or name not in users) for node, _ in nodes(tree))
-        if not found:
-            known = suggestion(name, sorted(node.name for node, _ in nodes(tree)))
-            problem = f"is not in the tree of shares; who is to have one has to be there at the start{known}"
+        match_count = sum(node.name == name and (not node.members or name not in users) for node, _ in nodes(tree))
+
+        if not match_count:
+            hint = suggestion(name, sorted(node.name for node, _ in nodes(tree)))
+            problem = f"is not in the tree of shares; who is to have one has to be there at the start{hint}"
             raise InputError(f"{place}.{name}", problem)
-        if found > 1:
+
+        if match_count > 1:
             raise InputError(f"{place}.{name}", "is the name of several organisations; give them names of their own")
     return _with_weights(tree, weights, users) if weights else tree
 
@@ -159,19 +162,22 @@ def parse_shares(content: Mapping[str, Any], place: str = "shares") -> Sharer:
         InputError: naming the place, as `shares.dev.users.big`, of the first thing that is wrong.
     """
     root = Sharer("", 1, _members(content, place, DEPTH_MAX))
-    seen: set[str] = set()
+
+    users: set[str] = set()
     for leaf in root.leaves():
-        if leaf.name in seen:
+        if leaf.name in users:
             raise InputError(place, f"names the user {leaf.name!r} twice; a user has one place in the tree")
-        seen.add(leaf.name)
+        users.add(leaf.name)
     return root
 
 
 def _members(content: Any, place: str, depth: int) -> tuple[Sharer, ...]:
     if not isinstance(content, Mapping):
         raise InputError(place, f"expected a table of users and their weights, not {content!r}")
+
     if not content:
         raise InputError(place, "names no user; give at least one, as { ann = 1 }")
+
     if not depth:
         raise InputError(place, f"lies deeper than {DEPTH_MAX} organisations; flatten the tree")
     return tuple(_member(name, entry, f"{place}.{name}", depth) for name, entry in content.items())
@@ -182,9 +188,11 @@ def _member(name: Any, entry: Any, place: str, depth: int) -> Sharer:
         raise InputError(place, f"{name!r} is not a name")
     if not isinstance(entry, Mapping):
         return Sharer(name, _weight(entry, place))
+
     for key in entry:
         if key not in _KEYS:
             raise InputError(f"{place}.{key}", f"unknown key{suggestion(str(key), _KEYS)}")
+
     weight = _weight(entry.get("weight", 1), f"{place}.weight")
     members = _members(entry["users"], f"{place}.users", depth - 1) if "users" in entry else ()
     return Sharer(name, weight, members)
@@ -210,18 +218,22 @@ def parse_shares_text(text: str, place: str = "shares") -> Sharer:
     levels: list[dict[str, Any]] = [{}]
     while True:
         entry = _entry(tokens, levels[-1], text, place)
+
         if tokens[-1:] == ["("]:
             tokens.pop()
             entry["users"] = {}
             levels.append(entry["users"])
             continue
+
         while tokens[-1:] == [")"] and len(levels) > 1:
             tokens.pop()
             levels.pop()
+
         if not tokens:
             break
-        if (found := tokens.pop()) != "+":
-            raise InputError(place, f"{text!r} has {found!r} where '+' or the end belongs")
+        if (token := tokens.pop()) != "+":
+            raise InputError(place, f"{text!r} has {token!r} where '+' or the end belongs")
+
     if len(levels) > 1:
         raise InputError(place, f"{text!r} lacks a ')'")
     return parse_shares(levels[0], place)
@@ -231,10 +243,14 @@ def _entry(tokens: list[str], level: dict[str, Any], text: str, place: str) -> d
     """Read `NAME[:WEIGHT]` into a level; the tokens stand last first."""
     name = tokens.pop() if tokens else ""
     if not name or name in ":+()":
-        found = repr(name) if name else "nothing"
-        raise InputError(place, f"{text!r} has {found} where a name belongs; write NAME:WEIGHT+NAME:WEIGHT(NAME:..)")
+        found_text = repr(name) if name else "nothing"
+        raise InputError(
+            place, f"{text!r} has {found_text} where a name belongs; write NAME:WEIGHT+NAME:WEIGHT(NAME:..)"
+        )
+
     if name in level:
         raise InputError(f"{place}.{name}", "is given twice; keep one")
+
     entry: dict[str, Any] = {"weight": 1}
     level[name] = entry
     if tokens[-1:] == [":"]:

@@ -67,6 +67,7 @@ SPEC = "recurring:2x2,tasks=20,mean=10,workers=20,tokens=4"
 RUN = RunSpec(trace=SPEC, workers=20, architecture="jockey", parameters={**GRID, "dead_zone_s": 5.0}, history=SPEC)
 
 
+@pytest.mark.slow
 def test_a_study_teaches_by_other_runs_of_the_same_jobs() -> None:
     taught, untaught = execute(RUN).summary, execute(msgspec.structs.replace(RUN, history="")).summary
     assert (taught.ignores, untaught.ignores) == ((), ("users",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def test_a_gang_finds_room_for_all_or_for_none() -> None:
     assert len(place(problem([1, 2], 3, whole=True)).places) == 3
 
 
+@pytest.mark.slow
 def test_every_machine_with_room_is_as_likely_as_another() -> None:
     free = [0, 1, 0, 1, 1] * 40
     counts = Counter(place(problem(free, 1, seed)).machines[0] for seed in range(12_000))

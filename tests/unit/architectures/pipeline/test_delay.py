@@ -70,6 +70,7 @@ def test_what_looks_at_other_machines_does_not_go_with_it(given: dict[str, str])
         run("pipeline", placed([1.0], (0,)), SIX, **WAITS, **given)
 
 
+@pytest.mark.slow
 def test_locality_rises_on_a_workload_with_input() -> None:
     """Like `hfs`, which offers machines to jobs, it reaches 95 % where pipeline without it does not."""
     work = "hdfs:20x12,workers=40,racks=4,duration=4,gap=1,rack=1.5,any=2"

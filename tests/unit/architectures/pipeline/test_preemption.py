@@ -147,6 +147,7 @@ def design(**given: str) -> Architecture:
     return msgspec.structs.replace(entry, defaults=configure(entry, given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cycle_cost_us", ["0", "70"])
 @pytest.mark.parametrize("lrms", ["0", "3"])
 def test_random_work_of_many_priorities_keeps_all_rules(lrms: str, cycle_cost_us: str) -> None:

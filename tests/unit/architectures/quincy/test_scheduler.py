@@ -175,6 +175,7 @@ def digest(**parameters: Any) -> str:
     return execute(run).summary.digest
 
 
+@pytest.mark.slow
 def test_neither_the_solver_nor_where_it_begins_changes_a_run() -> None:
     """Shares, preemption and locality: every tie is broken alike."""
     assert digest() == digest(warm=False) == digest(solver="scaling")

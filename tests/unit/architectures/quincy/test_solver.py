@@ -146,6 +146,7 @@ def _both() -> bool:
     return highspy is not None and solve(FlowProblem(three_tasks(2), solver="scaling")).cost == 4
 
 
+@pytest.mark.slow
 def test_a_process_that_has_loaded_highs_may_ask_for_a_flow() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert pool.submit(_both).result()

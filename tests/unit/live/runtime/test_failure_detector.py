@@ -194,7 +194,7 @@ def test_the_submitter_loses_those_at_once_that_were_absent_while_its_host_opene
     end = detector("a", "b", local=SUBMITTER)
     end.watch(0, absent=["a"])
     assert [news.event for news in end.news] == [PeerLost("node/a")]
-    end.met("a", known=False, now=1)
+    end.met("a", was_known=False, now=1)
     assert end.news[1:] == [PeerNews(SUBMITTER, PeerBack("node/a"), 1)]
 
 

@@ -41,7 +41,7 @@ def play(scenario: Callable[[], None], then_s: float = 0.0) -> None:
 def test_a_host_sends_for_its_own_components_and_to_those_that_take_it(caplog: pytest.LogCaptureFixture) -> None:
     inbox = Inbox({"lm/0": "lm", "lm/1": "other"})
     box = mailbox(inbox)
-    ingress = IngressFilter("gm", inbox.mailboxes, inbox.where)
+    ingress = IngressFilter("gm", inbox.mailboxes, inbox.host_of)
     sound: tuple[Address, Address, Message] = ("gm/0", "lm/0", JobDone(1))
     wrong: list[tuple[Address, Address, Message]] = [
         ("gm/0", "lm/1", JobDone(2)), ("gm/1", "lm/0", JobDone(3)), ("gm/0", "lm/0", JobAccepted(4)),

@@ -151,7 +151,7 @@ def test_what_is_remembered_of_jobs_at_another_scheduler_does_not_grow_with_jobs
             bench.failover.assign(job, "")
             assert bench.failover.entry(job, "") == "gm/1"
             bench.sql.execute("UPDATE jobs SET ended_us = 1 WHERE id = ?", (job - 3,))
-        assert bench.failover._assignments.kept <= KEPT_MIN + 1
+        assert bench.failover._assignments.remembered_count <= KEPT_MIN + 1
         assert bench.failover.entry(job, "") == "gm/1"
         await bench.failover.close()
 

@@ -132,7 +132,7 @@ def test_indivisible_tasks_follow_the_fluid_shares_within_a_task(
 ) -> None:
     """Before anyone is refused, weighted shares differ by at most one task."""
     weights = weighed(demands, drawn)
-    order = WeightedDrf(capacity, weights, stops=True)
+    order = WeightedDrf(capacity, weights, stops_at_poorest=True)
     for _ in filling(order, demands):
         levels = {user: order.share(user) / weights[user] for user in demands}
         steps = {user: dominant_share(demands[user], capacity) / weights[user] for user in demands}

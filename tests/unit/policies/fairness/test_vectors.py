@@ -32,7 +32,7 @@ CHURN = 3000
 
 
 def test_d1_drf_serves_the_poorest_and_ties_go_to_who_came_first() -> None:
-    order = WeightedDrf(D, stops=True)
+    order = WeightedDrf(D, stops_at_poorest=True)
     shares = [(order.share("A"), order.share("B")) for _ in filling(order, {"B": B, "A": A})]
     thirds = [Fraction(n, 9) for n in range(10)]
     assert shares == [
@@ -47,9 +47,12 @@ def test_d1_users_named_the_other_way_round_get_the_same_in_another_order() -> N
 
 def test_d1_the_papers_rule_stops_where_the_poorest_does_not_fit() -> None:
     demands: dict[str, Resources] = {"big": (5, 1), "small": (1, 1)}
-    assert Counter(filling(WeightedDrf((8, 8), stops=True), demands)) == {"big": 1, "small": 3}
+    assert Counter(filling(WeightedDrf((8, 8), stops_at_poorest=True), demands)) == {"big": 1, "small": 3}
     assert Counter(filling(WeightedDrf((8, 8)), demands)) == {"big": 1, "small": 3}
-    assert Counter(filling(WeightedDrf((10, 100), {"huge": 5}, stops=True), {"huge": (11, 1), "small": (1, 1)})) == {}
+    assert (
+        Counter(filling(WeightedDrf((10, 100), {"huge": 5}, stops_at_poorest=True), {"huge": (11, 1), "small": (1, 1)}))
+        == {}
+    )
     assert Counter(filling(WeightedDrf((10, 100), {"huge": 5}), {"huge": (11, 1), "small": (1, 1)})) == {"small": 10}
 
 

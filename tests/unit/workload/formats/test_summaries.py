@@ -46,7 +46,7 @@ def test_the_rebuilt_yahoo_trace_has_the_published_figures() -> None:
     assert d.long.work_share == pytest.approx(0.983, abs=0.002)
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 @published
 def test_a_quarter_of_the_complete_jobs_from_the_others_keeps_tasks_and_work() -> None:
     """Each complete job once, as if its number of tasks were unknown; then as if its arrival were."""
