@@ -177,8 +177,8 @@ def _print_staleness(console: Console, staleness: Staleness) -> None:
         console.print(f"Age of the view at a placement: {ages}.")
 
     rows = (
-        (by, asked, f"{placed:,}", f"{refused:,}", percent(refused / placed) if placed else "")
-        for by, asked, placed, refused in staleness.rates
+        (by, asked_component, f"{placed:,}", f"{refused:,}", percent(refused / placed) if placed else "")
+        for by, asked_component, placed, refused in staleness.rates
     )
     figures = ("placed", "refused", "rate")
     print_table(("scheduler", "asked", *figures), rows, right=figures, bare=True)

@@ -410,7 +410,7 @@ class Snapshot:
         return [
             PairStatus(
                 by=by,
-                asked=asked,
+                asked=asked_component,
                 decisions=decisions[place],
                 refused=refusals[place],
                 view_age_us=ages_us[place] // max(1, decisions[place]),
@@ -418,7 +418,7 @@ class Snapshot:
                 recent_refused=recent_refused[place],
                 recent_view_age_us=recent_ages_us[place] // recent[place] if recent[place] else None,
             )
-            for (by, asked), place in sorted((pair, place) for place, pair in enumerate(names))
+            for (by, asked_component), place in sorted((pair, place) for place, pair in enumerate(names))
             if decisions[place] or refusals[place]
         ]
 

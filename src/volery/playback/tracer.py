@@ -95,8 +95,10 @@ class ViewErrorLog:
 
         of = sorted(source for source in self.received_us if role_of(source) not in nodes)
         age_us = [[now - last[source] if source in last else -1 for _, now, last, _ in error_moments] for source in of]
-        free, taken = ([sum(source[place] for source in wrong) for *_, wrong in error_moments] for place in (1, 2))
-        return ViewErrors(by, of, age_us, free, taken, [wrong for *_, wrong in error_moments])
+        free, wrongly_taken = (
+            [sum(source[place] for source in wrong) for *_, wrong in error_moments] for place in (1, 2)
+        )
+        return ViewErrors(by, of, age_us, free, wrongly_taken, [wrong for *_, wrong in error_moments])
 
 
 class Tracer:

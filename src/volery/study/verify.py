@@ -241,7 +241,7 @@ class _Rerun:
         same_input = outcome.trace.sha256 == line.trace_sha256
         return RunCheck(line.label, line.seed, line.digest, outcome.summary.digest, same_input)
 
-    def differences(self, moved: dict[str, str], same: Same) -> Iterator[str]:
+    def differences(self, moved: dict[str, str], is_same: Same) -> Iterator[str]:
         """The first difference of every file; all runs have their recorded digests."""
         old = self._manifest
         planned = len(outline(self._manifest.config))
@@ -265,10 +265,10 @@ class _Rerun:
 
         pairs = ((path, _tree(path / MANIFEST)) for path in (self._recorded_folder, self._new_folder.path))
         (_, recorded_tree), (_, new_tree) = pairs
-        yield from _first(MANIFEST, of_trees(recorded_tree, new_tree, same))
-        yield from self._files(same)
+        yield from _first(MANIFEST, of_trees(recorded_tree, new_tree, is_same))
+        yield from self._files(is_same)
 
-    def _files(self, same: Same) -> Iterator[str]:
+    def _files(self, is_same: Same) -> Iterator[str]:
         names = sorted(
             str(path.relative_to(self._new_folder.path)) for path in self._new_folder.path.rglob("*") if path.is_file()
         )
@@ -284,7 +284,7 @@ class _Rerun:
                     yield f"{name} is missing"
                 continue
 
-            differences = COMPARED[kind](path, self._new_folder.path / name, same)
+            differences = COMPARED[kind](path, self._new_folder.path / name, is_same)
             yield from _first(name + label.get(path.stem, ""), _damaged(differences))
 
         for path in sorted(self._recorded_folder.glob("*.parquet")):
@@ -356,20 +356,20 @@ class Same(msgspec.Struct, frozen=True):
         return bool(recorded == recomputed or (isinstance(recomputed, str) and recorded == self.restored(recomputed)))
 
 
-def of_trees(recorded: Any, recomputed: Any, same: Same, place: str = "") -> Iterator[str]:
+def of_trees(recorded: Any, recomputed: Any, is_same: Same, place: str = "") -> Iterator[str]:
     """Differences between two JSON documents, with their places: `runs[2].delay_s.p50 is 0.5, and comes out as 0.6`."""
     if isinstance(recorded, dict) and isinstance(recomputed, dict):
         for key in dict.fromkeys((*recomputed, *recorded)):
             inner = f"{place}.{key}" if place else str(key)
-            yield from of_trees(recorded.get(key, _MISSING), recomputed.get(key, _MISSING), same, inner)
+            yield from of_trees(recorded.get(key, _MISSING), recomputed.get(key, _MISSING), is_same, inner)
     elif isinstance(recorded, list) and isinstance(recomputed, list):
         for at, (old, new) in enumerate(zip_longest(recorded, recomputed, fillvalue=_MISSING)):
-            yield from of_trees(old, new, same, f"{place}[{at}]")
+            yield from of_trees(old, new, is_same, f"{place}[{at}]")
     elif recorded is _MISSING:
         yield f"{place} is missing"
     elif recomputed is _MISSING:
         yield f"{place} does not come out"
-    elif not same(recorded, recomputed):
+    elif not is_same(recorded, recomputed):
         yield f"{place} is {_short(recorded)}, and comes out as {_short(recomputed)}"
 
 
@@ -381,7 +381,7 @@ def without_measured(tree: Any) -> Any:
 
 
 def of_columns(
-    recorded: Mapping[str, Any], recomputed: Mapping[str, Any], same: Same, first_row: int = 0
+    recorded: Mapping[str, Any], recomputed: Mapping[str, Any], is_same: Same, first_row: int = 0
 ) -> Iterator[str]:
     """Differences between two sets of numpy columns, one per column; a masked value is a null."""
     for name in dict.fromkeys((*recomputed, *recorded)):
@@ -409,19 +409,19 @@ def of_columns(
                 yield f"{name}[{first_row + at}] is {_cell(old[at])}, and comes out as {_cell(new[at])}"
         else:
             pairs = enumerate(zip(old.tolist(), new.tolist(), strict=True))
-            first_difference = next((row for row in pairs if not same(*row[1])), None)
+            first_difference = next((row for row in pairs if not is_same(*row[1])), None)
             if first_difference is not None:
                 at, (value, new_value) = first_difference
                 yield f"{name}[{first_row + at}] is {_short(value)}, and comes out as {_short(new_value)}"
 
 
-def of_json(recorded: Path, recomputed: Path, same: Same) -> Iterator[str]:
+def of_json(recorded: Path, recomputed: Path, is_same: Same) -> Iterator[str]:
     """Differences between two JSON files.
 
     Raises:
         ValueError: the recorded one is damaged.
     """
-    yield from of_trees(_content(recorded), _content(recomputed), same)
+    yield from of_trees(_content(recorded), _content(recomputed), is_same)
 
 
 def _content(path: Path) -> Any:
@@ -437,17 +437,17 @@ def _content(path: Path) -> Any:
     return content.get("rows") if is_load else content
 
 
-def of_archives(recorded: Path, recomputed: Path, same: Same) -> Iterator[str]:
+def of_archives(recorded: Path, recomputed: Path, is_same: Same) -> Iterator[str]:
     """Differences between the columns of two .npz files.
 
     Raises:
         Exception: one of `volery.study.results.damage`: the recorded one is damaged.
     """
     with np.load(recorded, allow_pickle=False) as old, np.load(recomputed, allow_pickle=False) as new:
-        yield from of_columns(dict(old), dict(new), same)
+        yield from of_columns(dict(old), dict(new), is_same)
 
 
-def of_tables(recorded: Path, recomputed: Path, same: Same) -> Iterator[str]:
+def of_tables(recorded: Path, recomputed: Path, is_same: Same) -> Iterator[str]:
     """Differences between two Parquet files, read in pieces.
 
     Raises:
@@ -468,7 +468,7 @@ def of_tables(recorded: Path, recomputed: Path, same: Same) -> Iterator[str]:
         first = 0
         for pair in zip(*(file.iter_batches(_ROWS) for file in (old, new)), strict=True):
             old_columns, new_columns = map(_columns, pair)
-            yield from of_columns(old_columns, new_columns, same, first)
+            yield from of_columns(old_columns, new_columns, is_same, first)
             first += pair[0].num_rows
 
 
@@ -484,17 +484,17 @@ def _columns(batch: Any) -> dict[str, Any]:
     return columns
 
 
-def of_pages(recorded: Path, recomputed: Path, same: Same) -> Iterator[str]:
+def of_pages(recorded: Path, recomputed: Path, is_same: Same) -> Iterator[str]:
     """Differences between the words, and the content of the scripts, of two HTML pages; pictures are left out."""
     old, new = (PageText.of(path) for path in (recorded, recomputed))
-    words = same.restored(" ".join(new.words)).split(" ")
+    words = is_same.restored(" ".join(new.words)).split(" ")
 
-    first_difference = next((pair for pair in zip_longest(old.words, words, fillvalue="") if not same(*pair)), None)
+    first_difference = next((pair for pair in zip_longest(old.words, words, fillvalue="") if not is_same(*pair)), None)
     if first_difference is not None:
         yield f"{_short(first_difference[0])} stands where {_short(first_difference[1])} comes out"
 
     for text, new_text in zip_longest(old.content, new.content, fillvalue="null"):
-        yield from of_trees(msgspec.json.decode(text), msgspec.json.decode(new_text), same, "content")
+        yield from of_trees(msgspec.json.decode(text), msgspec.json.decode(new_text), is_same, "content")
 
 
 COMPARED: Final[dict[str, Callable[[Path, Path, Same], Iterator[str]]]] = {

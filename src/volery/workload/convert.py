@@ -199,13 +199,13 @@ LATEST: Final = np.iinfo(np.int64).max
 class Mender:
     """Repairs rows by the chosen actions: drops, nulls and cuts."""
 
-    def __init__(self, chosen: dict[str, str], broken: Broken) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen_repairs: dict[str, str], broken: Broken) -> None:
+        self._chosen = chosen_repairs
         self._rows = broken.rows
         self._cuts = {
             rule: {(int(row), int(parent)) for row, parent in edges}
             for rule, edges in broken.edges.items()
-            if chosen.get(rule) == "cut"
+            if chosen_repairs.get(rule) == "cut"
         }
 
     def mended(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -178,7 +178,7 @@ class Arranged:
 
     Args:
         parents: per row, ids of what it waits for.
-        gone: rows that were passed over.
+        passed_over: rows that were passed over.
 
     Attributes:
         order: places of the rows.
@@ -192,7 +192,7 @@ class Arranged:
         CycleError: there is no such order.
     """
 
-    def __init__(self, tasks: Sequence[str | None], parents: Sequence[Sequence[str]], gone: Gone) -> None:
+    def __init__(self, tasks: Sequence[str | None], parents: Sequence[Sequence[str]], passed_over: Gone) -> None:
         self.stated = self.unknown = 0
         self.waiting: list[bool] = []
         rows_of: dict[str, list[int]] = {}
@@ -201,7 +201,7 @@ class Arranged:
                 rows_of.setdefault(task, []).append(row)
 
         self.alike = [task is not None and len(rows_of[task]) > 1 for task in tasks]
-        waits = [sorted(self._found(ids, rows_of, gone)) for ids in parents]
+        waits = [sorted(self._found(ids, rows_of, passed_over)) for ids in parents]
         children: list[list[int]] = [[] for _ in tasks]
         for row, parent_rows in enumerate(waits):
             for parent in parent_rows:
@@ -227,7 +227,7 @@ class Arranged:
         place = {row: k for k, row in enumerate(self.order)}
         self.parents = [sorted(place[parent] for parent in waits[row]) for row in self.order]
 
-    def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], gone: Gone) -> set[int]:
+    def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], passed_over: Gone) -> set[int]:
         parent_rows: set[int] = set()
 
         open_ids = list(ids)
@@ -235,12 +235,12 @@ class Arranged:
         unknown_before = self.unknown
         while open_ids:
             parent_id = open_ids.pop()
-            self.stated += parent_id in rows_of or parent_id not in gone
+            self.stated += parent_id in rows_of or parent_id not in passed_over
             if parent_id in rows_of:
                 parent_rows.update(rows_of[parent_id])
-            elif parent_id in gone:
+            elif parent_id in passed_over:
                 # A parent that was passed over lends its own parents: who waited for it waits for them.
-                grandparents = [parent for parent in gone[parent_id] if parent not in ids_seen]
+                grandparents = [parent for parent in passed_over[parent_id] if parent not in ids_seen]
                 ids_seen.update(grandparents)
                 open_ids += grandparents
             else:
