@@ -65,15 +65,20 @@ def calibrate(
         import volery.live.api_load  # noqa: F401 - it imports all that the extra brings
     from volery.study import write_costs
 
+    # Refused before the measurement, not after it.
     if output.exists() and not force:
         raise InputError(str(output), "exists already; give --force to replace it, or another name")
-    chosen = architecture or ["megha", "pigeon"]
+
+    architectures = architecture or ["megha", "pigeon"]
+    # Apart, each frame goes through the broker: the paces are lower there.
     works = [load_trace(spec, seed=1) for spec in trace or paces(nodes, PACES if broker is None else APART_PACES)]
+
     if broker is None:
-        model = CostModel(delay_us=hop_us(), hosts={HOST: measure(chosen, works, nodes, as_json)})
+        model = CostModel(delay_us=hop_us(), hosts={HOST: measure(architectures, works, nodes, as_json)})
     else:
-        model = measure_apart(chosen, works, nodes, broker)
-    write_costs(model, output, _heading(chosen, nodes, broker), force=force)
+        model = measure_apart(architectures, works, nodes, broker)
+
+    write_costs(model, output, _heading(architectures, nodes, broker), force=force)
     if as_json:
         print_json(model)
     else:
@@ -110,17 +115,23 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
     from volery.live.calibration import FramingHost, model_of
     from volery.live.load import load_apart
 
-    shown = []
+    measurements = []
     with tempfile.TemporaryDirectory(prefix="volery-") as name:
         for architecture in architectures:
             federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, Path(name), 0)
             roles = dict.fromkeys(map(role_of, federation.plan.build().components))
             file = msgspec.structs.replace(
-                federation.file, broker=broker, api="127.0.0.1:0", executor="sleep", reports=True, folder="federation",
+                federation.file,
+                broker=broker,
+                api="127.0.0.1:0",
+                executor="sleep",
+                reports=True,
+                folder="federation",
                 hosts={role: [f"{role}/*"] for role in roles},
-            )  # fmt: skip
-            shown += [load_apart(file, Path(name), choose, work, FramingHost).notes for work in works]
-    costs, frames = model_of(shown, 0.0)
+            )
+            measurements += [load_apart(file, Path(name), choose, work, FramingHost).notes for work in works]
+
+    costs, frames = model_of(measurements, 0.0)
     return CostModel(delay_us=sorted(frames.delays_us)[len(frames.delays_us) // 2], hosts=costs, frames=frames)
 
 
@@ -150,28 +161,30 @@ def timed_run(federation: Federation, work: Trace, silent: bool) -> TimedHost:
     from volery.live.load import load
     from volery.live.node.sleep import SleepExecutor
 
-    made: list[TimedHost] = []
+    hosts: list[TimedHost] = []
 
+    # `load` makes its host itself: the subclass catches it.
     class Kept(TimedHost):
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
-            made.append(self)
+            hosts.append(self)
 
     async def main() -> None:
         executor = SleepExecutor(lambda task: work.duration_us[task.id])
         with OneLine(silent, when_moved=True) as line:
             await load(federation, work, executor, watch=load_watcher(line, work.job_count), make_host=Kept)
 
+    # A collection of what was made before would count into the first turns.
     gc.collect()
     run_loop(main())
-    return made[0]
+    return hosts[0]
 
 
 def _heading(architectures: list[str], nodes: int, broker: str | None) -> str:
-    where = "in one live process" if broker is None else "each role a process"
+    placement = "in one live process" if broker is None else "each role a process"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
-        f"Costs of {' and '.join(architectures)} with {nodes} nodes, {where}, by `volery calibrate`\n"
+        f"Costs of {' and '.join(architectures)} with {nodes} nodes, {placement}, by `volery calibrate`\n"
         f"on {platform.machine()}, {python}. Microseconds; docs/reference/costs.md describes the model.\n"
         f"Use: volery compare {architectures[0]} --costs THIS_FILE ..."
     )
@@ -180,13 +193,15 @@ def _heading(architectures: list[str], nodes: int, broker: str | None) -> str:
 def _print_model(model: CostModel, output: Path) -> None:
     from volery.core.costs import EventCost
 
-    heads, cells = ("each", "per task", "after a rest"), []
+    heads = ("each", "per task", "after a rest")
+    cells = []
     for name, host in model.hosts.items():
         rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
         parts = {part: getattr(host, part) for part in ("turn", "launch", "made", "written", "read")}
-        known = [(name, part, cost) for part, cost in parts.items() if cost != EventCost()]
-        for role, event, cost in [*rows, *known]:
+        framework_costs = [(name, part, cost) for part, cost in parts.items() if cost != EventCost()]
+        for role, event, cost in [*rows, *framework_costs]:
             cells.append((role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}"))
     print_table(("role", "event", *heads), cells, title="Costs of live processes (us)", right=heads)
+
     typer.echo(f"a frame between two hosts: {model.delay_us} us")
     typer.echo(f"{output}: use it by `volery compare ... --costs {output}`")

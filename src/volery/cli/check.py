@@ -22,10 +22,12 @@ def check(
     Nothing is run or written; a federation may be at work in the folder.
     """
     files = list(_checked(folder))
+
     if as_json:
         print_json(files)
     else:
         _print_checks(folder, files)
+
     if any(file.damages for file in files):
         raise typer.Exit(1)
 
@@ -39,6 +41,7 @@ def _checked(folder: Path) -> list[CheckedFile]:
         from volery.study.checks import check_results
 
         return list(check_results(folder))
+
     from volery.live.service.checks import check_state, is_state_folder
 
     if not is_state_folder(folder):
@@ -52,13 +55,17 @@ def _print_checks(folder: Path, files: list[CheckedFile]) -> None:
 
     rows = []
     for file in files:
+        # A note says that a file cannot be proved, as those of earlier versions, which is neither sound nor damaged.
         sound = Text("see note", "yellow") if file.note else Text("sound", "green")
         verdict = Text("DAMAGED", "bold red") if file.damages else sound
         rows.append((_name(folder, file), verdict, file.note))
+
     print_table(("file", "verdict", "note"), rows, title="Checksums")
+
     for file in files:
         for damage in file.damages:
             typer.echo(f"{file.path}: {damage}")
+
     damaged = sum(bool(file.damages) for file in files)
     unproved = sum(bool(file.note) and not file.damages for file in files)
     typer.echo(f"Damaged files: {damaged} of {len(files)}; files with a note: {unproved}.")

@@ -45,8 +45,10 @@ def compare(
     from volery.study import compare_spec
 
     network = _network(cost_file, setting.pop("delay_us"), _pairs(setting.pop("links"), "links"))
+    # An option for one role is stronger than the file of costs.
     network["costs"] |= _pairs(setting.pop("costs"), "costs")
     setting |= {"warmup": moment(setting["warmup"] or "0"), "window": measured_window(setting["window"])}
+
     study = compare_spec(
         architectures,
         setting | network,
@@ -56,38 +58,45 @@ def compare(
         seeds_max=seeds_max,
         budget_s=budget_s,
     )
+
     run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 
 
 def _options() -> list[inspect.Parameter]:
     """An option per field of a setting that has a form on the command line, in the order of the fields."""
-    found = []
+    options = []
+
     for field in msgspec.structs.fields(Setting):
         if not DECLARED[field.name]["form"]:
             continue
-        kind, default = _typed(field)
+
+        option_type, default = _typed(field)
         callback = trace_name if field.name == "trace" else None
         shown = default not in (None, "", inspect.Parameter.empty)
+
         option = declared(field.name, callback=callback, shown=shown)
-        annotation = Annotated[kind, option]  # type: ignore[valid-type]  # known at run time
-        found.append(
+        annotation = Annotated[option_type, option]  # type: ignore[valid-type]  # known at run time
+
+        options.append(
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )
-    return found
+    return options
 
 
 def _typed(field: msgspec.structs.FieldInfo) -> tuple[Any, Any]:
     """The type that the command line reads, and the default; names and texts are checked with the rest of the study."""
-    bare = get_args(field.type)[0]
-    while get_origin(bare) is Annotated:
-        bare = get_args(bare)[0]
-    if get_origin(bare) is dict:
+    element_type = get_args(field.type)[0]
+    while get_origin(element_type) is Annotated:
+        element_type = get_args(element_type)[0]
+
+    if get_origin(element_type) is dict:
         return list[str] | None, None
     if field.name in ("warmup", "window"):
         return str | None, None
+
     if field.name == "delay_us":  # a file of costs may say another
         return int | None, None
-    kind = str if get_origin(bare) is Literal else bare
+    kind = str if get_origin(element_type) is Literal else element_type
     return kind, inspect.Parameter.empty if field.required else field.default
 
 
@@ -95,11 +104,14 @@ def _signature() -> inspect.Signature:
     """The parameters of the command: those that matter first, then by group."""
     own = list(inspect.signature(compare, eval_str=True).parameters.values())[:-1]
     fields = _options()
-    main = [one for one in fields if not DECLARED[one.name]["group"]]
-    others = [one for one in fields if DECLARED[one.name]["group"]]
-    others.sort(key=lambda one: get_args(Group).index(DECLARED[one.name]["group"]))
-    first = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-    return inspect.Signature([*first[:1], *main, *first[1:5], *others, *first[5:]])
+
+    main = [option for option in fields if not DECLARED[option.name]["group"]]
+    grouped_options = [option for option in fields if DECLARED[option.name]["group"]]
+    grouped_options.sort(key=lambda option: get_args(Group).index(DECLARED[option.name]["group"]))
+    command_options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own]
+    return inspect.Signature(
+        [*command_options[:1], *main, *command_options[1:5], *grouped_options, *command_options[5:]]
+    )
 
 
 compare.__signature__ = _signature()  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
@@ -140,14 +152,18 @@ def run_and_print(
 
     if why:
         study = explaining(study)
+
     command = shlex.join(["volery", *sys.argv[1:]])
     with LiveProgress(silent=as_json) as watcher:
         results = run_study(
             study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
         )
+
+    # Stages are timed in runs of their own: a run that is measured so is slower.
     stage_times = profile_stages(study) if profile and not results.interrupted else []
     if stage_times and results.folder is not None:
         keep_stage_times(results.folder, stage_times)
+
     print_results(results, as_json, stage_times, strict=strict)
 
 
@@ -170,10 +186,11 @@ def run(
     from volery.study import read_study
     from volery.study.spec import with_baseline, with_seeds
 
-    read = with_baseline(read_study(study), baseline, "--baseline")
-    given = None if seeds is None else seeds_given(seeds)
-    read = with_seeds(read, given, seeds_max, budget_s, option_of)
-    run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
+    planned_study = with_baseline(read_study(study), baseline, "--baseline")
+    chosen_seeds = None if seeds is None else seeds_given(seeds)
+    planned_study = with_seeds(planned_study, chosen_seeds, seeds_max, budget_s, option_of)
+
+    run_and_print(planned_study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 
 
 ARCHITECTURES = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")

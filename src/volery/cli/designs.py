@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from volery.report.mappings import MappingRow
 
 PLACES = {True: "slots, amounts", False: "slots"}
-"""What a design gives to tasks."""
+"""The units that a design gives to tasks, by whether it places amounts."""
 
 
 def show_architectures(
@@ -37,7 +37,7 @@ def show_architectures(
         _write_pages(pages, name, as_json)
         return
     if name is None:
-        entries = [architectures.lookup(known) for known in architectures.names()]
+        entries = [architectures.lookup(registered) for registered in architectures.names()]
         if as_json:
             fields = ("name", "summary", "source", "vectors", "graphs")
             print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
@@ -50,7 +50,7 @@ def show_architectures(
 
 
 def _write_pages(folder: Path, name: str | None, as_json: bool) -> None:
-    """Of one, or of all that come with this package."""
+    """Write the pages of one design, or of all that come with this package."""
     from volery import architectures
     from volery.study import designs
 
@@ -73,8 +73,8 @@ def _design(entry: Architecture) -> dict[str, Any]:
         "graphs": entry.graphs,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
         "stages": {
-            stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
-            for stage, found in entry.stages.items()
+            stage.value: {"method": realisation.method, "extent": realisation.extent, "how": realisation.how}
+            for stage, realisation in entry.stages.items()
         },
     }
 
@@ -95,13 +95,20 @@ def _print_design(entry: Architecture) -> None:
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
     console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+
     if entry.bearing:
         console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
+
     rows = (
-        (bold(one.name), one.type, "none" if one.default is None else str(one.default), one.description)
-        for one in architectures.parameters(entry)
+        (
+            bold(parameter.name),
+            parameter.type,
+            "none" if parameter.default is None else str(parameter.default),
+            parameter.description,
+        )
+        for parameter in architectures.parameters(entry)
     )
     print_table(("parameter", "values", "default", "meaning"), rows)
 
@@ -118,26 +125,30 @@ def flow(
 
     choice = parse_architecture(name, "ARCH")
     entry = architectures.lookup(choice.name)
-    found = example_flow(entry, architectures.configure(entry, choice.parameters))
+    shown_flow = example_flow(entry, architectures.configure(entry, choice.parameters))
+
     if output is not None:
         from volery.report.flowplot import flow_svg
 
-        write_svg(output, flow_svg(found))
+        write_svg(output, flow_svg(shown_flow))
+
     if as_json:
-        print_json(msgspec.to_builtins(found) | ({"picture": str(output)} if output is not None else {}))
+        print_json(msgspec.to_builtins(shown_flow) | ({"picture": str(output)} if output is not None else {}))
     elif output is not None:
         typer.echo(str(output))
     else:
-        _print_flow(found)
+        _print_flow(shown_flow)
 
 
-def _print_flow(found: Flow) -> None:
-    roles = ((bold(one.name), ", ".join(one.kinds), str(one.count), ", ".join(one.driver)) for one in found.roles)
+def _print_flow(shown_flow: Flow) -> None:
+    roles = (
+        (bold(role.name), ", ".join(role.kinds), str(role.count), ", ".join(role.driver)) for role in shown_flow.roles
+    )
     print_table(("role", "class", "components", "told by the driver"), roles)
-    hops = ((hop.source, bold(hop.message), hop.to, hop.meaning) for hop in found.hops)
+    hops = ((hop.source, bold(hop.message), hop.to, hop.meaning) for hop in shown_flow.hops)
     print_table(("from", "message", "to", "meaning"), hops)
     console = terminal()
-    if found.linked:
+    if shown_flow.linked:
         console.print("All of this travels in numbered frames that are acknowledged and repeated.")
     console.print("-o FILE.svg draws it.")
 
@@ -161,37 +172,39 @@ def show_stages(
     from volery.report import mappings
 
     entries = [_configured(name) for name in dict.fromkeys(names or architectures.names())]
-    ours = [mappings.declared(entry) for entry in entries]
-    theirs = mappings.from_paper() if with_paper else []
+    design_rows = [mappings.declared(entry) for entry in entries]
+    paper_rows = mappings.from_paper() if with_paper else []
+
     if html is not None:
         from volery.report.page import write_page
 
-        write_page(html, mappings.render(ours, theirs))
+        write_page(html, mappings.render(design_rows, paper_rows))
     if output is not None:
-        _draw_stages(output, ours if names else [])
+        _draw_stages(output, design_rows if names else [])
     if as_json:
-        print_json(_stages_content(ours, theirs, with_paper))
+        print_json(_stages_content(design_rows, paper_rows, with_paper))
         return
 
     console = terminal()
-    _print_stage_matrix(console, ours, theirs)
+    _print_stage_matrix(console, design_rows, paper_rows)
     if names:
-        _print_stage_methods(console, ours)
+        _print_stage_methods(console, design_rows)
     else:
         console.print("volery stages ARCH ... names the methods and the policies.")
     if html is not None:
         console.print(f"heat map: {html}", soft_wrap=True)
 
 
-def _draw_stages(output: Path, ours: Sequence[MappingRow]) -> None:
+def _draw_stages(output: Path, design_rows: Sequence[MappingRow]) -> None:
     """Draw the named architectures, each behind the paper's mapping of that name."""
     from volery.report import mappings
     from volery.report.stageplot import stages_svg
 
-    if not 1 <= len(ours) <= DRAWN_MAX:
+    if not 1 <= len(design_rows) <= DRAWN_MAX:
         raise InputError("--output", f"a picture shows from 1 to {DRAWN_MAX} architectures; name them, as borg")
-    known = {row.name.lower(): row for row in mappings.from_paper()}
-    rows = [one for row in ours for one in (known.get(row.name), row) if one is not None]
+
+    paper_rows = {row.name.lower(): row for row in mappings.from_paper()}
+    rows = [drawn_row for row in design_rows for drawn_row in (paper_rows.get(row.name), row) if drawn_row is not None]
     write_svg(output, stages_svg(rows))
 
 
@@ -206,15 +219,18 @@ def _configured(text: str) -> Architecture:
     return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
 
 
-def _stages_content(ours: Sequence[MappingRow], theirs: Sequence[MappingRow], with_paper: bool) -> dict[str, Any]:
+def _stages_content(
+    design_rows: Sequence[MappingRow], paper_rows: Sequence[MappingRow], with_paper: bool
+) -> dict[str, Any]:
     from volery.report import mappings
 
     content: dict[str, Any] = {
         "stages": [_stage_content(stage) for stage in Stage],
-        "architectures": [_row_content(row) for row in ours],
+        "architectures": [_row_content(row) for row in design_rows],
     }
+
     if with_paper:
-        printed = {found.name: found for found in mappings.paper().scheduler}
+        printed = {scheduler.name: scheduler for scheduler in mappings.paper().scheduler}
         content["paper"] = [
             {
                 **_row_content(row),
@@ -224,22 +240,22 @@ def _stages_content(ours: Sequence[MappingRow], theirs: Sequence[MappingRow], wi
                 "percent_printed": printed[row.name].percent,
                 "symbols_printed": printed[row.name].printed,
             }
-            for row in theirs
+            for row in paper_rows
         ]
     return content
 
 
 def _stage_content(stage: Stage) -> dict[str, Any]:
-    said = STAGES[stage]
+    description = STAGES[stage]
     return {
         "id": stage.value,
-        "name": said.name,
+        "name": description.name,
         "group": stage.group,
-        "mode": said.mode,
+        "mode": description.mode,
         "mode_by": "the paper" if stage in MODE_IN_TEXT else "us",
-        "takes": said.takes,
-        "gives": said.gives,
-        "stateful": said.stateful,
+        "takes": description.takes,
+        "gives": description.gives,
+        "stateful": description.stateful,
         "policies": POLICIES.get(stage, ()),
     }
 
@@ -248,13 +264,13 @@ def _row_content(row: MappingRow) -> dict[str, Any]:
     stages: dict[str, Any] = {}
     for stage in Stage:
         stages[stage.value] = {"match": row.marks[stage]}
-        found = row.methods.get(stage)
-        if found is not None:
-            stages[stage.value] |= {"method": found.method, "how": found.how, "when": found.when}
+        realisation = row.methods.get(stage)
+        if realisation is not None:
+            stages[stage.value] |= {"method": realisation.method, "how": realisation.how, "when": realisation.when}
     return {"name": row.name, "source": row.source, "percent": row.percent, "stages": stages}
 
 
-def _print_stage_matrix(console: Console, ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> None:
+def _print_stage_matrix(console: Console, design_rows: Sequence[MappingRow], paper_rows: Sequence[MappingRow]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -262,46 +278,53 @@ def _print_stage_matrix(console: Console, ours: Sequence[MappingRow], theirs: Se
     from volery.report import mappings
 
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)  # 80 columns hold it: a cell that is cut says nothing
+
     table.add_column("", no_wrap=True)
     for group, stages in BY_GROUP.items():
         numbers = "".join(stage.value.lstrip("JTMR")[-1] for stage in stages)
         table.add_column(Text(f"{GROUPS[group]}\n{group}\n{numbers}"), min_width=len(numbers))
+
     for group in BY_GROUP:
         table.add_column(f"\n\n{group} %", justify="right", no_wrap=True)
-    for rows in (ours, theirs):
+
+    for rows in (design_rows, paper_rows):
         for row in rows:
             symbols = [Text(row.symbols(group)) for group in BY_GROUP]
             percents = [str(mappings.whole(row.percent[group])) for group in BY_GROUP]
             table.add_row(Text(row.name, "bold" if row.methods else ""), *symbols, *percents)
         table.add_section()
+
     console.print(table)
-    console.print(Text(LEGEND if theirs else LEGEND.partition("   ?")[0]))
-    if theirs:
+    console.print(Text(LEGEND if paper_rows else LEGEND.partition("   ?")[0]))
+
+    if paper_rows:
         console.print("Below the line: as the paper rates what publications describe. Above it: what the code does.")
         console.print(f"The paper's table II cuts what it rounds elsewhere: {', '.join(mappings.cut())}.")
 
 
-def _print_stage_methods(console: Console, ours: Sequence[MappingRow]) -> None:
+def _print_stage_methods(console: Console, design_rows: Sequence[MappingRow]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("", "stage", *(row.name for row in ours))
+    table = Table("", "stage", *(row.name for row in design_rows))
     previous = Stage.J1.group
     for stage in (stage for stages in BY_GROUP.values() for stage in stages):
         if stage.group != previous:
             table.add_section()
         previous = stage.group
-        said = (_method_cell(row.methods.get(stage)) for row in ours)
-        table.add_row(stage.value, STAGES[stage].name, *(Text(cell) for cell in said))
+        cells = (_method_cell(row.methods.get(stage)) for row in design_rows)
+        table.add_row(stage.value, STAGES[stage].name, *(Text(cell) for cell in cells))
+
     console.print(table)
 
 
-def _method_cell(found: Realisation | None) -> str:
-    if found is None:
+def _method_cell(realisation: Realisation | None) -> str:
+    if realisation is None:
         return "."
-    head = f"{'F' if found.extent == 'full' else '~'} {found.method}"
-    head += f" with {found.when}" if found.when else ""
-    return f"{head}: {found.how}" if found.how else head
+    head = f"{'F' if realisation.extent == 'full' else '~'} {realisation.method}"
+
+    head += f" with {realisation.when}" if realisation.when else ""
+    return f"{head}: {realisation.how}" if realisation.how else head
 
 
 policy_app = typer.Typer(
@@ -321,7 +344,7 @@ def list_policies(
 
     stages = [_stage_named(stage)] if stage else list(METHODS)
     if as_json:
-        print_json({one.value: _policies_of(one) for one in stages})
+        print_json({listed_stage.value: _policies_of(listed_stage) for listed_stage in stages})
     elif markdown:
         typer.echo("\n".join(_policies_page(stages)))
     else:
@@ -337,29 +360,35 @@ def check_policies(
     """Check that a policy is deterministic and pure, and quick enough; status 1 when it is not."""
     from volery.study.policycheck import check_policy, find_stage
 
-    before, equals, after = name.partition("=")
-    stages = [_stage_named(before)] if equals and before in STAGE_IDS else find_stage(name)
-    text = after if equals and before in STAGE_IDS else name
-    found = {stage: check_policy(stage, text, budget_us) for stage in stages}
+    stage_id, equals, policy_text = name.partition("=")
+    # A policy's name may have parameters with `=` of its own: only a stage's id before it names the stage.
+    stages = [_stage_named(stage_id)] if equals and stage_id in STAGE_IDS else find_stage(name)
+    text = policy_text if equals and stage_id in STAGE_IDS else name
+    findings_of = {stage: check_policy(stage, text, budget_us) for stage in stages}
+
     if as_json:
         print_json(
-            {stage.value: [msgspec.structs.asdict(one) for one in findings] for stage, findings in found.items()}
+            {
+                stage.value: [msgspec.structs.asdict(finding) for finding in findings]
+                for stage, findings in findings_of.items()
+            }
         )
     else:
-        for stage, findings in found.items():
+        for stage, findings in findings_of.items():
             typer.echo(f"{stage.value} {text}")
-            for one in findings:
-                typer.echo(f"  {'passed' if one.passed else 'FAILED'}  {one.check:<12} {one.detail}")
-    if not all(one.passed for findings in found.values() for one in findings):
+            for finding in findings:
+                typer.echo(f"  {'passed' if finding.passed else 'FAILED'}  {finding.check:<12} {finding.detail}")
+
+    if not all(finding.passed for findings in findings_of.values() for finding in findings):
         raise typer.Exit(1)
 
 
 def _stage_named(name: str) -> Stage:
     from volery.architectures.pipeline.policies import METHODS
 
-    known = [stage.value for stage in METHODS]
-    if name not in known:
-        raise InputError("stage", f"{name!r} has no policies by name" + suggestion(name, known))
+    stage_ids = [stage.value for stage in METHODS]
+    if name not in stage_ids:
+        raise InputError("stage", f"{name!r} has no policies by name" + suggestion(name, stage_ids))
     return Stage(name)
 
 
@@ -371,7 +400,7 @@ def _policies_of(stage: Stage) -> list[dict[str, Any]]:
             "name": name,
             "summary": summary(policy),
             "package": policy.__module__.partition(".")[0],
-            "parameters": [msgspec.structs.asdict(one) for one in parameters(policy)],
+            "parameters": [msgspec.structs.asdict(parameter) for parameter in parameters(policy)],
         }
         for name, policy in policies(stage).items()
     ]
@@ -384,10 +413,11 @@ def _print_policies(stages: list[Stage]) -> None:
     table = Table("stage", "policy", "what it does", "parameters")
     for stage in stages:
         table.add_section()
-        for place, one in enumerate(_policies_of(stage)):
-            given = "\n".join(f"{each['name']}:{each['default']}" for each in one["parameters"])
+        for place, policy in enumerate(_policies_of(stage)):
+            defaults = "\n".join(f"{parameter['name']}:{parameter['default']}" for parameter in policy["parameters"])
             head = f"{stage.value} {STAGES[stage].name}" if not place else ""
-            table.add_row(Text(head), bold(one["name"]), Text(one["summary"]), Text(given))
+            table.add_row(Text(head), bold(policy["name"]), Text(policy["summary"]), Text(defaults))
+
     terminal().print(table)
     typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
 
@@ -401,8 +431,13 @@ def _policies_page(stages: list[Stage]) -> list[str]:
             "| policy | what it does | parameters |",
             "|---|---|---|",
         ]
-        for one in _policies_of(stage):
-            given = "; ".join(f"`{each['name']}:{each['default']}` {each['description']}" for each in one["parameters"])
-            lines.append(f"| `{one['name']}` | {one['summary']} | {given or '-'} |")
+
+        for policy in _policies_of(stage):
+            parameter_texts = "; ".join(
+                f"`{parameter['name']}:{parameter['default']}` {parameter['description']}"
+                for parameter in policy["parameters"]
+            )
+            lines.append(f"| `{policy['name']}` | {policy['summary']} | {parameter_texts or '-'} |")
+
         lines.append("")
     return lines[:-1]

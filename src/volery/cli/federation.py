@@ -41,11 +41,17 @@ DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
 USUAL_CLUSTERS = 3
 USUAL_GMS = 2
 IN_FILE = {
-    "architecture": "architecture", "clusters": "[parameters]", "nodes": "count of [[machines]]",
-    "slots": "slots of [[machines]]", "amounts": "capacity of [[machines]]", "gms": "[parameters]",
-    "api": "api", "folder": "folder", "run_as": "run_as",
+    "architecture": "architecture",
+    "clusters": "[parameters]",
+    "nodes": "count of [[machines]]",
+    "slots": "slots of [[machines]]",
+    "amounts": "capacity of [[machines]]",
+    "gms": "[parameters]",
+    "api": "api",
+    "folder": "folder",
+    "run_as": "run_as",
     "calls": "calls",
-}  # fmt: skip
+}
 """Options of `up` -> where the federation's file says the same."""
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
@@ -53,7 +59,7 @@ RESERVED_SHARE = 10
 log = logging.getLogger(__name__)
 
 
-def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
+def choose(name: str, parameters: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
     """The architecture of that name and its configuration.
 
     Raises:
@@ -62,7 +68,7 @@ def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.S
     from volery.architectures import configure, lookup
 
     architecture = lookup(name)
-    return architecture, configure(architecture, given)
+    return architecture, configure(architecture, parameters)
 
 
 def up(
@@ -103,9 +109,14 @@ def up(
         parameters = sizes_of(architecture, clusters, gms, nodes)
         machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
-            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
-            run_as=run_as, calls=calls,
-        )  # fmt: skip
+            machines=machines,
+            architecture=architecture,
+            parameters=parameters,
+            folder=str(folder),
+            api=api,
+            run_as=run_as,
+            calls=calls,
+        )
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json, give_up_jobs)
 
@@ -132,11 +143,13 @@ def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
     """The parameters that say how many; a design that has no such thing goes without."""
-    known = choose(architecture, {})[0].defaults.__struct_fields__
+    field_names = choose(architecture, {})[0].defaults.__struct_fields__
     sizes: dict[str, Any] = {}
+
     for names, value in ((CLUSTER_PARAMETERS, clusters), (GM_PARAMETERS, gms)):
-        sizes |= {name: value for name in names if name in known}
-    if "reserved" in known:
+        sizes |= {name: value for name in names if name in field_names}
+
+    if "reserved" in field_names:
         sizes["reserved"] = nodes // clusters // RESERVED_SHARE
     return sizes
 
@@ -167,6 +180,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_
         run_loop(serve(federation, name, tell, give_up_jobs))
     except (OSError, Superseded) as error:
         raise InputError(f"host {name}", f"has stopped: {error}; start it again once that is mended") from error
+
     log.info("host %s has ended", name)
 
 
@@ -177,9 +191,11 @@ def _print_host(running: LiveHost, federation: Any, name: str, as_json: bool) ->
         folder = str(federation.folder)
         print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
         return
+
     plan, cluster = federation.plan, federation.plan.cluster
     offered = f"amounts of {', '.join(cluster.resources)}" if cluster.resources else f"{cluster.slot_count} slots"
     typer.echo(f"{plan.architecture.name}: {len(cluster.slots)} nodes, {offered}")
+
     if url:
         typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
     if running.journal:
@@ -247,27 +263,32 @@ def _verdict(result: Replayed) -> Text:
 
 def _print_gaps(results: list[Replayed]) -> None:
     """Print which files of an incarnation are not here."""
-    following: dict[tuple[str, int], int] = {}
+    expected_segment: dict[tuple[str, int], int] = {}
     for result in (result for result in results if result.architecture and not result.left_out):
         key = result.host, result.incarnation
-        expected = following.get(key, 0)
+
+        expected = expected_segment.get(key, 0)
         missing = result.segment - expected
+
         if missing > 0 and not expected:
             typer.echo(f"{key[0]}-{key[1]}: {missing} earlier files are not here; it is replayed from a snapshot.")
         elif missing > 0:
             typer.echo(f"{key[0]}-{key[1]}: {missing} files before {Path(result.path).name} are not here.")
-        following[key] = result.segment + 1
+
+        expected_segment[key] = result.segment + 1
 
 
 def _outcome(results: list[Replayed]) -> str:
     judged = [result for result in results if result.damage or (result.architecture and not result.left_out)]
     damaged = sum(bool(result.damage) for result in judged)
     different = sum(result.difference is not None and not result.damage for result in judged)
-    others = sum(bool(result.left_out) for result in results)
-    wrong = [f"{different} of {len(judged)} journals differ"] if different else []
-    wrong += [f"{damaged} of {len(judged)} journals are damaged, and not proved"] if damaged else []
-    outcome = ", ".join(wrong) or f"All {len(judged)} journals replay"
-    return f"{outcome}; {others} of another version are left out" if others else outcome
+    left_out = sum(bool(result.left_out) for result in results)
+
+    problems = [f"{different} of {len(judged)} journals differ"] if different else []
+    problems += [f"{damaged} of {len(judged)} journals are damaged, and not proved"] if damaged else []
+
+    outcome = ", ".join(problems) or f"All {len(judged)} journals replay"
+    return f"{outcome}; {left_out} of another version are left out" if left_out else outcome
 
 
 def discover(
@@ -278,21 +299,27 @@ def discover(
     from volery.live.config import machine
     from volery.live.node.confinement import permitted
 
-    found = machine.discover(folder=folder)
-    capacity, disk, gpus = machine.amounts(folder), machine.disk_of(folder), machine.installed_gpus()
+    described = machine.discover(folder=folder)
+    capacity = machine.amounts(folder)
+    disk = machine.disk_of(folder)
+    gpus = machine.installed_gpus()
     groups = permitted()
+
     if as_json:
-        content = {"machine": msgspec.to_builtins(found), "capacity": capacity, "control_groups": groups}
+        content = {"machine": msgspec.to_builtins(described), "capacity": capacity, "control_groups": groups}
         print_json(content | {"gpus": [gpu._asdict() for gpu in gpus], "disk": disk._asdict()})
         return
+
     typer.echo("[[machines]]")
     for name in machine.ATTRIBUTES:
-        value = getattr(found, name)
+        value = getattr(described, name)
         typer.echo(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}")
     typer.echo(f"capacity = {{ {', '.join(f'{name} = {amount}' for name, amount in capacity.items())} }}")
+
     typer.echo(f"# disk of {folder}: {disk.kind}, {disk.free_mb:,} of {disk.size_mb:,} MB free")
     for gpu in gpus:
         typer.echo(f"# GPU {gpu.name}: {gpu.model}")
+
     typer.echo(f"# {groups}")
 
 
@@ -307,8 +334,8 @@ class HostsAndResults(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name first, where a group looks for its command."""
-        found: list[str] = super().parse_args(ctx, name_first(args))
-        return found
+        arguments: list[str] = super().parse_args(ctx, name_first(args))
+        return arguments
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command that shows results, or that runs a host."""
@@ -321,26 +348,30 @@ def name_first(words: Sequence[str]) -> list[str]:
     Raises:
         InputError: there are options without a name, or options of the other use of `serve`.
     """
-    given = [word.partition("=")[0] for word in words]
-    before = ["", *words]
-    at = next((at for at, word in enumerate(words) if word[:1] != "-" and before[at] not in WITH_VALUE), None)
-    if at is None:
+    option_names = [word.partition("=")[0] for word in words]
+    word_before = ["", *words]
+    name_at = next((n for n, word in enumerate(words) if word[:1] != "-" and word_before[n] not in WITH_VALUE), None)
+    if name_at is None:
         if words and "--help" not in words:
             raise InputError("HOST", "is missing: volery serve HOST -c FEDERATION.toml, or volery serve results DIR")
         return list(words)
-    name = words[at]
+
+    name = words[name_at]
     if not name:
         raise InputError("HOST", "is empty; it is a name of the federation's file, or a role such as node")
-    for word in given:
+
+    for word in option_names:
         if name == RESULTS and word in OF_HOSTS:
             raise InputError(
                 word, "is for a host of a federation, which cannot be called results: volery serve HOST -c FILE"
             )
         if name != RESULTS and word in OF_RESULTS:
             raise InputError(word, "is for volery serve results DIR; where a host listens stands in its file")
-    if name != RESULTS and not {"-c", "--config", "--help"} & set(given) and Path(name).is_dir():
+
+    if name != RESULTS and not {"-c", "--config", "--help"} & set(option_names) and Path(name).is_dir():
         raise InputError(name, f"is a folder; its results are shown by: volery serve results {name}")
-    return [name, *words[:at], *words[at + 1 :]]
+
+    return [name, *words[:name_at], *words[name_at + 1 :]]
 
 
 serve_app = typer.Typer(

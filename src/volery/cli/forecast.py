@@ -39,11 +39,12 @@ def answer(question: ForecastRequest) -> ForecastReply:
     fleet, architecture = question.fleet(), lookup(question.architecture)
     config = msgspec.convert(question.parameters, type(architecture.defaults))
     try:
-        found = standing(Path(question.store), fleet, question.nodes, question.job, question.lost)
+        state = standing(Path(question.store), fleet, question.nodes, question.job, question.lost)
     except (InputError, UnplayableError, sqlite3.Error) as error:
         return ForecastReply(0, 0, None, str(error))
-    outlook = forecast(architecture, config, fleet.cluster, found, question.budget_s)
-    return ForecastReply(found.at_us, found.questioned.number, outlook)
+
+    outlook = forecast(architecture, config, fleet.cluster, state, question.budget_s)
+    return ForecastReply(state.at_us, state.questioned.number, outlook)
 
 
 if __name__ == "__main__":

@@ -32,21 +32,21 @@ class LoadReport(msgspec.Struct, kw_only=True):
     """The result of a load test: its jobs, tasks and times.
 
     Args:
-        architecture: of the federation; empty where only its API is known.
-        nodes, slots: of the federation; 0 where only its API is known.
+        architecture: architecture of the federation; empty where only its API is known.
+        nodes, slots: size of the federation; 0 where only its API is known.
         trace: name of the trace.
-        speedup: by which it was sped up.
-        executor: what the tasks did.
-        jobs, tasks: in the trace.
+        speedup: factor by which it was sped up.
+        executor: the work of the tasks, "sleep" or "spin".
+        jobs, tasks: counts of the trace.
         finished, failed, unsatisfiable: tasks by what became of them.
         span_s: first submission to last answer.
         tasks_per_s: finished tasks over the span.
         utilisation_mean: busy slot time over slot time; 0 where the slots are not known.
-        late_s: how much later than planned jobs were submitted.
+        late_s: delay of submissions behind their plan.
         allocation_s: part -> seconds per task that started, and the total.
         jrt_s: submission to answer.
         cpu_s: processor time of this process meanwhile.
-        journal: where the journal is; empty where none was kept.
+        journal: folder of the journal; empty where none was kept.
     """
 
     architecture: str
@@ -95,9 +95,14 @@ def federation_of(
         InputError: the architecture does not exist, or cannot be built so.
     """
     file = FederationFile(
-        machines=[{"count": nodes, "slots": slots}], architecture=architecture, seed=seed, reports=False,
-        parameters=sizes_of(architecture, clusters, gms, nodes), folder=str(folder.absolute()),
-    )  # fmt: skip
+        machines=[{"count": nodes, "slots": slots}],
+        architecture=architecture,
+        seed=seed,
+        reports=False,
+        parameters=sizes_of(architecture, clusters, gms, nodes),
+        folder=str(folder.absolute()),
+    )
+
     return resolve(file, Path(), choose)
 
 
@@ -136,19 +141,29 @@ def report_of(loaded: Loaded, federation: Federation | None, trace: Trace, work:
     """The figures of a load."""
     records = loaded.records
     cluster: Cluster | None = federation.fleet.cluster if federation is not None else None
+
     table = metrics.job_table(records, None)
     span_s = (max(records.answered_us) - records.trace.arrival_us[0]) / SECOND
-    finished = sum(at != NEVER for at in records.finish_us)
+    finished = sum(finish_us != NEVER for finish_us in records.finish_us)
+
     return LoadReport(
         architecture=federation.plan.architecture.name if federation is not None else "",
         nodes=len(cluster.slots) if cluster is not None else 0,
         slots=cluster.slot_count if cluster is not None else 0,
-        trace=trace.name, speedup=speedup, executor=work, jobs=trace.job_count, tasks=trace.task_count,
-        finished=finished, failed=loaded.failed, unsatisfiable=sum(records.unsatisfiable), span_s=span_s,
+        trace=trace.name,
+        speedup=speedup,
+        executor=work,
+        jobs=trace.job_count,
+        tasks=trace.task_count,
+        finished=finished,
+        failed=loaded.failed,
+        unsatisfiable=sum(records.unsatisfiable),
+        span_s=span_s,
         tasks_per_s=finished / span_s if span_s > 0 else 0.0,
         utilisation_mean=metrics.mean_utilisation(records, cluster) if cluster is not None else 0.0,
         late_s=metrics.distribution(np.array(loaded.late_us), unit=SECOND),
         allocation_s={name: metrics.distribution(part, unit=SECOND) for name, part in allocation_parts(records)},
         jrt_s=metrics.distribution(table.jrt_us[table.measured], unit=SECOND),
-        cpu_s=loaded.cpu_s, journal=loaded.journal,
-    )  # fmt: skip
+        cpu_s=loaded.cpu_s,
+        journal=loaded.journal,
+    )

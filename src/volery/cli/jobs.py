@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from volery.live.status import JobStatus, TaskStatus
 
 FOLLOW_S: Final = 0.3
-"""How often `logs --follow` asks for more."""
+"""The time between two requests of `logs --follow` for more output."""
 HOUR_S: Final = 3600
 MIB: Final = 1 << 20
 USED: Final = ("cpu", "memory")
@@ -44,7 +44,7 @@ Api = Annotated[
     str | None, option("The federation's API; by default on this machine.", "--api", form="URL", envvar="VOLERY_API")
 ]
 NUMBER_MAX: Final = 10**18 - 1
-"""Of a job; the API knows no larger ones."""
+"""The largest number of a job that the API knows."""
 JobNumber = Annotated[int, argument("The number of a job.", "JOB", min=0, max=NUMBER_MAX)]
 JobsState = Annotated[str | None, option("Only jobs in this state.")]
 JobsUser = Annotated[str | None, option("Only this user's jobs.")]
@@ -97,39 +97,43 @@ def submit(
             receipt = client.send(description)
         for warning in receipt.warnings:
             typer.echo(f"warning: {warning}", err=True)
+
         if watch:
             try:
-                ended = _watch(client, receipt.id, silent=as_json)
+                final_status = _watch(client, receipt.id, silent=as_json)
             except KeyboardInterrupt:
                 typer.echo(f"job {receipt.id} goes on; volery cancel {receipt.id} ends it", err=True)
                 raise typer.Exit(INTERRUPTED) from None
-            _print_job(client, ended, as_json, task_limit=0)
-            raise typer.Exit(0 if ended.state == "done" else 1)
-    told = f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
+            _print_job(client, final_status, as_json, task_limit=0)
+            raise typer.Exit(0 if final_status.state == "done" else 1)
+
+    summary = f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
     if receipt.known:
-        told = f"job {receipt.id} was submitted before with the same key"
-    print_answer(receipt, as_json, told)
+        summary = f"job {receipt.id} was submitted before with the same key"
+
+    print_answer(receipt, as_json, summary)
 
 
 def _watch(client: Client, number: int, silent: bool) -> JobStatus:
     from volery.live.status import JobStatus
 
     status = client.job(number)
+
     with OneLine(silent) as line:
         for change in itertools.chain((status,), client.events(number)):
             if isinstance(change, JobStatus):
                 status = change
-                ended = status.finished + status.failed + status.killed + status.unsatisfiable
-                state = f"{ended}/{status.tasks} tasks, {_words(status)}"
-                line.moved(f"job {number}", ended, max(status.tasks, 1), state)
+                ended_tasks = status.finished + status.failed + status.killed + status.unsatisfiable
+                state = f"{ended_tasks}/{status.tasks} tasks, {_words(status)}"
+                line.moved(f"job {number}", ended_tasks, max(status.tasks, 1), state)
     return status if status.ended else client.job(number)
 
 
 def _words(status: JobStatus) -> str:
     """`running: 3 finished, 2 running`."""
     counts = ("finished", "running", "failed", "killed", "unsatisfiable")
-    told = [f"{count} {name}" for name in counts if (count := getattr(status, name))]
-    return status.state + (f": {', '.join(told)}" if told else "")
+    counts_in_words = [f"{count} {name}" for name in counts if (count := getattr(status, name))]
+    return status.state + (f": {', '.join(counts_in_words)}" if counts_in_words else "")
 
 
 def hours_ago_us(hours: float | None) -> int | None:
@@ -152,16 +156,26 @@ def jobs(
     """List jobs, the newest first."""
     _check_state(state)
     with connected(api, as_json) as client:
-        found = client.jobs(state, user, before, limit, reason, hours_ago_us(since))
+        listed_jobs = client.jobs(state, user, before, limit, reason, hours_ago_us(since))
+
     if as_json:
-        print_json(found)
+        print_json(listed_jobs)
         return
+
     heads = ("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
     rows = (
-        (str(job.id), job.name, job.user, _coloured(job.state), f"{job.finished}/{job.tasks}",
-         moment(job.submitted_us), _span(job), job.reason)
-        for job in found
-    )  # fmt: skip
+        (
+            str(job.id),
+            job.name,
+            job.user,
+            _coloured(job.state),
+            f"{job.finished}/{job.tasks}",
+            moment(job.submitted_us),
+            _span(job),
+            job.reason,
+        )
+        for job in listed_jobs
+    )
     print_table(heads, rows)
 
 
@@ -185,6 +199,7 @@ def job(
 
 
 def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
+
     tasks = list(itertools.islice(client.tasks(status.id), task_limit)) if task_limit else []
     if as_json:
         content = msgspec.to_builtins(status)
@@ -197,10 +212,12 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
     console = terminal()
     title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
     console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
+
     if status.reason:
         console.print(Text(status.reason))
     if status.moved:
         console.print(Text(f"scheduled {status.moved}"))
+
     if tasks:
         _print_tasks(tasks)
         for words in _held(tasks):
@@ -210,16 +227,26 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
 
 
 def _print_tasks(tasks: list[TaskStatus]) -> None:
-    used = any(task.usage is not None for task in tasks)
-    again = ("attempt",) if any(task.attempt for task in tasks) else ()
-    first = ("task", "state", *again, "node", "exit code", "started", "ran for")
+
+    has_usage = any(task.usage is not None for task in tasks)
+    attempt_head = ("attempt",) if any(task.attempt for task in tasks) else ()
+    first_heads = ("task", "state", *attempt_head, "node", "exit code", "started", "ran for")
+
     rows = (
-        (str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), task.node,
-         "" if task.exit_code is None else str(task.exit_code), moment(task.started_us), _span(task),
-         *(_used(task) if used else ()), task.reason)
+        (
+            str(task.index),
+            _coloured(task.state),
+            *((str(task.attempt),) if attempt_head else ()),
+            task.node,
+            "" if task.exit_code is None else str(task.exit_code),
+            moment(task.started_us),
+            _span(task),
+            *(_used(task) if has_usage else ()),
+            task.reason,
+        )
         for task in tasks
-    )  # fmt: skip
-    print_table((*first, *(USED if used else ()), "reason"), rows)
+    )
+    print_table((*first_heads, *(USED if has_usage else ()), "reason"), rows)
 
 
 def _used(task: TaskStatus) -> tuple[str, str]:
@@ -262,11 +289,13 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Print what a task has written."""
-    number, within = task_named(named)
-    if within is not None and place is not None:
+    number, place_in_name = task_named(named)
+    if place_in_name is not None and place is not None:
         raise InputError("TASK", f"is given twice, in {named!r} and as {place}; leave one out")
-    task = within if within is not None else place or 0
+
+    task = place_in_name if place_in_name is not None else place or 0
     stream = "stderr" if stderr else "stdout"
+
     with connected(api, as_json) as client:
         from volery.live.node.output import OUTPUT_BYTES_MAX
 
@@ -274,17 +303,22 @@ def logs(
             content = client.logs(number, task, stream)
             print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
             return
+
         offset = 0
         while True:
             # Asked before the output is: what a task wrote last must not be missed.
-            ended = client.task(number, task).ended_us is not None or client.job(number).ended
+            has_ended = client.task(number, task).ended_us is not None or client.job(number).ended
+
             piece = client.log_piece(number, task, stream, offset)
             sys.stdout.buffer.write(piece.content)
             sys.stdout.buffer.flush()
             offset = piece.end
+
+            # There may be more already: no wait.
             if len(piece.content) == OUTPUT_BYTES_MAX:
                 continue
-            if ended or not follow:
+
+            if has_ended or not follow:
                 return
             time.sleep(FOLLOW_S)
 
@@ -293,8 +327,8 @@ def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
     """Give a job up: what waits never runs, what runs is killed."""
     with connected(api, as_json) as client:
         status = client.cancel(number)
-    told = f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled"
-    print_answer(status, as_json, told)
+    outcome = f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled"
+    print_answer(status, as_json, outcome)
 
 
 def _coloured(words: str) -> Text:
@@ -342,10 +376,10 @@ def export(
     jobs = tasks = 0
     damages = list[str]()
     with (
-        _source(archive, api, as_json, state, user, since_us, damages) as found,
+        _source(archive, api, as_json, state, user, since_us, damages) as listed_jobs,
         atomic_output(output, force=force) as file,
     ):
-        for job, tasks_of_job in found:
+        for job, tasks_of_job in listed_jobs:
             if job.state == "damaged":
                 damages.append(job.reason)
             jobs += 1
@@ -353,17 +387,24 @@ def export(
             for task in tasks_of_job:
                 tasks += 1
                 file.write(_line("task", task))
+
     content = {"file": str(output), "jobs": jobs, "tasks": tasks} | ({"damages": damages} if damages else {})
     print_answer(content, as_json, "\n".join((*damages, f"{output}: {jobs:,} jobs, {tasks:,} tasks")))
+
     if damages:
         raise typer.Exit(1)
 
 
 @contextmanager
 def _source(
-    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None,
+    archive: Path | None,
+    api: str | None,
+    as_json: bool,
+    state: str | None,
+    user: str | None,
+    since_us: int | None,
     damages: list[str],
-) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:  # fmt: skip
+) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:
     """Jobs with their tasks, of the API or of an archive, whose damages are added to a list."""
     if archive is None:
         with connected(api, as_json) as client:
@@ -371,27 +412,30 @@ def _source(
                 (job, () if job.state == "damaged" else client.tasks(job.id))
                 for job in _jobs(client, state, user, since_us)
             )
+
         return
     from volery.live.service.archive import archived
 
-    of_files = list[InputError]()
+    archive_damages = list[InputError]()
     yield (
         (job, tasks)
-        for job, tasks in archived(archive, of_files)
+        for job, tasks in archived(archive, archive_damages)
         if state in (None, job.state) and user in (None, job.user) and job.submitted_us >= (since_us or 0)
     )
-    damages += map(str, of_files)
+    damages += map(str, archive_damages)
 
 
 def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:
     """All of them, page by page; what is submitted meanwhile is not among them."""
-    before: int | None = None
+    before_id: int | None = None
     while True:
-        page = client.jobs(state, user, before, PAGE, since_us=since_us)
+        page = client.jobs(state, user, before_id, PAGE, since_us=since_us)
         yield from page
+
         if len(page) < PAGE:
             return
-        before = page[-1].id
+        # The newest come first: the next page begins below the last of this one.
+        before_id = page[-1].id
 
 
 def _line(record: str, content: Any) -> bytes:

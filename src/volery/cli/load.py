@@ -45,20 +45,26 @@ def load(
 
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
-    read, reading = workload.load_workload(trace, seed=seed, job_count=jobs)
+
+    original, reading = workload.load_workload(trace, seed=seed, job_count=jobs)
     print_omissions(reading.left_out if reading else None, as_json=as_json)
-    work = sped_up(read, speedup)
+
+    work = sped_up(original, speedup)
+
     with OneLine(as_json, when_moved=True) as line:
         watch = load_watcher(line, work.job_count)
         if api is not None:
-            loaded, federation = load_there(api, work, executor, watch), None
+            loaded = load_there(api, work, executor, watch)
+            federation = None
         else:
             with kept_in(folder) as place:
                 federation = federation_of(architecture, nodes, slots, clusters, gms, place, seed)
                 loaded = load_here(federation, work, executor, watch)
+
     report = report_of(loaded, federation, work, executor, speedup)
-    if folder is None:
+    if folder is None:  # the journal lay in a temporary folder, which is gone
         report.journal = ""
+
     if as_json:
         print_json(report)
     else:
@@ -80,10 +86,15 @@ def _print_report(report: LoadReport) -> None:
     rows = {"allocation time": rows.pop("  total")} | rows
     rows |= {"job response time": report.jrt_s, "submitted late by": report.late_s}
     heads = ("mean", "p50", "p90", "p99", "max")
-    cells = ((name, *(f"{1000 * getattr(found, head):,.3f}" for head in heads)) for name, found in rows.items())
+
+    cells = (
+        (name, *(f"{1000 * getattr(distribution, head):,.3f}" for head in heads)) for name, distribution in rows.items()
+    )
     title = f"{report.trace} on {report.architecture or 'the federation'}"
     print_table(("milliseconds", *heads), cells, title=title, right=heads)
+
     rate = f"{report.tasks_per_s:,.1f} tasks/s over {report.span_s:,.2f} s"
     typer.echo(f"{report.finished:,} of {report.tasks:,} tasks finished, {report.failed:,} failed; {rate}")
+
     if report.journal:
         typer.echo(f"journal: {report.journal}")

@@ -89,11 +89,11 @@ STATUSES: Final = {
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
     PIPE_CLOSED: "whoever read the output has stopped",
 }
-"""With which commands end."""
+"""The statuses with which commands end, and their meanings."""
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"volery {volery.__version__}")
         raise typer.Exit
 
@@ -111,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its status; errors that the user can mend come without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words
+
     try:
         with guarded_streams():
             try:
@@ -125,11 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
                     raise
                 print_error("run", str(error), as_json)
                 sys.exit(1)
+
     except InputError as error:  # of the last piece of the output
         print_error(error.place, error.problem, as_json=False)
         sys.exit(2)
     except PipeClosedError:
         sys.exit(PIPE_CLOSED)
+
     sys.exit(0)
 
 

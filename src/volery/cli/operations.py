@@ -31,21 +31,36 @@ def nodes(
 ) -> None:
     """List the nodes: state, what runs there, host and machine."""
     with connected(api, as_json) as client:
-        found = client.nodes(_node_state(state), host, cluster, text)
+        listed_nodes = client.nodes(_node_state(state), host, cluster, text)
+
     if as_json:
-        print_json(found)
+        print_json(listed_nodes)
         return
-    amounts = any(node.offers for node in found)
-    more = ("offers",) if amounts else ()
+
+    amounts = any(node.offers for node in listed_nodes)
+    offers_head = ("offers",) if amounts else ()
     print_rows(
-        ("node", "state", "running", "host", "machine", "system", "cores", "memory", "GPUs", "disk",
-         *more, "labels"),
-        [_node_row(node, amounts=amounts) for node in found],
-    )  # fmt: skip
-    for words in dict.fromkeys(words for node in found for words in (node.held, node.shortage) if words):
-        where = [node.address for node in found if words in (node.held, node.shortage)]
-        some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
-        terminal().print(f"{some}: {words}", highlight=False, emoji=False)
+        (
+            "node",
+            "state",
+            "running",
+            "host",
+            "machine",
+            "system",
+            "cores",
+            "memory",
+            "GPUs",
+            "disk",
+            *offers_head,
+            "labels",
+        ),
+        [_node_row(node, amounts=amounts) for node in listed_nodes],
+    )
+
+    for words in dict.fromkeys(words for node in listed_nodes for words in (node.held, node.shortage) if words):
+        addresses = [node.address for node in listed_nodes if words in (node.held, node.shortage)]
+        named_nodes = f"{addresses[0]} and {len(addresses) - 1} more" if len(addresses) > 1 else addresses[0]
+        terminal().print(f"{named_nodes}: {words}", highlight=False, emoji=False)
 
 
 def _node_state(word: str | None) -> str | None:
@@ -64,33 +79,48 @@ def _node_state(word: str | None) -> str | None:
 def _node_row(node: NodeStatus, *, amounts: bool) -> list[str]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
     return [
-        node.address, node.state, str(node.running) if amounts else f"{node.running}/{node.slots}", node.host,
-        node.hostname, f"{node.arch} {node.os} {node.kernel}", str(node.cores), f"{node.memory_mb:,} MB",
-        f"{node.gpus} {node.gpu}" if node.gpus else "", node.disk,
-        *((offers_in_words(node.offers),) if amounts else ()), labels,
-    ]  # fmt: skip
+        node.address,
+        node.state,
+        str(node.running) if amounts else f"{node.running}/{node.slots}",
+        node.host,
+        node.hostname,
+        f"{node.arch} {node.os} {node.kernel}",
+        str(node.cores),
+        f"{node.memory_mb:,} MB",
+        f"{node.gpus} {node.gpu}" if node.gpus else "",
+        node.disk,
+        *((offers_in_words(node.offers),) if amounts else ()),
+        labels,
+    ]
 
 
 def hosts(api: Api = None, as_json: AsJson = False) -> None:
     """List the hosts: what each holds, whether it answers, and what it waits for if it has not opened."""
     with connected(api, as_json) as client:
-        found = client.hosts()
+        listed_hosts = client.hosts()
+
     if as_json:
-        print_json(found)
+        print_json(listed_hosts)
     else:
         heads = ("host", "state", "last heard", "jobs", "holds", "process", "started", "version", "incarnation")
-        print_rows((*heads, "machine"), [_host_row(host) for host in found])
+        print_rows((*heads, "machine"), [_host_row(host) for host in listed_hosts])
 
 
 def _host_row(host: HostStatus) -> list[str]:
     from volery.live.status import held_by
 
     return [
-        host.name, ", ".join(filter(None, (host.state, host.wait))), moment(host.heard_us),
+        host.name,
+        ", ".join(filter(None, (host.state, host.wait))),
+        moment(host.heard_us),
         f"{host.jobs:,}" if host.jobs else "",
-        held_by(host.components, host.nodes), "" if host.pid is None else str(host.pid), moment(host.started_us),
-        host.version, str(host.incarnation or ""), host.hostname,
-    ]  # fmt: skip
+        held_by(host.components, host.nodes),
+        "" if host.pid is None else str(host.pid),
+        moment(host.started_us),
+        host.version,
+        str(host.incarnation or ""),
+        host.hostname,
+    ]
 
 
 def offers_in_words(offers: Mapping[str, int]) -> str:
@@ -111,11 +141,13 @@ def undrain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
 def _set_drained(node: str, drained: bool, api: str | None, as_json: bool) -> None:
     with connected(api, as_json) as client:
         status = client.drain(node) if drained else client.undrain(node)
-    told = f"{node} is used again"
+
+    answer = f"{node} is used again"
+
     if drained:
-        left = f"{status.running} task{'s' * (status.running != 1)} still run" + "s" * (status.running == 1)
-        told = f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there"
-    print_answer(status, as_json, told)
+        running_tasks = f"{status.running} task{'s' * (status.running != 1)} still run" + "s" * (status.running == 1)
+        answer = f"{node} is drained: it gets no new task; {running_tasks if status.running else 'nothing runs'} there"
+    print_answer(status, as_json, answer)
 
 
 users_app = typer.Typer(help="Users, their shares, and who has lost what to whom.")
@@ -126,17 +158,27 @@ def users(context: typer.Context, api: Api = None, as_json: AsJson = False) -> N
     """List the users with something under way or a share of the federation."""
     if context.invoked_subcommand is not None:
         return
+
     with connected(api, as_json) as client:
-        found = client.users()
+        listed_users = client.users()
+
     if as_json:
-        print_json(found)
+        print_json(listed_users)
         return
+
     heads = ("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
     rows = (
-        (user.user, "" if user.weight is None else str(user.weight), _percent(user.share), f"{user.jobs_pending:,}",
-         f"{user.jobs_running:,}", f"{user.tasks_pending:,}", f"{user.tasks_running:,}")
-        for user in found
-    )  # fmt: skip
+        (
+            user.user,
+            "" if user.weight is None else str(user.weight),
+            _percent(user.share),
+            f"{user.jobs_pending:,}",
+            f"{user.jobs_running:,}",
+            f"{user.tasks_pending:,}",
+            f"{user.tasks_running:,}",
+        )
+        for user in listed_users
+    )
     print_table(heads, rows)
 
 
@@ -149,17 +191,22 @@ def share(
 ) -> None:
     """Show the shares of all users or of one; set the weight of one (administrators)."""
     with connected(api, as_json) as client:
-        found = client.shares() if name is None else [client.share(name, weight)]
+        shares = client.shares() if name is None else [client.share(name, weight)]
+
     if as_json:
-        print_json(found if name is None else found[0])
+        print_json(shares if name is None else shares[0])
     elif weight is not None:
-        one = found[0]
-        due = f"and is due {percent(one.share)} of the federation"
-        typer.echo(f"{one.name} has weight {one.weight:,} from now on, {due}")
+        user_share = shares[0]
+        due = f"and is due {percent(user_share.share)} of the federation"
+        typer.echo(f"{user_share.name} has weight {user_share.weight:,} from now on, {due}")
     else:
         rows = (
-            ("  " * len(one.within) + one.name + "/" * one.organisation, str(one.weight), _percent(one.share))
-            for one in found
+            (
+                "  " * len(user_share.within) + user_share.name + "/" * user_share.organisation,
+                str(user_share.weight),
+                _percent(user_share.share),
+            )
+            for user_share in shares
         )
         print_table(("name", "weight", "share"), rows)
 
@@ -179,16 +226,27 @@ def preemptions(
 ) -> None:
     """List attempts that were ended so that others could have their places."""
     with connected(api, as_json) as client:
-        found = client.preemptions(user, job, before, limit)
+        listed_preemptions = client.preemptions(user, job, before, limit)
+
     if as_json:
-        print_json(found)
+        print_json(listed_preemptions)
         return
+
     heads = ("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
     rows = (
-        (str(one.number), moment(one.at_us), one.user, _task_name(one.job, one.index), one.for_user,
-         _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain))
-        for one in found
-    )  # fmt: skip
+        (
+            str(preemption.number),
+            moment(preemption.at_us),
+            preemption.user,
+            _task_name(preemption.job, preemption.index),
+            preemption.for_user,
+            _task_name(preemption.for_job, preemption.for_index),
+            preemption.reason,
+            _share_change(preemption.loss),
+            _share_change(preemption.gain),
+        )
+        for preemption in listed_preemptions
+    )
     print_table(heads, rows)
 
 
@@ -222,17 +280,28 @@ def add(
     """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
     from volery.live.service.authentication import ROLES, TokenFile
 
-    known = next((one for one in ROLES if one == role), None)
-    if known is None:
+    known_role = next((known_name for known_name in ROLES if known_name == role), None)
+    if known_role is None:
         raise InputError("--role", f"expected {', '.join(ROLES)}, not {role!r}")
+
     tokens = TokenFile(folder)
     first = tokens.read() is None
-    token, kept = tokens.add(user, known, days)
+    token, stored_token = tokens.add(user, known_role, days)
+
     if as_json:
-        print_json({"token": token, "id": kept.id, "user": kept.user, "role": kept.role, "expires_us": kept.expires_us})
+        print_json(
+            {
+                "token": token,
+                "id": stored_token.id,
+                "user": stored_token.user,
+                "role": stored_token.role,
+                "expires_us": stored_token.expires_us,
+            }
+        )
         return
+
     typer.echo(token)
-    typer.echo(f"{kept.role} {kept.user}: give it as VOLERY_TOKEN; nobody can print it again", err=True)
+    typer.echo(f"{stored_token.role} {stored_token.user}: give it as VOLERY_TOKEN; nobody can print it again", err=True)
     if first:
         typer.echo("The API asks everyone for a token from now on.", err=True)
 
@@ -244,16 +313,20 @@ def list_tokens(folder: FederationFolder = FOLDER, as_json: AsJson = False) -> N
 
     if not folder.is_dir():
         raise InputError(str(folder), "is no folder of a federation; name it with -o, on the host of its API")
-    found = TokenFile(folder).read()
+
+    tokens = TokenFile(folder).read()
+
     if as_json:
-        shown = ("id", "user", "role", "created_us", "expires_us")
-        listed = [{name: getattr(one, name) for name in shown} for one in found or ()]
-        print_json({"open": found is None, "tokens": listed})
+        fields = ("id", "user", "role", "created_us", "expires_us")
+        listed = [{name: getattr(token, name) for name in fields} for token in tokens or ()]
+        print_json({"open": tokens is None, "tokens": listed})
         return
-    if found is None:
+
+    if tokens is None:
         typer.echo("There are no tokens: the API lets everyone in and listens on its own machine alone.")
         return
-    rows = ((one.id, one.user, one.role, moment(one.created_us), moment(one.expires_us)) for one in found)
+
+    rows = ((token.id, token.user, token.role, moment(token.created_us), moment(token.expires_us)) for token in tokens)
     print_table(("id", "user", "role", "made", "expires"), rows)
 
 
@@ -266,5 +339,5 @@ def revoke(
     """Revoke tokens: the API refuses them from now on."""
     from volery.live.service.authentication import TokenFile
 
-    gone = [one.id for one in TokenFile(folder).revoke(name)]
-    print_answer({"revoked": gone}, as_json, f"revoked, and refused from now on: {', '.join(gone)}")
+    revoked_ids = [token.id for token in TokenFile(folder).revoke(name)]
+    print_answer({"revoked": revoked_ids}, as_json, f"revoked, and refused from now on: {', '.join(revoked_ids)}")

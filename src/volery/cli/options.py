@@ -30,14 +30,18 @@ def declared(name: str, *, meaning: str = "", callback: Callable[[str], str] | N
     """The option that sets a field of a setting or a study, as `volery.setting` declares it.
 
     Args:
-        meaning: what it says in this command; empty: as declared.
-        shown: whether help shows the default.
+        meaning: its help in this command; empty: as declared.
+        shown: true where help shows the default.
     """
-    one = DECLARED[name]
+    declaration = DECLARED[name]
     return typer.Option(
-        option_of(name), metavar=one["form"], help=meaning or one["meaning"], rich_help_panel=one["group"] or None,
-        callback=callback, show_default=shown,
-    )  # fmt: skip
+        option_of(name),
+        metavar=declaration["form"],
+        help=meaning or declaration["meaning"],
+        rich_help_panel=declaration["group"] or None,
+        callback=callback,
+        show_default=shown,
+    )
 
 
 def trace_name(name: str) -> str:
@@ -110,10 +114,12 @@ Strict = Annotated[
 CostFile = Annotated[
     Path | None,
     option(
-        "Cost file from `volery calibrate`; other options override it.", "--costs", form="FILE.toml",
+        "Cost file from `volery calibrate`; other options override it.",
+        "--costs",
+        form="FILE.toml",
         rich_help_panel=NETWORK,
     ),
-]  # fmt: skip
+]
 Architectures = Annotated[list[str], argument(DECLARED["architectures"]["meaning"], DECLARED["architectures"]["form"])]
 Workload = Annotated[str, declared("trace", callback=trace_name)]
 Seeds = Annotated[str, declared("seeds", shown=True)]
@@ -141,15 +147,16 @@ def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, i
     Raises:
         InputError: when an entry is not of that form.
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for entry in entries:
         name, equals, number = entry.rpartition("=")
         if not (name and equals and number.isascii() and number.isdigit()):
             raise InputError(option, f"{entry!r} is not {form}, with a whole number of microseconds")
-        if name in found:
+        if name in numbers:
             raise InputError(option, f"{name!r} is given twice")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+
+    return numbers
 
 
 def seeds_given(text: str) -> int | str:

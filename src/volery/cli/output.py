@@ -30,8 +30,15 @@ LEFT_OUT = 3
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
 STAGE_HEADS = (
-    "calls", "cycles", "CPU us/\ncycle", "wall us/\ncycle", "median\nus/call", "p99\nus/call", "CPU s", "share",
-)  # fmt: skip
+    "calls",
+    "cycles",
+    "CPU us/\ncycle",
+    "wall us/\ncycle",
+    "median\nus/call",
+    "p99\nus/call",
+    "CPU s",
+    "share",
+)
 
 
 def print_json(content: Any) -> None:
@@ -40,8 +47,10 @@ def print_json(content: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
     except UnicodeEncodeError:  # a name of a file, for example, that is not UTF-8
         text = json.dumps(msgspec.to_builtins(content), indent=2)
+
     if not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
-        text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+        text = re.sub(r"[^\x00-\x7f]", lambda character: json.dumps(character[0])[1:-1], text)
+
     typer.echo(text)
 
 
@@ -104,10 +113,14 @@ def print_table(
 
     columns = [Column(head, justify="right" if head in right else "left", overflow="fold") for head in heads]
     table = Table(*columns, title=title, title_justify="left")
+
     if bare:
-        table.box, table.padding = None, (0, 2, 0, 0)
+        table.box = None
+        table.padding = (0, 2, 0, 0)
+
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+
     terminal().print(table)
 
 
@@ -136,8 +149,14 @@ def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.cells import cell_len
     from rich.control import strip_control_codes
 
-    kept = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
-    shown = [[heads[place] for place in kept], *([strip_control_codes(row[place]) for place in kept] for row in rows)]
+    # Many facts are unknown under the lab's nodes, and a column without any says nothing.
+    filled_columns = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
+
+    shown = [
+        [heads[place] for place in filled_columns],
+        *([strip_control_codes(row[place]) for place in filled_columns] for row in rows),
+    ]
+
     widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
     lines = (
         "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -160,14 +179,15 @@ def print_results(
     """
     from volery.report import best, groups, notes, sections
 
-    found = groups.group_runs(results.runs)
-    warnings = notes.warnings(found)
+    run_groups = groups.group_runs(results.runs)
+    warnings = notes.warnings(run_groups)
+
     if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
         content["on_days_like_this"] = results.on_days_like_this
-        content |= {"best": best.best(found, results.study.confidence), "work": sections.work(found)}
+        content |= {"best": best.best(run_groups, results.study.confidence), "work": sections.work(run_groups)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
-        content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
+        content |= {"warnings": warnings, "not_random": [group.label for group in run_groups if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
         if results.stopping:
             content["stopping"] = msgspec.to_builtins(results.stopping) | {
@@ -179,34 +199,39 @@ def print_results(
         print_stage_times(stage_times)
         for line in _closing_lines(results):
             typer.echo(line)
+
     if results.interrupted:
         raise typer.Exit(INTERRUPTED)
+
     if strict and warnings:
         raise typer.Exit(LEFT_OUT)
 
 
-def print_omissions(found: Omissions | None, *, as_json: bool = False) -> None:
+def print_omissions(omissions: Omissions | None, *, as_json: bool = False) -> None:
     """Print what is omitted of a trace above 1 % of jobs, tasks, waits or machine time; beside JSON on stderr."""
     from volery.report.notes import omission_warnings
 
-    for sentence in omission_warnings(found) if found is not None else ():
+    for sentence in omission_warnings(omissions) if omissions is not None else ():
         typer.echo(sentence, err=as_json)
 
 
-def omission_rows(found: Omissions) -> list[tuple[str, str]]:
+def omission_rows(omissions: Omissions) -> list[tuple[str, str]]:
     """The omissions of a run as names and figures: in all by effect, and by reason."""
     from volery.core.omissions import EFFECTS
     from volery.look.text import percent
     from volery.report.notes import TITLES, share
 
     rows = []
+
     for effect in EFFECTS:
-        part = found.of(effect)
+        part = omissions.of(effect)
         if part.reasons:
             rows.append((TITLES[effect].lower(), share(part)))
-        for one in part.reasons:
-            held = f", {percent(one.machine_share)} of the machine time" if one.machine_share else ""
-            rows.append((f"{effect.replace('-', ' ')}: {one.reason}", f"{_tasks(one.tasks)}{held}"))
+
+        for reason in part.reasons:
+            machine_time = f", {percent(reason.machine_share)} of the machine time" if reason.machine_share else ""
+            rows.append((f"{effect.replace('-', ' ')}: {reason.reason}", f"{_tasks(reason.tasks)}{machine_time}"))
+
     return rows
 
 
@@ -236,20 +261,33 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
     console = terminal()
     for profile in profiles:
         title = f"{shortened(profile.label)}: time per stage"
+
         table = Table("stages", Column("method", overflow="fold"), title=title, title_justify="left")
         for head in STAGE_HEADS:
             table.add_column(head, justify="right")
-        whole = sum(found.cpu_s for found in profile.times)
-        for found in profile.times:
-            each = (
-                f"{1e6 * spent / found.cycles:.2f}" if found.cycles else "-" for spent in (found.cpu_s, found.wall_s)
+
+        total_s = sum(method_time.cpu_s for method_time in profile.times)
+        for method_time in profile.times:
+            per_cycle = (
+                f"{1e6 * spent / method_time.cycles:.2f}" if method_time.cycles else "-"
+                for spent in (method_time.cpu_s, method_time.wall_s)
             )
-            at = dict(zip(profile.percentiles, found.call_s, strict=False))
+
+            at = dict(zip(profile.percentiles, method_time.call_s, strict=False))
             calls = (f"{1e6 * at[percentile]:.2f}" if percentile in at else "-" for percentile in (50, 99))
-            counts = (f"{found.calls:,}", f"{found.cycles:,}")
-            share = percent(found.cpu_s / whole) if whole else "-"
-            table.add_row(" ".join(found.stages), found.method, *counts, *each, *calls, f"{found.cpu_s:.3f}", share)
+            counts = (f"{method_time.calls:,}", f"{method_time.cycles:,}")
+            share = percent(method_time.cpu_s / total_s) if total_s else "-"
+            table.add_row(
+                " ".join(method_time.stages),
+                method_time.method,
+                *counts,
+                *per_cycle,
+                *calls,
+                f"{method_time.cpu_s:.3f}",
+                share,
+            )
         console.print(table)
+
         to_call, to_caller = (f"{1e6 * cost:.1f} us" for cost in profile.own_costs_s)
         console.print(
             f"Measuring adds about {to_call} of CPU time to each call, and {to_caller} to the method that makes it."
@@ -261,29 +299,37 @@ def _closing_lines(results: Results) -> list[str]:
 
     folder, auto = results.folder, results.study.auto
     lines = []
+
     if results.stopping:
         lines += [end_sentence(results.stopping), end_rule(results.stopping)]
+
     if auto and auto.budget_s and len(results.study.seeds) == 1 and len(results.runs) < results.planned:
         budget = f"The budget of {auto.budget_s:g} CPU seconds"
         lines.append(f"{budget} is used up before all designs have run one seed; give more with --budget-s.")
+
     if results.interrupted or len(results.runs) < results.planned:
         lines.append(
             f"{len(results.runs)} of {results.planned} runs are finished"
             + ("; interrupted." if results.interrupted else ".")
         )
+
     if folder is None:
         if not results.interrupted:
             lines.append("Nothing was kept; give -o DIR to keep results, a report and a digest of every run.")
         return lines
+
     name = shlex.quote(str(folder))
     if results.reused and not results.interrupted:
         lines.append(f"{results.reused} of {results.planned} runs were finished already.")
     lines.append(f"results: {folder}")
+
     report = folder / "report.html"
     if report.exists():
         lines.append(f"report:  {report}")
+
     if len(results.runs) < results.planned:
         lines.append("The same command goes on where it stopped.")
     else:
         lines.append(f"check:   volery verify {name}")
+
     return lines

@@ -50,36 +50,43 @@ def plan(
     """
     if (job is None) != record:
         raise InputError("JOB.toml", "is missing; `volery plan --record` goes without" if job is None else NO_BOTH)
+
     with connected(api, as_json) as client:
         if job is None:
             _print_record(client.forecasts(), as_json)
             return
         with named_by_file(job):
-            found = client.plan(job)
+            job_plan = client.plan(job)
             forecast = None if quick else client.forecast(job)
+
     if as_json:
         import msgspec
 
-        print_json(msgspec.to_builtins(found) | {"forecast": forecast})
+        print_json(msgspec.to_builtins(job_plan) | {"forecast": forecast})
     else:
-        _print_plan(found)
+        _print_plan(job_plan)
         if forecast is not None:
             _print_forecast(forecast)
-    if any(group.obstacle for group in found.groups):
+
+    if any(group.obstacle for group in job_plan.groups):
         raise typer.Exit(1)
 
 
-def _print_plan(found: JobPlan) -> None:
-    typer.echo(f"{found.tasks:,} tasks; {found.waiting:,} tasks of all users wait already")
-    if found.lost:
-        typer.echo(f"{found.lost:,} nodes do not answer; this plan counts only what answers")
-    for words in found.absent:
+def _print_plan(job_plan: JobPlan) -> None:
+    typer.echo(f"{job_plan.tasks:,} tasks; {job_plan.waiting:,} tasks of all users wait already")
+
+    if job_plan.lost:
+        typer.echo(f"{job_plan.lost:,} nodes do not answer; this plan counts only what answers")
+    for words in job_plan.absent:
         typer.echo(words)
-    for group in found.groups:
+
+    for group in job_plan.groups:
         last = group.first + group.count - 1
-        which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"
+
+        named_tasks = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"
         room = "" if group.at_once is None else f"; room for {group.at_once:,} now"
-        typer.echo(f"{which}: {funnel_words(group.funnel)}{room}")
+        typer.echo(f"{named_tasks}: {funnel_words(group.funnel)}{room}")
+
         if group.obstacle:
             typer.echo(f"  would never run: {group.obstacle}")
         elif group.nodes:
@@ -95,32 +102,44 @@ def _print_forecast(forecast: Forecast) -> None:
     if forecast.moments is None:
         typer.echo(f"no forecast: {forecast.problem}")
         return
+
     runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab: there was no more time"
     intervals: dict[str, Quantiles] = {words: getattr(forecast.moments, name) for name, words in MOMENTS.items()}
-    rows = ((words, _s(one.low_us), _s(one.median_us), _s(one.high_us)) for words, one in intervals.items())
+    rows = ((words, _s(listed.low_us), _s(listed.median_us), _s(listed.high_us)) for words, listed in intervals.items())
     print_table(("after submission", "10%", "median", "90%"), rows, title=runs)
-    known = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]
-    if known:
-        typer.echo(f"durations of tasks are known: {', '.join(known)}")
+
+    known_durations = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]
+    if known_durations:
+        typer.echo(f"durations of tasks are known: {', '.join(known_durations)}")
+
     if guessed := forecast.known.nothing:
         typer.echo(
             f"durations of {guessed:,} tasks are not known: from a second to an hour is assumed; give estimate_s"
         )
-    for one in forecast.preempts[:PREEMPTS_SHOWN]:
-        whose = "jobs of others lose" if one.job is None else f"job {one.job} of {one.user or '-'} loses"
-        typer.echo(f"{whose} {one.tasks:.1f} running tasks to it on average, in {one.runs} runs")
+
+    for listed in forecast.preempts[:PREEMPTS_SHOWN]:
+        losers = "jobs of others lose" if listed.job is None else f"job {listed.job} of {listed.user or '-'} loses"
+        typer.echo(f"{losers} {listed.tasks:.1f} running tasks to it on average, in {listed.runs} runs")
 
 
 def _print_record(record: ForecastRecord, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
+
     rows = (
-        (MOMENTS[one.moment], str(one.settled),
-         f"{percent(one.covered / one.settled)} ({one.covered})" if one.settled else "-", _s(one.off_us))
-        for one in record.moments
-    )  # fmt: skip
+        (
+            MOMENTS[moment_record.moment],
+            str(moment_record.settled),
+            f"{percent(moment_record.covered / moment_record.settled)} ({moment_record.covered})"
+            if moment_record.settled
+            else "-",
+            _s(moment_record.off_us),
+        )
+        for moment_record in record.moments
+    )
     print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
+
     meant = f"intervals are meant to hold {percent(record.expected)} of what comes"
     damaged = f"; {record.damaged} are damaged, see `volery check`" if record.damaged else ""
     typer.echo(f"{meant}; {record.open} forecasts are not decided yet{damaged}")

@@ -31,16 +31,23 @@ class _Remaining(ProgressColumn):
         """The time left as m:ss, or a blank before anything is known."""
         if not task.completed or task.total is None or task.elapsed is None:
             return Text("ETA -:--")
-        left = round(task.elapsed * (task.total - task.completed) / task.completed)
-        return Text(f"ETA {left // 60}:{left % 60:02d}")
+        left_s = round(task.elapsed * (task.total - task.completed) / task.completed)
+        return Text(f"ETA {left_s // 60}:{left_s % 60:02d}")
 
 
 def _display(silent: bool, *, auto_refresh: bool = True) -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), _Remaining(),
-        TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=REDRAWS_PER_S,
-        disable=silent or not sys.stderr.isatty(), auto_refresh=auto_refresh,
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}"),
+        _Remaining(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        refresh_per_second=REDRAWS_PER_S,
+        disable=silent or not sys.stderr.isatty(),
+        auto_refresh=auto_refresh,
+    )
 
 
 class _Drawn:
@@ -81,8 +88,10 @@ class LiveProgress(_Drawn):
 
     def looked(self, seeds: int, seeds_max: int, undecided: int) -> None:
         """The comparisons were judged, and seeds are added."""
-        left = f"{undecided} comparison{'s' if undecided > 1 else ''} undecided"
-        self._display.update(self._all, description=f"all runs ({left} at {seeds} of at most {seeds_max} seeds)")
+        undecided_words = f"{undecided} comparison{'s' if undecided > 1 else ''} undecided"
+        self._display.update(
+            self._all, description=f"all runs ({undecided_words} at {seeds} of at most {seeds_max} seeds)"
+        )
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
@@ -117,8 +126,8 @@ class LiveProgress(_Drawn):
         self._draw_all()
 
     def _draw_all(self) -> None:
-        done = self._finished + sum(self._shares.values())
-        self._display.update(self._all, completed=done, state=f"{self._finished}/{self._expected} runs")
+        finished_runs = self._finished + sum(self._shares.values())
+        self._display.update(self._all, completed=finished_runs, state=f"{self._finished}/{self._expected} runs")
 
 
 class OneLine(_Drawn):
@@ -133,8 +142,8 @@ class OneLine(_Drawn):
         self._when_moved = when_moved
         self._line: TaskID | None = None
 
-    def moved(self, what: str, part: float, total: float, state: str = "") -> None:
+    def moved(self, description: str, part: float, total: float, state: str = "") -> None:
         """Show the progress of one thing, as a part of its total."""
         if self._line is None:
-            self._line = self._display.add_task(what, total=total, state=state)
+            self._line = self._display.add_task(description, total=total, state=state)
         self._display.update(self._line, completed=part, total=total, state=state, refresh=self._when_moved)

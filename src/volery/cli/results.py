@@ -40,12 +40,14 @@ def report(
     from volery.study import write_results_report
 
     written = []
+    # Pictures of results that nobody may change can still be drawn, elsewhere.
     if pictures is not None and folder.is_dir() and not os.access(folder, os.W_OK):
         typer.echo(f"{folder} is read-only: report.html stays as it is, and pictures come from the tables", err=True)
     else:
         written = [write_results_report(folder, baseline)]
+
     drawn = write_pictures(folder, pictures) if pictures is not None else []
-    content = {"report": str(written[0]) if written else None, "pictures": [str(one) for one in drawn]}
+    content = {"report": str(written[0]) if written else None, "pictures": [str(path) for path in drawn]}
     print_answer(content, as_json, *map(str, (*written, *drawn)))
 
 
@@ -57,8 +59,7 @@ def export(
     png: Annotated[bool, typer.Option("--png", help="Figures as PNG.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Figures as SVG.")] = False,
     into: Annotated[
-        Path | None,
-        option("Where to write; else the folder export of the results.", form="FOLDER")
+        Path | None, option("Where to write; else the folder export of the results.", form="FOLDER")
     ] = None,
     width: Annotated[
         Literal["single", "double"],
@@ -66,23 +67,26 @@ def export(
     ] = "single",
     baseline: Baseline = "",
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write tables and figures of a results folder for a paper, and print their paths."""
     from volery.report.export import write_export
     from volery.study import load_results
 
-    chosen = {"csv": csv, "latex": latex, "pdf": pdf, "png": png, "svg": svg}
-    formats = [name for name, wanted in chosen.items() if wanted]
+    chosen_formats = {"csv": csv, "latex": latex, "pdf": pdf, "png": png, "svg": svg}
+
+    formats = [name for name, is_wanted in chosen_formats.items() if is_wanted]
     if not formats:
         raise InputError("export", "no format is given; add --csv, --latex, --pdf, --png or --svg")
+
     compared = load_results(folder, baseline) if baseline else None
     written = write_export(folder, into or folder / "export", formats, width, compared)
+
     files = [str(path) for path in written]
     print_answer({"files": files}, as_json, *files)
 
 
 SEEDS_LISTED: Final = 10
-"""Of those that an error names."""
+"""The largest number of seeds that an error names."""
 
 
 def timeline(
@@ -96,19 +100,22 @@ def timeline(
     from volery.look.text import straight
     from volery.report.folder import read_timeline
 
-    _, chosen = kept_runs(folder, run, seed)
+    _, timelines = kept_runs(folder, run, seed)
+
     if output is not None:
         from volery.report.gantt import picture
 
-        write_svg(output, picture(read_timeline(folder, chosen[0])))
+        write_svg(output, picture(read_timeline(folder, timelines[0])))
+
     if as_json:
-        print_json(_timeline_content(read_timeline(folder, chosen[0]), output))
+        print_json(_timeline_content(read_timeline(folder, timelines[0]), output))
     elif output is not None:
         typer.echo(str(output))
     else:
-        for one in chosen:
-            what = "task runs" if one.is_small else "heat map"
-            typer.echo(f"{straight(one.label)}, seed {one.seed}: {what}, {one.machines:,} machines")
+        for kept_timeline in timelines:
+            kind = "task runs" if kept_timeline.is_small else "heat map"
+            name = f"{straight(kept_timeline.label)}, seed {kept_timeline.seed}"
+            typer.echo(f"{name}: {kind}, {kept_timeline.machines:,} machines")
         typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
 
 
@@ -122,25 +129,34 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[StoredRe
     from volery.report.folder import read_results
 
     results = read_results(folder)
-    known = results.timelines
-    if not known:
+    timelines = results.timelines
+
+    if not timelines:
         raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
-    chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
-    if not chosen:
-        labels = list(dict.fromkeys(straight(one.label) for one in known))
-        if run is not None and run not in (one.label for one in known):
+    matching_timelines = [
+        kept_timeline
+        for kept_timeline in timelines
+        if run in (None, kept_timeline.label) and seed in (None, kept_timeline.seed)
+    ]
+
+    if not matching_timelines:
+        labels = list(dict.fromkeys(straight(kept_timeline.label) for kept_timeline in timelines))
+
+        if run is not None and run not in (kept_timeline.label for kept_timeline in timelines):
             raise InputError("--run", f"there is no run {run!r}{suggestion(run, labels)}")
-        seeds = sorted({one.seed for one in known if run in (None, one.label)})
+
+        seeds = sorted({kept_timeline.seed for kept_timeline in timelines if run in (None, kept_timeline.label)})
         listed = ", ".join(map(str, seeds[:SEEDS_LISTED])) + (", ..." if len(seeds) > SEEDS_LISTED else "")
         raise InputError("--seed", f"there is no such run; its seeds are {listed}")
-    return results, chosen
+
+    return results, matching_timelines
 
 
-def _timeline_content(one: Timeline, output: Path | None) -> dict[str, Any]:
-    content: dict[str, Any] = {"label": one.label, "seed": one.seed, "machines": one.machines}
-    content |= {"kind": "task runs" if one.is_small else "heat map"}
-    content |= {"columns": {name: column.tolist() for name, column in one.columns.items()}}
-    content |= {"submit_s": one.submit_s.tolist()}
+def _timeline_content(timeline: Timeline, output: Path | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"label": timeline.label, "seed": timeline.seed, "machines": timeline.machines}
+    content |= {"kind": "task runs" if timeline.is_small else "heat map"}
+    content |= {"columns": {name: column.tolist() for name, column in timeline.columns.items()}}
+    content |= {"submit_s": timeline.submit_s.tolist()}
     return content | ({"picture": str(output)} if output is not None else {})
 
 
@@ -162,10 +178,12 @@ def browse(
 
     waiting = BrowseServer()
     site = ResultsSite(folder, lambda: Explanations(folder), waiting.told, waiting.failed)
+
     site.begin()
     names = LOCAL_NAMES if host == LOOPBACK else (*LOCAL_NAMES, host, f"[{host}]")
     server = open_server(Site(site.page, site.answer, names), host, port)
     url = url_of(server)
+
     print_answer({"folder": str(folder), "url": url}, as_json, f"{folder} is at {url}; Ctrl-C ends it")
     waiting.serve(server)
 
@@ -176,23 +194,24 @@ class BrowseServer:
     def __init__(self) -> None:
         self._server: ThreadingHTTPServer | None = None
         self._problem: Exception | None = None
-        self._began = self._last = time.monotonic()
+        self._began_s = self._last_told_s = time.monotonic()
 
     def told(self, text: str) -> None:
         """Print it, but not too often."""
         now = time.monotonic()
-        if now - self._last >= TOLD_EVERY_S:
-            typer.echo(f"{text} ({now - self._began:.0f} s)", err=True)
-            self._last = now
+        if now - self._last_told_s >= TOLD_EVERY_S:
+            typer.echo(f"{text} ({now - self._began_s:.0f} s)", err=True)
+            self._last_told_s = now
 
     def failed(self, problem: Exception) -> None:
         """End the server; its caller prints the error."""
         self._problem = problem
+        # The reading may fail before the server runs: `serve` sees the problem then.
         if self._server is not None:
             self._server.shutdown()
 
     def serve(self, server: ThreadingHTTPServer) -> None:
-        """Until Ctrl-C, or until it shows that there is nothing to serve.
+        """Serve until Ctrl-C, or until it shows that there is nothing to serve.
 
         Raises:
             InputError: what is wrong with the folder.
@@ -205,6 +224,7 @@ class BrowseServer:
             pass
         finally:
             server.server_close()
+
         if self._problem is not None:
             raise self._problem
 
@@ -230,6 +250,7 @@ def verify(
 
     with LiveProgress(silent=as_json) as watcher:
         verification = verify_folder(folder, traces=trace or (), processes=processes, dask=dask, watcher=watcher)
+
     if as_json:
         print_json(
             {
@@ -246,6 +267,7 @@ def verify(
         )
     else:
         _print_verification(verification)
+
     if not verification.agrees:
         raise typer.Exit(1)
 
@@ -259,7 +281,9 @@ def _print_verification(verification: Verification) -> None:
         width = SHOWN_DIGITS if run.agrees else None
         shown = Text(verdict, "green" if run.agrees else "bold red")
         rows.append((f"{run.label}, seed {run.seed}", run.recorded[:width], run.found[:width], shown))
+
     print_table(("run", "recorded", "found now", "verdict"), rows, title="Digests")
+
     wrong = sum(not run.agrees for run in verification.runs)
     typer.echo(
         f"{wrong} of {len(verification.runs)} runs differ."
@@ -267,8 +291,10 @@ def _print_verification(verification: Verification) -> None:
         else f"All {len(verification.runs)} runs come out as recorded"
         + (", but files of the folder do not:" if verification.differences else ", and so does every number.")
     )
+
     for difference in verification.differences:
         terminal().print(Text(f"  {difference}", "bold red"), soft_wrap=True)
+
     if len(verification.runs) < verification.planned:
         typer.echo(f"The study has {verification.planned} runs; the others have not finished yet.")
     if not verification.same_code:

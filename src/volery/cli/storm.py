@@ -66,19 +66,26 @@ def storm(
     if scenario is not None or schedule is not None:
         _one(_scenario(scenario, schedule), as_json)
         return
+
     names = _names(architecture or [])
     numbers = range(seeds) if seed is None else range(seed, seed + 1)
     verdicts = []
+
     until = None if minutes is None or seed is not None else time.monotonic() + 60 * minutes
+
     for verdict in _storms(names, numbers, processes, until):
         verdicts.append(verdict)
         if verdict.failure and not as_json:
             typer.echo(f"{verdict.architecture}, seed {verdict.seed}: {verdict.failure[:PROBLEM_SHOWN]}")
             typer.echo(f"  volery storm --architecture {verdict.architecture} --seed {verdict.seed}")
+
+    # A failure is made small where one storm, or a file for it, was asked for: shrinking runs it hundreds of times.
     first = next((verdict for verdict in verdicts if verdict.failure), None)
     small = None if first is None or (seed is None and output is None) else _small(first)
+
     if small is not None and output is not None:
         output.write_bytes(msgspec.json.format(msgspec.json.encode(small), indent=1))
+
     if as_json:
         print_json({"storms": verdicts, "small": small})
     else:
@@ -86,16 +93,18 @@ def storm(
         if small is not None:
             typer.echo("The smallest scenario found that fails alike:")
             typer.echo(msgspec.json.encode(small).decode())
+
     if first is not None:
         raise typer.Exit(1)
 
 
-def _names(given: Sequence[str]) -> list[str]:
+def _names(listed_names: Sequence[str]) -> list[str]:
     from volery import architectures
 
-    for name in given:
+    for name in listed_names:
         architectures.lookup(name)
-    return list(given) or [name for name, entry in architectures.registry().items() if entry.bearing]
+
+    return list(listed_names) or [name for name, entry in architectures.registry().items() if entry.bearing]
 
 
 def _scenario(scenario: Path | None, schedule: Path | None) -> Scenario:
@@ -109,13 +118,13 @@ def _scenario(scenario: Path | None, schedule: Path | None) -> Scenario:
     return _read(schedule, Schedule, "a schedule", "`make chaos`").scenario()
 
 
-def _read(path: Path, kind: type[T], what: str, writer: str) -> T:
+def _read(path: Path, kind: type[T], described: str, writer: str) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}; give a file that {writer} wrote") from None
     except (msgspec.DecodeError, InputError) as error:
-        raise InputError(str(path), f"is not {what}: {error}; give a file that {writer} wrote") from None
+        raise InputError(str(path), f"is not {described}: {error}; give a file that {writer} wrote") from None
 
 
 def _one(scenario: Scenario, as_json: bool) -> None:
@@ -138,8 +147,9 @@ def _judge(name: str, seed: int, scenario: Scenario | None = None) -> _Verdict:
         outcome = run_scenario(architecture, scenario or draw(architecture, seed))
     except Failure as failure:
         return _Verdict(name, seed, str(failure), failure.kind)
-    told = (outcome.faults, outcome.tasks, outcome.killed, outcome.repeated, outcome.messages, outcome.digest)
-    return _Verdict(name, seed, "", "", *told)
+
+    figures = (outcome.faults, outcome.tasks, outcome.killed, outcome.repeated, outcome.messages, outcome.digest)
+    return _Verdict(name, seed, "", "", *figures)
 
 
 def _small(verdict: _Verdict) -> Scenario:

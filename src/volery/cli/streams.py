@@ -35,6 +35,7 @@ class _Descriptor(io.FileIO):
 
     def write(self, content: Any, /) -> int:
         size = memoryview(content).nbytes
+        # The first failure is told once; what is written to a closed standard error has no reader.
         if self._has_failed or (self._is_closed and not self._is_output):
             return size
         if not self._is_closed:
@@ -73,11 +74,13 @@ def guarded_streams() -> Iterator[None]:
         PipeClosedError: the reader of the output has stopped.
     """
     closed = _filled()
-    given = sys.stdout, sys.stderr
+    streams_before = sys.stdout, sys.stderr
+
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if number in closed or (stream is not None and stream is getattr(sys, f"__{name}__")):
             setattr(sys, name, _guarded(number, stream, number in closed))
+
     try:
         yield
     finally:
@@ -85,7 +88,7 @@ def guarded_streams() -> Iterator[None]:
             if sys.stdout is not None:
                 sys.stdout.flush()
         finally:
-            sys.stdout, sys.stderr = given
+            sys.stdout, sys.stderr = streams_before
 
 
 def _filled() -> set[int]:
@@ -105,6 +108,7 @@ def _filled() -> set[int]:
                 os.dup2(null, number)
                 os.close(null)
             os.set_inheritable(number, True)
+
     return closed
 
 

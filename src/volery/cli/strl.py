@@ -37,18 +37,27 @@ def strl(
     from volery.policies.match import positions
 
     path = Path(expression)
-    found = read(path.read_text(encoding="utf-8"), str(path)) if _is_file(path) else read(expression, "STRL")
-    plan = _planned(found, machines, busy or []) if machines else None
+    parsed = read(path.read_text(encoding="utf-8"), str(path)) if _is_file(path) else read(expression, "STRL")
+
+    plan = _planned(parsed, machines, busy or []) if machines else None
+
     if as_json:
-        given = None if plan is None else [{"leaf": one.leaf, "machines": positions(one.machines)} for one in plan.now]
-        print_json({"strl": written(found), "expression": found, "now": given, "worth": plan and plan.worth})
+        leaf_machines = (
+            None
+            if plan is None
+            else [{"leaf": allocation.leaf, "machines": positions(allocation.machines)} for allocation in plan.now]
+        )
+        print_json({"strl": written(parsed), "expression": parsed, "now": leaf_machines, "worth": plan and plan.worth})
         return
-    typer.echo(written(found))
+    typer.echo(written(parsed))
+
     if plan is not None:
         typer.echo(f"worth {plan.worth:g}")
-        all_leaves = list(leaves(found))
-        for one in plan.now:
-            typer.echo(f"now: machines {_shown(one.machines)} for {written(all_leaves[one.leaf])}")
+
+        all_leaves = list(leaves(parsed))
+        for allocation in plan.now:
+            typer.echo(f"now: machines {_shown(allocation.machines)} for {written(all_leaves[allocation.leaf])}")
+
         if not plan.now:
             typer.echo("nothing starts now")
 
@@ -68,7 +77,7 @@ def _is_file(path: Path) -> bool:
     return "(" not in path.name and path.is_file()
 
 
-def _planned(found: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
+def _planned(expression: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
     from volery.architectures.tetrisched.parts import MachineSupply
     from volery.architectures.tetrisched.plan import PlanProblem, solve
 
@@ -78,30 +87,36 @@ def _planned(found: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
         if not (name and equals and numbers):
             raise InputError("--set", f"{text!r} is not NAME=MACHINES, as gpu=0-3,8")
         members[name] = _numbers(numbers, "--set")
-    every = 0
-    for each in members.values():
-        every |= each
-    held: dict[int, int] = {}
+
+    all_machines = 0
+    for machine_bits in members.values():
+        all_machines |= machine_bits
+
+    busy_until: dict[int, int] = {}
     for text in busy:
-        numbers, colon, until = text.partition(":")
-        if not (colon and until.isdecimal() and int(until)):
+        numbers, colon, quantum = text.partition(":")
+        if not (colon and quantum.isdecimal() and int(quantum)):
             raise InputError("--busy", f"{text!r} is not MACHINES:QUANTUM with a quantum of at least 1, as 0-3:2")
-        held[int(until)] = held.get(int(until), 0) | _numbers(numbers, "--busy")
-    idle = every
-    for each in held.values():
-        idle &= ~each
-    return solve(PlanProblem((found,), members, MachineSupply(idle, tuple(sorted(held.items())))))
+        busy_until[int(quantum)] = busy_until.get(int(quantum), 0) | _numbers(numbers, "--busy")
+
+    idle = all_machines
+    for machine_bits in busy_until.values():
+        idle &= ~machine_bits
+
+    return solve(PlanProblem((expression,), members, MachineSupply(idle, tuple(sorted(busy_until.items())))))
 
 
 def _numbers(text: str, place: str) -> int:
-    found = 0
+    machine_bits = 0
+
     for part in text.split(","):
         shape = ITEM.fullmatch(part.strip())
         low, high = (int(shape[1]), int(shape[2] or shape[1])) if shape else (1, 0)
         if not low <= high < MACHINES_MAX:
             raise InputError(place, f"{part!r} is no machine or range of machines below {MACHINES_MAX}, as 0-3")
-        found |= ((1 << (high - low + 1)) - 1) << low
-    return found
+        machine_bits |= ((1 << (high - low + 1)) - 1) << low
+
+    return machine_bits
 
 
 def _shown(machines: int) -> str:

@@ -55,34 +55,39 @@ def show_theory(
     slots: Annotated[int, typer.Option(metavar="L", help="Slots of a machine (delay).", min=1)] = 1,
     replicas: Annotated[int, typer.Option(metavar="R", help="Of a task's input (delay).", min=1)] = 3,
     simulate: Annotated[
-        int | None,
-        option("Simulate so many tasks per row (default: 0; 400,000 for a picture).", form="TASKS", min=0)
+        int | None, option("Simulate so many tasks per row (default: 0; 400,000 for a picture).", form="TASKS", min=0)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulation.")] = 0,
     picture: Annotated[
         Path | None, typer.Option(help="Draw analysis and simulation over the load, as .svg, .png or .pdf.")
     ] = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print what theory expects, waits and the probability that nothing waits, with simulation beside it."""
     loads = _numbers(load, "--load", float, lambda value: 0 <= value < 1, "a number from 0 to below 1")
     sizes = _numbers(workers, "--workers", int, lambda value: value >= 1, "a whole number from 1")
+
     if model is Model.DELAY:
         if picture is not None:
             raise InputError("--picture", "draws over the load, of which delay scheduling's analysis has none")
         counts = _numbers(jobs, "--jobs", int, lambda value: value >= 1, "a whole number from 1")
-        passed = _numbers(skips, "--skips", int, lambda value: value >= 0, "a whole number from 0")
-        each = [(n, slots, j, fanout, d, replicas, mean_ms) for n in sizes for j in counts for d in passed]
-        _show_delay(each, simulate or 0, seed, as_json)
+        skip_counts = _numbers(skips, "--skips", int, lambda value: value >= 0, "a whole number from 0")
+
+        settings = [(n, slots, j, fanout, d, replicas, mean_ms) for n in sizes for j in counts for d in skip_counts]
+        _show_delay(settings, simulate or 0, seed, as_json)
         return
+
     rows = [row for r in loads for row in _rows(model, r, sizes, fanout, mean_ms, choices)]
     if picture is not None and picture.suffix not in (".svg", ".png", ".pdf"):
         raise InputError("--picture", f"{picture.name!r} must end in .png, .svg or .pdf")
+
     tasks = simulate if simulate is not None else TASKS_FOR_A_PICTURE if picture is not None else 0
     simulated = [_simulated(model, row, fanout, mean_ms, choices, tasks, seed) if tasks else {} for row in rows]
+
     if picture is not None:
         grid = [row for load_at in _grid(loads) for row in _rows(model, load_at, sizes, fanout, mean_ms, choices)]
         _draw(model, rows, simulated, grid, picture)
+
     _tell(model, mean_ms, rows, simulated, picture, as_json)
 
 
@@ -95,23 +100,27 @@ def _tell(
     as_json: bool,
 ) -> None:
     if as_json:
-        told = [row | ({"simulated": found} if found else {}) for row, found in zip(rows, simulated, strict=True)]
-        print_json({"model": model.value, "mean_ms": mean_ms, "rows": told, "picture": picture and str(picture)})
+        joined_rows = [
+            row | ({"simulated": simulated_values} if simulated_values else {})
+            for row, simulated_values in zip(rows, simulated, strict=True)
+        ]
+        print_json({"model": model.value, "mean_ms": mean_ms, "rows": joined_rows, "picture": picture and str(picture)})
         return
-    _print_rows([_beside(row, found) for row, found in zip(rows, simulated, strict=True)])
+    _print_rows([_beside(row, simulated_values) for row, simulated_values in zip(rows, simulated, strict=True)])
+
     if picture is not None:
         typer.echo(f"picture: {picture}")
 
 
 def _show_delay(
-    each: Sequence[tuple[int, int, int, int, int, int, float]], simulate: int, seed: int, as_json: bool
+    settings: Sequence[tuple[int, int, int, int, int, int, float]], simulate: int, seed: int, as_json: bool
 ) -> None:
     """Print the analysis of delay scheduling, with simulation beside it where that is asked for."""
     from volery.study.analytic_models import DelayPoint, simulate_delay
 
-    points = [DelayPoint(*given) for given in each]
-    found = [simulate_delay(point, simulate, seed) if simulate else {} for point in points]
-    _tell(Model.DELAY, points[0].mean_ms, [_delay_row(point) for point in points], found, None, as_json)
+    points = [DelayPoint(*setting) for setting in settings]
+    simulated = [simulate_delay(point, simulate, seed) if simulate else {} for point in points]
+    _tell(Model.DELAY, points[0].mean_ms, [_delay_row(point) for point in points], simulated, None, as_json)
 
 
 def _delay_row(point: DelayPoint) -> dict[str, Any]:
@@ -128,17 +137,22 @@ def _delay_row(point: DelayPoint) -> dict[str, Any]:
     }
 
 
-def _numbers(text: str, option: str, kind: Callable[[str], Any], fits: Callable[[Any], bool], what: str) -> list[Any]:
-    found = []
+def _numbers(
+    text: str, option: str, kind: Callable[[str], Any], fits: Callable[[Any], bool], allowed: str
+) -> list[Any]:
+    numbers = []
+
     for word in text.split(","):
         try:
             value = kind(word)
         except ValueError:
-            raise InputError(option, f"{word!r} is not {what}") from None
+            raise InputError(option, f"{word!r} is not {allowed}") from None
+
         if not fits(value):
-            raise InputError(option, f"{word} is not {what}")
-        found.append(value)
-    return found
+            raise InputError(option, f"{word} is not {allowed}")
+        numbers.append(value)
+
+    return numbers
 
 
 def _rows(
@@ -148,15 +162,19 @@ def _rows(
     from volery import theory
 
     base: dict[str, Any] = {"load": load}
+
     if model is Model.MM1:
         rate = load / mean_ms
         return [base | {"wait_ms": theory.mm1_wait(rate, mean_ms), "response_ms": theory.mm1_response(rate, mean_ms)}]
+
     if model is Model.SPARROW:
         zero = theory.sparrow_job_zero_queue(load, fanout, choices)
         return [base | {"fanout": fanout, "probe_ratio": choices, "job_never_waits": zero}]
+
     if model is Model.CHOICES:
         response = theory.power_of_choices_response(load, choices, mean_ms)
         return [base | {"choices": choices, "response_ms": response, "wait_ms": response - mean_ms}]
+
     rows = []
     for size in sizes:
         row = base | {"workers": size}
@@ -168,6 +186,7 @@ def _rows(
             row["task_wait_ms"] = theory.pigeon_task_wait(size, load, mean_ms)
             row["job_never_waits_equal_tasks"] = theory.pigeon_job_zero_queue(size, load, fanout)
             row["job_not_delayed_exponential_tasks"] = theory.pigeon_job_zero_queue_exponential(size, load, mean_ms)
+
         rows.append(row)
     return rows
 
@@ -181,13 +200,15 @@ def _simulated(
     return simulate_point(model.value, point, tasks, seed)
 
 
-def _beside(row: dict[str, Any], found: dict[str, float]) -> dict[str, Any]:
+def _beside(row: dict[str, Any], simulated_values: dict[str, float]) -> dict[str, Any]:
     """Each simulated value in a column behind that of theory."""
     columns: dict[str, Any] = {}
+
     for name, value in row.items():
         columns[name] = value
-        if name in found:
-            columns[f"{name} (simulated)"] = found[name]
+        if name in simulated_values:
+            columns[f"{name} (simulated)"] = simulated_values[name]
+
     return columns
 
 
@@ -208,6 +229,7 @@ def _draw(
     from volery.report.axes import AnalysisLine, draw_analysis
 
     panels: dict[str, list[AnalysisLine]] = {}
+
     quantities = [name for name in rows[0] if name not in GIVEN]
     sizes = list(dict.fromkeys(row.get("workers") for row in rows))
     for name in quantities:
@@ -215,12 +237,14 @@ def _draw(
             label = name.removesuffix("_ms").replace("_", " ") + (f", {size} workers" if size is not None else "")
             curve = tuple((row["load"], row[name]) for row in grid if row.get("workers") == size)
             marks = tuple(
-                (row["load"], found[name])
-                for row, found in zip(rows, simulated, strict=True)
-                if name in found and row.get("workers") == size
+                (row["load"], simulated_values[name])
+                for row, simulated_values in zip(rows, simulated, strict=True)
+                if name in simulated_values and row.get("workers") == size
             )
+
             panel = "time (ms)" if name.endswith("_ms") else "probability"
             panels.setdefault(panel, []).append(AnalysisLine(label, curve, marks))
+
     draw_analysis(panels, path, title=f"{model.value}: analysis (lines), simulation (circles)")
 
 

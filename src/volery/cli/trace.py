@@ -23,46 +23,48 @@ if TYPE_CHECKING:
 
 SPARKLINE_POINTS = 60
 UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
-"""Of what is in use at one time, by the unit of work."""
+"""The unit of what is in use at one time, by the unit of work."""
 WORKERS = 10_000
-"""That the load is taken over where nothing is said of them."""
+"""The workers that the load is taken over where neither options nor the file name a number."""
 
 trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or write one.", no_args_is_help=True)
 
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="IN", help="A trace of any known format; a folder of parquet parts; -: standard input.",
+        metavar="IN",
+        help="A trace of any known format; a folder of parquet parts; -: standard input.",
         callback=trace_name,
     ),
-]  # fmt: skip
+]
 FormatName = Annotated[str | None, typer.Option("--format", help="Name of the format; told by the content without it.")]
 RepairChoice = Annotated[
     list[str] | None,
     typer.Option("--repair", metavar="RULE=ACTION", help="What to do about a defect; repeatable."),
 ]
+AnySource = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|SPEC|-",
+        help="A trace of any known format, or syn:/poisson:/workflow:...",
+        callback=trace_name,
+    ),
+]
+LoadWorkers = Annotated[
+    int | None,
+    option(
+        "Workers that the load is taken over: with the processors that the file states (MaxProcs of SWF), else of "
+        "one slot or processor each, unless --machines or --capacity say more; 10,000 without all of these."
+    ),
+]
+Cutoff = Annotated[float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")]
 
 
 @trace_app.command("describe")
 def describe_trace(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|SPEC|-",
-            help="A trace of any known format, or syn:/poisson:/workflow:...",
-            callback=trace_name,
-        ),
-    ],
-    workers: Annotated[
-        int | None,
-        option(
-            "Workers that the load is taken over: with the processors that the file states (MaxProcs of SWF), else of "
-            "one slot or processor each, unless --machines or --capacity say more; 10,000 without all of these."
-        ),
-    ] = None,
-    cutoff: Annotated[
-        float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
-    ] = None,
+    source: AnySource,
+    workers: LoadWorkers = None,
+    cutoff: Cutoff = None,
     constraints: Annotated[str, declared("constraints", shown=True)] = "none",
     machines: Annotated[Path | None, declared("machines")] = None,
     capacity: Annotated[str, declared("capacity")] = "",
@@ -85,28 +87,49 @@ def describe_trace(
 
     counted = workload.counted_resources(resources, capacity, machines) if requests == "none" else None
     trace, reading = workload.load_workload(
-        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only),
+        source,
+        seed=seed,
+        durations=durations,
+        arrivals=arrivals,
+        job_count=jobs,
+        only=checked_only(only),
         resources=counted,
-    )  # fmt: skip
+    )
+
     if requests != "none":  # tasks ask for what the model draws
         trace, reading = workload.ask(trace, requests, seed), _without_requests(reading)
     stated = stated_processors(Path(source)) if trace.resources and not (capacity or machines) else None
+    # A file that states its processors is one machine of that many.
     count = workers if workers is not None else 1 if stated else WORKERS
+
     cluster = workload.load_cluster(
-        count, slots=slots, constraints=constraints, machines=machines, seed=seed, capacity=capacity,
-        resources=trace.resources if capacity or machines else (), reference_mhz=reference_mhz,
-    )  # fmt: skip
-    over = cluster if cluster.resources or not trace.resources else workload.processors_alone(trace, count, stated)
-    described = workload.describe(trace, count, cutoff, reading, over)
-    use = describe_constraints(workload.constrain(trace, constraints, seed), cluster)
+        count,
+        slots=slots,
+        constraints=constraints,
+        machines=machines,
+        seed=seed,
+        capacity=capacity,
+        resources=trace.resources if capacity or machines else (),
+        reference_mhz=reference_mhz,
+    )
+
+    load_cluster = cluster
+    if trace.resources and not cluster.resources:
+        load_cluster = workload.processors_alone(trace, count, stated)
+    described = workload.describe(trace, count, cutoff, reading, load_cluster)
+
+    constraint_use = describe_constraints(workload.constrain(trace, constraints, seed), cluster)
     if picture is not None:
-        draw_load_curve(workload.load_curve(trace, count, cluster=over), f"{trace.name} on {count:,} workers", picture)
+        curve = workload.load_curve(trace, count, cluster=load_cluster)
+        draw_load_curve(curve, f"{trace.name} on {count:,} workers", picture)
+
     if as_json:
         content: dict[str, Any] = msgspec.to_builtins(described)
-        print_json(content | {"constraints": use, "picture": None if picture is None else str(picture)})
+        print_json(content | {"constraints": constraint_use, "picture": None if picture is None else str(picture)})
         return
+
     print_omissions(described.left_out)
-    _print_description(described, use, workload.load_curve(trace, count, SPARKLINE_POINTS, over))
+    _print_description(described, constraint_use, workload.load_curve(trace, count, SPARKLINE_POINTS, load_cluster))
     if picture is not None:
         typer.echo(f"picture: {picture}")
 
@@ -131,6 +154,7 @@ def synthesise_trace(
 
     trace = synthesize(spec, seed)
     write_tr(trace, output, force=force)
+
     content = {"file": str(output), "spec": spec, "seed": seed} | _counts(trace)
     print_answer(content, as_json, _written(output, trace))
 
@@ -173,21 +197,31 @@ def convert_trace(
     from volery.workload.convert import convert
     from volery.workload.doctor import choices
 
-    made = convert(
-        Path(source), output, form=form, chosen=choices(repair or []), parents=not without_parents,
-        submissions=not without_submissions, only=checked_only(only),
-        far_permille=None if far is None else _far_permille(far), force=force,
-    )  # fmt: skip
+    conversion = convert(
+        Path(source),
+        output,
+        form=form,
+        chosen_repairs=choices(repair or []),
+        parents=not without_parents,
+        submissions=not without_submissions,
+        only=checked_only(only),
+        far_permille=None if far is None else _far_permille(far),
+        force=force,
+    )
+
     if as_json:
-        print_json({"file": str(output), **msgspec.to_builtins(made)})
+        print_json({"file": str(output), **msgspec.to_builtins(conversion)})
         return
-    typer.echo(f"{output}: {made.rows:,} rows of {made.rows_read:,} from {made.format}")
-    for one in made.repairs:
-        typer.echo(f"repaired: {one.rule} by {one.action} in {one.rows:,} rows")
-    for rule, rows in made.left.items():
+
+    typer.echo(f"{output}: {conversion.rows:,} rows of {conversion.rows_read:,} from {conversion.format}")
+    for repair_made in conversion.repairs:
+        typer.echo(f"repaired: {repair_made.rule} by {repair_made.action} in {repair_made.rows:,} rows")
+
+    for rule, rows in conversion.left.items():
         typer.echo(f"left:     {rule} in {rows:,} rows")
-    for what, times in made.noticed.items():
-        typer.echo(f"noticed:  {what}: {times:,}")
+
+    for oddity, times in conversion.noticed.items():
+        typer.echo(f"noticed:  {oddity}: {times:,}")
 
 
 def _far_permille(text: str) -> tuple[int, int]:
@@ -211,36 +245,46 @@ def examine_trace(
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
 
-    found = examine(Path(source), form, choices(repair or []), checked_only(only))
+    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only))
     if as_json:
-        print_json({**msgspec.to_builtins(found), "unanswered": found.unanswered})
+        print_json({**msgspec.to_builtins(diagnosis), "unanswered": diagnosis.unanswered})
     else:
-        _print_diagnosis(found)
-    if found.unanswered:
+        _print_diagnosis(diagnosis)
+
+    if diagnosis.unanswered:
         raise typer.Exit(1)
 
 
-def _print_diagnosis(found: Diagnosis) -> None:
-    print_omissions(found.left_out)
-    typer.echo(f"{found.source}: {found.rows:,} rows of {found.format}")
-    for one in found.findings:
-        answer = f"chosen: {one.chosen}" if one.chosen else f"choose --repair {one.rule}={'|'.join(one.actions)}"
-        typer.echo(f"{one.rule}: {one.meaning}: {one.rows:,}; {answer}")
-        head, *more = one.first
-        typer.echo(f"  first: {', '.join([head, *(place.rpartition(':')[2] for place in more)])}")
-    if never := [name for name, rows in found.unknown.items() if rows == found.rows]:
-        typer.echo(f"unknown: {', '.join(never)}")
-    for name, rows in found.unknown.items():
-        if rows < found.rows:
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    print_omissions(diagnosis.left_out)
+    typer.echo(f"{diagnosis.source}: {diagnosis.rows:,} rows of {diagnosis.format}")
+
+    for finding in diagnosis.findings:
+        answer = (
+            f"chosen: {finding.chosen}"
+            if finding.chosen
+            else f"choose --repair {finding.rule}={'|'.join(finding.actions)}"
+        )
+        typer.echo(f"{finding.rule}: {finding.meaning}: {finding.rows:,}; {answer}")
+        head, *other_places = finding.first
+        typer.echo(f"  first: {', '.join([head, *(place.rpartition(':')[2] for place in other_places)])}")
+
+    if never_known := [name for name, rows in diagnosis.unknown.items() if rows == diagnosis.rows]:
+        typer.echo(f"unknown: {', '.join(never_known)}")
+    for name, rows in diagnosis.unknown.items():
+        if rows < diagnosis.rows:
             typer.echo(f"unknown: {name} in {rows:,} rows")
-    for what, times in found.noticed.items():
-        typer.echo(f"noticed: {what}: {times:,}")
-    for remark in found.remarks:
+
+    for oddity, times in diagnosis.noticed.items():
+        typer.echo(f"noticed: {oddity}: {times:,}")
+    for remark in diagnosis.remarks:
         typer.echo(f"remark:  {remark}")
-    if found.left_out is not None and found.left_out.reasons:
-        for name, shown in omission_rows(found.left_out):
+
+    if diagnosis.left_out is not None and diagnosis.left_out.reasons:
+        for name, shown in omission_rows(diagnosis.left_out):
             typer.echo(f"{name}: {shown}")
-    if not found.findings:
+
+    if not diagnosis.findings:
         typer.echo("no defects")
 
 
@@ -252,13 +296,16 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    about = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
-    sections = [*(rows(described) for rows in about), _constraint_rows(use)]
+    row_makers = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
+    sections = [*(rows(described) for rows in row_makers), _constraint_rows(use)]
+
     for rows in filter(None, sections):
         table.add_section()
         for name, shown in rows:
             table.add_row(name, shown)
+
     terminal().print(table)
+
     peak = percent(float(curve.running.max()))
     typer.echo(f"running load, 0 to {curve.time_s[-1]:,.0f} s, if every task started on arrival; peak {peak}:")
     typer.echo(f"|{sparkline(curve)}|")
@@ -270,17 +317,19 @@ def _rounded(seconds: float) -> str:
 
 
 def _exact(seconds: float) -> str:
-    """To the microsecond, without zeros at the end."""
+    """The seconds to the microsecond, without zeros at the end."""
     return f"{seconds:,.6f}".rstrip("0").rstrip(".")
 
 
 def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
     d = described
     load = "none: all jobs arrive at once" if d.load is None else f"{d.load:.4f}"
+
     unit = UNITS_AT_ONCE.get(d.work_unit, d.work_unit.removesuffix("-seconds"))
     machines = f"{d.workers:,} worker{'s' if d.workers > 1 else ''}"
     if d.offered != d.workers:
         machines += f" of {_exact(d.offered)} {unit} together"
+
     return [
         ("jobs", f"{d.jobs:,}"),
         ("tasks", f"{d.tasks:,}"),
@@ -298,16 +347,16 @@ def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
 
 
 def _workflow_rows(described: TraceDescription) -> list[tuple[str, str]]:
-    shape = described.workflows
-    if shape is None:
+    workflows = described.workflows
+    if workflows is None:
         return []
     return [
-        ("workflows", f"{shape.jobs:,} of {shape.tasks:,} tasks that wait {shape.waits:,} times"),
-        ("their depth (tasks), mean, max", f"{shape.depth_mean:,.2f}, {shape.depth_max:,}"),
-        ("their width (tasks), mean, max", f"{shape.width_mean:,.2f}, {shape.width_max:,}"),
+        ("workflows", f"{workflows.jobs:,} of {workflows.tasks:,} tasks that wait {workflows.waits:,} times"),
+        ("their depth (tasks), mean, max", f"{workflows.depth_mean:,.2f}, {workflows.depth_max:,}"),
+        ("their width (tasks), mean, max", f"{workflows.width_mean:,.2f}, {workflows.width_max:,}"),
         (
             "their critical path (s), mean, max",
-            f"{_rounded(shape.critical_path_mean_s)}, {_exact(shape.critical_path_max_s)}",
+            f"{_rounded(workflows.critical_path_mean_s)}, {_exact(workflows.critical_path_max_s)}",
         ),
     ]
 
@@ -331,17 +380,19 @@ def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:
 
 
 def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
-    odd = described.oddities
+    oddities = described.oddities
     counts = [
-        ("jobs that arrive with the one before", odd.equal_arrivals),
-        ("tasks of zero duration", odd.zero_durations),
-        ("means that disagree with the durations", odd.wrong_means),
-        ("rows not in order of arrival (sorted)", odd.unsorted_rows),
-        ("blank lines", odd.blank_lines),
+        ("jobs that arrive with the one before", oddities.equal_arrivals),
+        ("tasks of zero duration", oddities.zero_durations),
+        ("means that disagree with the durations", oddities.wrong_means),
+        ("rows not in order of arrival (sorted)", oddities.unsorted_rows),
+        ("blank lines", oddities.blank_lines),
     ]
+
     rows = [(name, f"{count:,}") for name, count in counts if count]
-    if odd.first_arrival_s:
-        rows.append(("first arrival in the file (s), here 0", _exact(odd.first_arrival_s)))
+    if oddities.first_arrival_s:
+        rows.append(("first arrival in the file (s), here 0", _exact(oddities.first_arrival_s)))
+
     return rows
 
 
@@ -370,6 +421,7 @@ def trace_from_journal(
     from volery.workload import write_tr
 
     period = read_period(journals(place), output.name, lookup)
+
     write_tr(period.trace, output, force=force)
     if as_json:
         content: dict[str, Any] = msgspec.structs.asdict(period)
@@ -384,23 +436,28 @@ def _print_period(period: Period, output: Path) -> None:
         (hop.sender, hop.receiver, f"{hop.count:,}", f"{hop.mean_us:,.1f}", f"{hop.p50_us:,}", f"{hop.p99_us:,}")
         for hop in period.hops
     )
+
     heads = ("messages", "mean", "p50", "p99")
     if period.hops:
         title = "Messages between hosts, from turn to turn (us)"
         print_table(("from", "to", *heads), hops, title=title, right=heads)
-    decisions = ((one.role, f"{one.events:,}", f"{one.mean_us:,.1f}") for one in period.decisions)
+
+    decisions = ((decision.role, f"{decision.events:,}", f"{decision.mean_us:,.1f}") for decision in period.decisions)
     title = "Handlers, played again here (us)"
     print_table(("role", "events", "mean"), decisions, title=title, right=("events", "mean"))
+
     typer.echo(_written(output, period.trace))
     if period.cut:
         typer.echo(f"the first files of {', '.join(period.cut)} are no longer kept; jobs of that time are left out")
-    for count, what in (
+
+    for count, left_out in (
         (period.unfinished_tasks, "tasks that never finished are left out"),
         (period.constrained_tasks, "tasks had placement constraints, which a .tr file does not hold"),
         (period.cancelled_jobs, "jobs were given up; of them the trace holds what has finished"),
     ):
         if count:
-            typer.echo(f"note: {count:,} {what}")
+            typer.echo(f"note: {count:,} {left_out}")
+
     slots = f" --slots {period.slots // period.workers}" if period.slots > period.workers else ""
     typer.echo(f"try:  volery compare {_choice(period)} --trace {output} --workers {period.workers}{slots}")
 
@@ -410,7 +467,7 @@ def _choice(period: Period) -> str:
     from volery.architectures import lookup
 
     defaults = msgspec.to_builtins(lookup(period.architecture).defaults)
-    given = {name: value for name, value in period.parameters.items() if value != defaults.get(name)}
+    changed_parameters = {name: value for name, value in period.parameters.items() if value != defaults.get(name)}
     return period.architecture + "".join(
-        f"{',' if number else ':'}{name}={value}" for number, (name, value) in enumerate(given.items())
+        f"{',' if number else ':'}{name}={value}" for number, (name, value) in enumerate(changed_parameters.items())
     )

@@ -54,11 +54,15 @@ def watch(
     """Play a run, or what a federation has journalled, on the live page, as it stood at any moment, until Ctrl-C."""
     if demo == (place is not None):
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
+
     if output is not None and output.suffix != ".json":
         raise InputError(str(output), "is no name of a Chrome trace; give one that ends in .json")
+
     if begin_s is not None and end_s is not None and end_s <= begin_s:
         raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
+
     journals = journals_of(place) if place is not None else []
+
     if run is not None or seed is not None:
         if place is None:
             raise InputError("--demo", "takes no --run and no --seed: it brings its own run")
@@ -76,6 +80,7 @@ def watch(
     if output is None:
         _serve(reel_of, port, as_json)
         return
+
     reel = reel_of()
     output.write_bytes(reel.chrome_trace())
     print_answer({"trace": str(output)} | reel.told, as_json, str(output))
@@ -95,7 +100,7 @@ def _serve(reel_of: Callable[[], Reel], port: int, as_json: bool) -> None:
 SUFFIX = ".journal"
 MICROSECONDS = 1e6
 DEMO_S = 15
-"""So long the demonstration takes, without its pauses to read."""
+"""The length of the demonstration, without its pauses to read."""
 USUAL_S = 30
 
 
@@ -125,10 +130,10 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
     """A film that can be shown.
 
     Args:
-        title, subtitle: of it.
-        filmed: what was seen.
-        cluster, deployment, architecture: where, and by which design.
-        told: what the command says of it.
+        title, subtitle: headings of the film.
+        filmed: the log of the traced run.
+        cluster, deployment, architecture: the machines, and the design that scheduled on them.
+        told: what the command prints of the film as JSON.
         origin_us: the film's time 0, microseconds since 1970; 0: of a run.
         lasts_s: so long it takes at first.
     """
@@ -156,9 +161,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
         def design() -> PageView:
             text = explanation(self.architecture)
-            return design_view(
-                self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))
-            )  # fmt: skip
+            return design_view(self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment)))
 
         return PlaybackApp(Recording(self.filmed, stage), design, self.lasts_s).app()
 
@@ -181,11 +184,12 @@ def of_demonstration(part: FilmSpan) -> Reel:
     from volery.playback.traced_runs import LENGTH_US, demonstration
 
     begin, end = part.of(0, LENGTH_US)
-    made = demonstration(begin, end, part=part.end_s is not None)
+    traced_run = demonstration(begin, end, part=part.end_s is not None)
+
     title = "how Megha works"
-    subtitle = f"{len(made.cluster.slots)} machines, 3 clusters, 3 Global Masters; a little work, and a crash."
-    told: dict[str, object] = {"label": title}
-    return _reel(title, subtitle, made, told, DEMO_S)
+    subtitle = f"{len(traced_run.cluster.slots)} machines, 3 clusters, 3 Global Masters; a little work, and a crash."
+    summary: dict[str, object] = {"label": title}
+    return _reel(title, subtitle, traced_run, summary, DEMO_S)
 
 
 def of_results(folder: Path, run: str | None, seed: int | None, part: FilmSpan, *, silent: bool) -> Reel:
@@ -194,37 +198,51 @@ def of_results(folder: Path, run: str | None, seed: int | None, part: FilmSpan, 
     Raises:
         InputError: it is not there, or is no longer what it was.
     """
-    results, chosen = kept_runs(folder, run, seed)
-    one = chosen[0]
-    made = filmed_run(folder, one, part, silent=silent)
-    subtitle = f"{one.machines:,} machines, Volery {results.manifest.volery_version}."
-    return _reel(f"{one.label}, seed {one.seed}", subtitle, made, {"label": one.label, "seed": one.seed}, USUAL_S)
+    results, timelines = kept_runs(folder, run, seed)
+    timeline = timelines[0]
+    traced_run = filmed_run(folder, timeline, part, silent=silent)
+    subtitle = f"{timeline.machines:,} machines, Volery {results.manifest.volery_version}."
+    return _reel(
+        f"{timeline.label}, seed {timeline.seed}",
+        subtitle,
+        traced_run,
+        {"label": timeline.label, "seed": timeline.seed},
+        USUAL_S,
+    )
 
 
-def _reel(title: str, subtitle: str, made: TracedRun, told: dict[str, object], lasts_s: int) -> Reel:
+def _reel(title: str, subtitle: str, traced_run: TracedRun, summary: dict[str, object], lasts_s: int) -> Reel:
     return Reel(
-        title, subtitle, made.log, made.cluster, made.deployment, made.architecture, told, lasts_s=lasts_s
-    )  # fmt: skip
+        title,
+        subtitle,
+        traced_run.log,
+        traced_run.cluster,
+        traced_run.deployment,
+        traced_run.architecture,
+        summary,
+        lasts_s=lasts_s,
+    )
 
 
-def filmed_run(folder: Path, one: KeptTimeline, part: FilmSpan, *, silent: bool) -> TracedRun:
+def filmed_run(folder: Path, timeline: KeptTimeline, part: FilmSpan, *, silent: bool) -> TracedRun:
     """A kept run, run again."""
     from volery.playback.traced_runs import trace_run
     from volery.report.folder import read_timeline
     from volery.sim import Progress
 
-    begin, end = part.of(*read_timeline(folder, one).span_us())
+    begin, end = part.of(*read_timeline(folder, timeline).span_us())
+
     with OneLine(silent) as line:
         jobs = 1
 
-        def moved(told: TraceFacts | Progress) -> None:
+        def moved(progress: TraceFacts | Progress) -> None:
             nonlocal jobs
-            if isinstance(told, Progress):
-                line.moved("running it again", told.jobs_done, jobs, f"{told.jobs_done:,}/{jobs:,} jobs")
+            if isinstance(progress, Progress):
+                line.moved("running it again", progress.jobs_done, jobs, f"{progress.jobs_done:,}/{jobs:,} jobs")
             else:
-                jobs = told.jobs
+                jobs = progress.jobs
 
-        return trace_run(folder, one.label, one.seed, begin, end, part=part.end_s is not None, watch=moved)
+        return trace_run(folder, timeline.label, timeline.seed, begin, end, part=part.end_s is not None, watch=moved)
 
 
 def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
@@ -237,13 +255,12 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
     from volery.playback.journals import Journals
     from volery.playback.tracer import Tracer
 
-    together = Journals(paths, lookup)
-    span = together.span()
+    journals = Journals(paths, lookup)
+    span = journals.span()
+
     begin, end = part.of(span.first_us, span.end_us)
     architecture = lookup(span.architecture)
-    tracer = Tracer(
-        begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None
-    )  # fmt: skip
+    tracer = Tracer(begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None)
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
         if header.incarnation > 1:
@@ -256,15 +273,19 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
             state = f"{now / MICROSECONDS:,.0f} of {end / MICROSECONDS:,.0f} s, {events:,} events"
             line.moved("playing journals", now - span.first_us, end - span.first_us, state)
 
-        events = together.play(watch, moved, end)
+        events = journals.play(watch, moved, end)
+
     hosts = len(span.hosts)
     title = f"{span.federation}, {span.architecture}"
     subtitle = f"{len(span.cluster.slots):,} machines, journals of {hosts} host{'s' if hosts > 1 else ''}"
+
     if span.cut:
         subtitle += f"; the first files of {', '.join(span.cut)} are no longer kept"
-    told: dict[str, object] = {
-        "federation": span.federation, "hosts": list(span.hosts), "events": events, "cut": list(span.cut)
-    }  # fmt: skip
-    return Reel(
-        title, subtitle, tracer.log(), span.cluster, span.deployment, architecture, told, span.origin_us
-    )  # fmt: skip
+
+    summary: dict[str, object] = {
+        "federation": span.federation,
+        "hosts": list(span.hosts),
+        "events": events,
+        "cut": list(span.cut),
+    }
+    return Reel(title, subtitle, tracer.log(), span.cluster, span.deployment, architecture, summary, span.origin_us)

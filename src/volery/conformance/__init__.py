@@ -18,5 +18,5 @@ def conform(architecture: Architecture) -> None:
     Raises:
         NonconformanceError: of the first check that fails.
     """
-    for each in CHECKS.values():
-        each(architecture)
+    for check in CHECKS.values():
+        check(architecture)

@@ -45,7 +45,7 @@ class Case(msgspec.Struct, frozen=True):
     """A workload on a cluster.
 
     Args:
-        name, seed: that failures name.
+        name, seed: name and seed that failures name.
         trace, cluster: these.
         gangs: the tasks of a job start together or never, but for workflows and jobs in parts; such cases have
             slots alone.
@@ -61,34 +61,41 @@ class Case(msgspec.Struct, frozen=True):
         """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for.
 
         Args:
-            design: whose machines may be reserved, for some tasks.
+            design: a design whose machines may be reserved for some tasks.
         """
         slots: Sequence[Amounts] = ((),) * len(self.cluster.constraints)
         machines = set(zip(self.cluster.constraints, self.cluster.capacities or slots, strict=True))
         needs = self.trace.constraints or [0] * self.trace.task_count
-        asked = [self.trace.requests[k] for k in self.trace.request] or [()] * self.trace.task_count
+        requests = [self.trace.requests[k] for k in self.trace.request] or [()] * self.trace.task_count
+
         fits = {
             (need, amounts): any(
                 not need & ~bits and all(a <= b for a, b in zip(amounts, offered, strict=True))
                 for bits, offered in machines
             )
-            for need, amounts in set(zip(needs, asked, strict=True))
+            for need, amounts in set(zip(needs, requests, strict=True))
         }
-        alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
+
+        alone = [fits[kind] for kind in zip(needs, requests, strict=True)]
         if design is not None:
-            never = refused(self.trace, design.build(self.cluster, design.defaults, Streams(0)))
-            alone = [fit and not one for fit, one in zip(alone, never, strict=True)]
-        barred = below(self.trace, [not fit for fit in alone])
-        apart = [fit and not late for fit, late in zip(alone, barred, strict=True)]
+            refused_tasks = refused(self.trace, design.build(self.cluster, design.defaults, Streams(0)))
+            alone = [fit and not is_refused for fit, is_refused in zip(alone, refused_tasks, strict=True)]
+
+        # A task that waits for one that never runs never runs either.
+        waits_in_vain = below(self.trace, [not fit for fit in alone])
+        can_run = [fit and not late for fit, late in zip(alone, waits_in_vain, strict=True)]
+
         if not self.gangs:
-            return apart
+            return can_run
+
         first, late = self.trace.first, self.trace.submit_us
         jobs = [range(first[job], first[job + 1]) for job in range(self.trace.job_count)]
+        # A job that is submitted in parts, or whose tasks wait for each other, cannot start at one instant: no gang.
         flows = [any(map(self.trace.parents_of, tasks)) or len({*late[tasks.start : tasks.stop]}) > 1 for tasks in jobs]
         return [
             fit
             for job, tasks in enumerate(jobs)
-            for fit in (apart[tasks.start : tasks.stop] if flows[job] else self._whole(job))
+            for fit in (can_run[tasks.start : tasks.stop] if flows[job] else self._whole(job))
         ]
 
     def _whole(self, job: int) -> list[bool]:
@@ -98,13 +105,14 @@ class Case(msgspec.Struct, frozen=True):
             bits for bits, slots in zip(self.cluster.constraints, self.cluster.slots, strict=True) for _ in range(slots)
         ]
         needs = self.trace.constraints[low:high] or [0] * (high - low)
+
         taken_by: dict[int, int] = {}
 
-        def finds(task: int, seen: set[int]) -> bool:
+        def finds(task: int, units_seen: set[int]) -> bool:
             for unit, bits in enumerate(units):
-                if unit not in seen and not needs[task] & ~bits:
-                    seen.add(unit)
-                    if unit not in taken_by or finds(taken_by[unit], seen):
+                if unit not in units_seen and not needs[task] & ~bits:
+                    units_seen.add(unit)
+                    if unit not in taken_by or finds(taken_by[unit], units_seen):
                         taken_by[unit] = task
                         return True
             return False
@@ -122,11 +130,12 @@ def trace_of(
     """A trace from the true durations of each job's tasks; schedulers receive each job's mean.
 
     Args:
-        arrivals: per job, microseconds.
+        arrivals: time of arrival per job, microseconds.
         jobs: per job, the durations of its tasks, microseconds.
         constraints: per job, the constraint sets of its tasks; nothing when no task has any.
     """
     first, flat = [0], [duration for job in jobs for duration in job]
+
     for job in jobs:
         first.append(first[-1] + len(job))
     return Trace(
@@ -198,8 +207,11 @@ def edge_cases(seed: int = 0) -> list[Case]:
     """Jobs in chunks; nothing but jobs that need no machine."""
     stream = Streams(seed).of("conformance/edges")
     cluster = _cluster(stream, 2, True)
-    nothing = trace_of("nothing to run", [0, 0, 7], [[], [5, 5], []], [[], [NOWHERE, NOWHERE | 1], []])
-    return [Case("chunks", seed, _chunked("chunks", stream), cluster), Case("nothing to run", seed, nothing, cluster)]
+    empty_jobs = trace_of("nothing to run", [0, 0, 7], [[], [5, 5], []], [[], [NOWHERE, NOWHERE | 1], []])
+    return [
+        Case("chunks", seed, _chunked("chunks", stream), cluster),
+        Case("nothing to run", seed, empty_jobs, cluster),
+    ]
 
 
 def vector_cases(seed: int = 0) -> list[Case]:
@@ -208,19 +220,23 @@ def vector_cases(seed: int = 0) -> list[Case]:
     for name, jobs, span in (("vectors", 60, 8 * SECOND), ("vectors in a burst", 40, 1500)):
         stream = Streams(seed).of(f"conformance/{name}")
         instants = [0] + [int(stream.random() * span) for _ in range(max(2, jobs // 2))]
+
         slots = _cluster(stream, 1, True)
         capacities = tuple(
             (stream.choice((1000, 4000, 16000)), stream.choice((1024, 4096, 16384)), stream.choice((0, 0, 2)))
             for _ in range(MACHINES)
         )
         cluster = msgspec.structs.replace(slots, resources=RESOURCES, capacities=capacities)
+
         trace = _mixed(name, stream, jobs, instants, True)
+        # The edges first: more than any machine has, nothing, and all of the largest machine.
         requests = [TOO_LARGE, (0, 0, 0), (16000, 16384, 0), (1000, 1, 1)]
         requests += [
             (stream.randint(1, 4000), stream.randint(1, 4096), stream.choice((0, 0, 0, 1))) for _ in range(KINDS)
         ]
-        drawn = array("H", [stream.randrange(len(requests)) for _ in range(trace.task_count)])
-        trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=drawn)
+
+        request_numbers = array("H", [stream.randrange(len(requests)) for _ in range(trace.task_count)])
+        trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=request_numbers)
         cases.append(Case(name, seed, trace, cluster))
     return [*cases, device_case(seed)]
 
@@ -243,12 +259,23 @@ def gang_cases(seed: int = 0) -> list[Case]:
     stream = Streams(seed).of("conformance/gangs")
     constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(GANG_MACHINES)])
     cluster = Cluster(constraints, tuple([stream.randint(1, 2) for _ in constraints]), "conformance")
-    whole = cluster.slot_count
+
+    slot_count = cluster.slot_count
     rare = sum(slots for bits, slots in zip(constraints, cluster.slots, strict=True) if bits)
-    sizes = [(0, whole + 1), (0, whole), (rare + 1, 0), (rare, whole - rare), (0, 2 * whole), (0, 3 * whole), (1, 1)]
+    sizes = [
+        (0, slot_count + 1),
+        (0, slot_count),
+        (rare + 1, 0),
+        (rare, slot_count - rare),
+        (0, 2 * slot_count),
+        (0, 3 * slot_count),
+        (1, 1),
+    ]
     sizes += [(stream.randint(0, 3), stream.randint(1, 8)) for _ in range(20)]
-    needs = [[1] * some + [0] * others for some, others in sizes]
+
+    needs = [[1] * rare_tasks + [0] * other_tasks for rare_tasks, other_tasks in sizes]
     needs += [[0, 0, NOWHERE], []]
+
     jobs = [[stream.choice((0, 1000, 30_000)) for _ in job] for job in needs]
     arrivals = [stream.randrange(0, SECOND) for _ in jobs]
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
@@ -261,11 +288,14 @@ def tag_cases(seed: int = 0) -> list[Case]:
     """
     stream = Streams(seed).of("conformance/tags")
     machines, racks = 12, 3
+
     slots = tuple([stream.randint(1, 3) for _ in range(machines)])
     cluster = Cluster(
         (0,) * machines, slots, "tags", racks=tuple([place * racks // machines for place in range(machines)])
     )
-    jobs, names = list[list[Time]](), list[tuple[str, ...]]()
+
+    jobs = list[list[Time]]()
+    names = list[tuple[str, ...]]()
     rules = [
         TagConstraint(("worker",), ("worker",), 0, 1, "node"),
         TagConstraint(("noisy",), ("quiet",), 0, 0, "rack"),
@@ -273,19 +303,27 @@ def tag_cases(seed: int = 0) -> list[Case]:
         TagConstraint(("spread",), ("spread",), 0, 2, "rack"),
     ]
     for number in range(30):
-        own, kind = f"app-{number}", ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
+        application = f"app-{number}"
+        kind = ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
         short = [stream.choice((1000, 20_000, 30_000)) for _ in range(stream.randint(1, 6))]
         if kind == "cached":
             jobs.append([stream.choice((40_000, 400_000))])
-            names.append(("cache", own))
+            names.append(("cache", application))
             group: NodeGroup = stream.choice(("node", "rack"))
-            rules.append(TagConstraint(("worker", own), ("cache", own), 1, UNLIMITED, group))
+            rules.append(TagConstraint(("worker", application), ("cache", application), 1, UNLIMITED, group))
         elif kind == "service":
+            # Up to 24 tasks for 12 machines: some services cannot have all their tasks apart at once.
             short = short * 4
-            rules.append(TagConstraint((own,), (own,), 0, 0, "node"))
+            rules.append(TagConstraint((application,), (application,), 0, 0, "node"))
         jobs.append(short)
-        known = {"cached": ("worker", own), "group": ("group", "g"), "": (), "service": ("service", own)}
-        names.append(known.get(kind, (kind,)))
+        tags_of_kind = {
+            "cached": ("worker", application),
+            "group": ("group", "g"),
+            "": (),
+            "service": ("service", application),
+        }
+        names.append(tags_of_kind.get(kind, (kind,)))
+
     arrivals = sorted([stream.randrange(5) * 40_000 for _ in jobs])
     return [Case("tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
 
@@ -328,14 +366,24 @@ def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
     """Workflows: some submitted in parts, with tasks below one that fits nowhere, in chunks, or with parents later."""
     cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst", "devices")]
     stream = Streams(seed).of("conformance/flows")
-    made = [Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases]
-    made[0] = msgspec.structs.replace(made[0], trace=in_parts(made[0].trace, stream))
+
+    workflow_cases = [
+        Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases
+    ]
+    workflow_cases[0] = msgspec.structs.replace(workflow_cases[0], trace=in_parts(workflow_cases[0].trace, stream))
+
+    # More than one chunk, so that parents and children are submitted apart.
     wide = CHUNK_TASKS + 3
     trace = trace_of("wide", [0, 0], [[1000, *[stream.choice((0, 900)) for _ in range(wide)], 5], [7, 0, 0, 9]])
     parents = [(), *[(0,)] * wide, tuple(range(1, wide + 1))]
-    own = [tuple(wide + 2 + k for k in places) for places in ((), (0,), (1,), (0, 2))]
-    whole = Case("workflows, wide", seed, with_parents(trace, [*parents, *own]), cases[0].cluster)
-    return [*made, whole, Case("workflows, late parents", seed, _late_parents(), Cluster.uniform(MACHINES))]
+    second_parents = [tuple(wide + 2 + k for k in places) for places in ((), (0,), (1,), (0, 2))]
+
+    wide_case = Case("workflows, wide", seed, with_parents(trace, [*parents, *second_parents]), cases[0].cluster)
+    return [
+        *workflow_cases,
+        wide_case,
+        Case("workflows, late parents", seed, _late_parents(), Cluster.uniform(MACHINES)),
+    ]
 
 
 def _late_parents() -> Trace:

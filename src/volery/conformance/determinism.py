@@ -38,12 +38,18 @@ def check_same_seed_same_digest(architecture: Architecture) -> None:
 
     The other processes find the design by the name of its build function, which must therefore be importable.
     """
-    here = digests(architecture)
-    demand(digests(architecture) == here, "a second run in the same process has another digest")
+    digests_here = digests(architecture)
+    demand(digests(architecture) == digests_here, "a second run in the same process has another digest")
+
     for hash_seed in HASH_SEEDS:
-        there = digests_under(hash_seed, architecture)
-        demand(isinstance(there, list), f"under PYTHONHASHSEED={hash_seed} another process failed: {there}")
-        demand(there == here, f"under PYTHONHASHSEED={hash_seed} in another process the digests differ")
+        digests_elsewhere = digests_under(hash_seed, architecture)
+        demand(
+            isinstance(digests_elsewhere, list),
+            f"under PYTHONHASHSEED={hash_seed} another process failed: {digests_elsewhere}",
+        )
+        demand(
+            digests_elsewhere == digests_here, f"under PYTHONHASHSEED={hash_seed} in another process the digests differ"
+        )
 
 
 @check
@@ -59,9 +65,9 @@ def check_codec_changes_nothing(architecture: Architecture) -> None:
 def check_observing_changes_nothing(architecture: Architecture) -> None:
     """With the facts that components report dropped, the digest is the same."""
     for case in mixed_cases(seed=12):
-        heard = run(architecture, case).digest()
-        unheard = run(architecture, case, interceptor=FactFilter()).digest()
-        demand(heard == unheard, f"what is observed changes the result of case {case.name!r}")
+        digest_with_facts = run(architecture, case).digest()
+        digest_without_facts = run(architecture, case, interceptor=FactFilter()).digest()
+        demand(digest_with_facts == digest_without_facts, f"what is observed changes the result of case {case.name!r}")
 
 
 @check
@@ -76,8 +82,8 @@ def check_builds_share_nothing(architecture: Architecture) -> None:
         demand([around, *within] == alone, f"runs of case {case.name!r} that overlap in time influence each other")
 
 
-def _run_into(found: list[str], architecture: Architecture, case: Case) -> None:
-    found.append(run(architecture, case, seed=1).digest())
+def _run_into(digests_run: list[str], architecture: Architecture, case: Case) -> None:
+    digests_run.append(run(architecture, case, seed=1).digest())
 
 
 @check
@@ -90,21 +96,27 @@ def check_knowledge_is_honest(architecture: Architecture) -> None:
     cluster = Cluster.uniform(MACHINES)
     estimate = 50 * SECOND
     arrivals = [k * 40_000 for k in range(30)]
+
     starts = []
     for shuffle in (0, 1):
         stream = Streams(shuffle).of("conformance/durations")
         jobs = []
         for _ in arrivals:
+            # The three add up to three estimates whatever was drawn, so that their mean is the estimate.
             spread = [stream.randrange(20 * SECOND) for _ in range(3)]
             jobs.append([2 * estimate - sum(spread), estimate // 2 + sum(spread), estimate // 2])
+
         case = Case("honest", shuffle, trace_of("honest", arrivals, jobs), cluster)
         records = run(architecture, case)
-        first_end = min(at for at in records.finish_us if at != NEVER)
+        first_end = min(finish_us for finish_us in records.finish_us if finish_us != NEVER)
         starts.append((first_end, list(zip(records.start_us, records.worker, strict=True))))
-    until = min(first_end for first_end, _ in starts)
+
+    # Up to the first end of either run, both have seen the same events.
+    first_end_of_both = min(first_end for first_end, _ in starts)
     for task, (a, b) in enumerate(zip(starts[0][1], starts[1][1], strict=True)):
         demand(
-            a == b or min(a[0], b[0]) >= until, f"task {task} started {a} or {b}, by durations that no scheduler has"
+            a == b or min(a[0], b[0]) >= first_end_of_both,
+            f"task {task} started {a} or {b}, by durations that no scheduler has",
         )
 
 
@@ -119,6 +131,7 @@ def check_labels_do_not_matter(architecture: Architecture) -> None:
     half = MACHINES // 2
     strong_first = Cluster((1,) * half + (0,) * half, (1,) * MACHINES)
     weak_first = Cluster((0,) * half + (1,) * half, (1,) * MACHINES)
+
     samples: list[list[float]] = [[], []]
     for seed in range(RELABELLINGS):
         for sample, cluster in zip(samples, (strong_first, weak_first), strict=True):
@@ -127,14 +140,17 @@ def check_labels_do_not_matter(architecture: Architecture) -> None:
             jobs = [[int(stream.expovariate(2.0) * SECOND)] for _ in arrivals]
             needs = [[stream.randrange(2)] for _ in arrivals]
             case = Case("labels", seed, trace_of("labels", arrivals, jobs, needs), cluster)
+
             records = run(architecture, case, seed=seed)
             delays = [answer - at - job[0] for answer, at, job in zip(records.answered_us, arrivals, jobs, strict=True)]
             sample.append(statistics.fmean(delays))
+
     means = [statistics.fmean(sample) for sample in samples]
     spread = (sum(statistics.variance(sample) for sample in samples) / RELABELLINGS) ** 0.5
-    apart = abs(means[0] - means[1])
+    distance = abs(means[0] - means[1])
+
     demand(
-        apart <= SIGNIFICANT * spread or apart <= MATERIAL * max(means),
+        distance <= SIGNIFICANT * spread or distance <= MATERIAL * max(means),
         f"mean delays of {means[0]:.0f} and {means[1]:.0f} us under two numberings of the same machines",
     )
 
@@ -154,12 +170,14 @@ def digests_under(hash_seed: str, architecture: Architecture) -> list[str] | str
         hash_seed: PYTHONHASHSEED of that interpreter.
     """
     interpreter = _interpreter(hash_seed, os.pathsep.join(filter(None, sys.path)))
+
     asking, answering = _pipes(interpreter)
     try:
         pickle.dump(architecture, asking)
         asking.flush()
         answer: list[str] | str = pickle.load(answering)  # noqa: S301 - written by our own child
     except (BrokenPipeError, EOFError):
+        # The process is gone: the next design gets another.
         _interpreter.cache_clear()
         return f"it ended with status {interpreter.wait()}"
     return answer
@@ -191,6 +209,7 @@ def _end(interpreter: subprocess.Popen[bytes]) -> None:
 def main() -> None:
     """Answer for one design after another until the input ends."""
     answering, sys.stdout = sys.stdout.buffer, sys.stderr  # what a design prints is no answer
+
     answer: list[str] | str
     while True:
         try:

@@ -41,41 +41,44 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     DEADLINES: {"deadline_us": longs()},
     LOCALITY: {"replica_first": longs(), "replicas": array("i")},
 }
-"""How a feature is taken from a trace."""
+"""The columns of a trace without a feature, by the feature."""
 
 
 def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
     """Jobs of several users with priorities and deadlines, whose tasks have input that lies somewhere, or nowhere."""
-    made = []
+    cases = []
     for case in mixed_cases(seed):
         stream = Streams(seed).of(f"conformance/rich/{case.name}")
         trace = case.trace
-        held = [stream.sample(range(MACHINES), REPLICAS * (stream.random() < 0.8)) for _ in range(trace.task_count)]
-        trace = with_replicas(trace, held, far_permille)
+
+        replicas = [stream.sample(range(MACHINES), REPLICAS * (stream.random() < 0.8)) for _ in range(trace.task_count)]
+        trace = with_replicas(trace, replicas, far_permille)
         trace = msgspec.structs.replace(
             trace,
             priority=array("q", [stream.randrange(3) for _ in range(trace.job_count)]),
             deadline_us=array("q", [_deadline_us(at, stream) for at in trace.arrival_us]),
         )
+
         racks = tuple(machine % RACKS for machine in range(MACHINES))
-        made.append(Case(f"{case.name}, rich", seed, trace, msgspec.structs.replace(case.cluster, racks=racks)))
-    return made
+        cases.append(Case(f"{case.name}, rich", seed, trace, msgspec.structs.replace(case.cluster, racks=racks)))
+    return cases
 
 
 def _deadline_us(arrival_us: int, stream: Random) -> int:
-    """Of some jobs: a design may treat those that have one otherwise, not only the earlier one first."""
+    """The deadline of some jobs: a design may treat jobs with one otherwise, not only the earlier one first."""
     return arrival_us + stream.randrange(1, 60 * SECOND) if stream.random() < 0.7 else NEVER
 
 
 @check
 def check_features_are_declared(architecture: Architecture) -> None:
     """Features that a design uses are declared by known names, constraints among them: every design keeps these."""
-    known = [feature for feature in FEATURES if feature not in DERIVED]
-    for feature, when in architecture.features.items():
-        demand(feature in known, f"uses {feature!r}, which is not one of {', '.join(known)}")
+    declarable = [feature for feature in FEATURES if feature not in DERIVED]
+    for feature, condition in architecture.features.items():
+        demand(feature in declarable, f"uses {feature!r}, which is not one of {', '.join(declarable)}")
         fields = architecture.defaults.__struct_fields__
-        named = all(not parameter or parameter in fields for parameter, _ in alternatives(when))
-        demand(named, f"uses {feature} when {when}, but there is no such parameter")
+        is_parameter = all(not parameter or parameter in fields for parameter, _ in alternatives(condition))
+        demand(is_parameter, f"uses {feature} when {condition}, but there is no such parameter")
+
     demand(
         architecture.features.get(CONSTRAINTS) == "",
         "does not declare the features that it uses; constraints at least, always",
@@ -85,17 +88,22 @@ def check_features_are_declared(architecture: Architecture) -> None:
 @check
 def check_ignored_features_change_nothing(architecture: Architecture) -> None:
     """A workload runs alike with and without a feature that a design ignores, and not alike if it always uses it."""
-    known, changed = used_features(architecture, architecture.defaults), dict.fromkeys(WITHOUT, False)
+    used = used_features(architecture, architecture.defaults)
+    changed = dict.fromkeys(WITHOUT, False)
+
     for case in rich_cases(12, AS_NEAR):
         digest = run(architecture, case).digest()
         for feature, columns in WITHOUT.items():
             demand(feature in features_of(case.trace), f"case {case.name!r} has no {feature}")
-            plain = msgspec.structs.replace(case, trace=msgspec.structs.replace(case.trace, **columns))
-            changed[feature] |= run(architecture, plain).digest() != digest
+            without_feature = msgspec.structs.replace(case, trace=msgspec.structs.replace(case.trace, **columns))
+            changed[feature] |= run(architecture, without_feature).digest() != digest
+
     for feature, differs in changed.items():
-        demand(feature in known or not differs, f"declares that it ignores {feature}; without them a run changes")
-        always = architecture.features.get(feature) == ""  # by a parameter it may be no more than a rule for ties
-        demand(differs or not always, f"declares that it uses {feature}; without them no run changes")
+        demand(feature in used or not differs, f"declares that it ignores {feature}; without them a run changes")
+        is_always_used = (
+            architecture.features.get(feature) == ""
+        )  # by a parameter it may be no more than a rule for ties
+        demand(differs or not is_always_used, f"declares that it uses {feature}; without them no run changes")
 
 
 @check

@@ -138,8 +138,8 @@ class Deliveries(Interceptor):
 class Interruption(Interceptor):
     """Calls a function in the middle of a run, once."""
 
-    def __init__(self, after: int, action: Callable[[], None]) -> None:
-        self._left = after
+    def __init__(self, events_before: int, action: Callable[[], None]) -> None:
+        self._left = events_before
         self._action = action
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:

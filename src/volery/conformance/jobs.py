@@ -19,7 +19,7 @@ DELAY_US = 500
 CANCELLED_EVERY = 3
 """Every third job is cancelled."""
 EVENTS_BEFORE = (0, 0, 3, 20, 150, 700)
-"""So many events after its submission: with chunks still to come, while requests are under way, while tasks run."""
+"""Numbers of events between submission and cancellation: before more chunks, while requests travel, while tasks run."""
 FAILS_EVERY = 3
 """One of so many tasks fails."""
 SEEDS = 3
@@ -39,12 +39,15 @@ class Cancels(Interceptor):
         """Count, and cancel what is due."""
         self._events += 1
         component.handle(event, source, self.now)
+
         if isinstance(event, Submit) and event.job.id % CANCELLED_EVERY == 0:
             job = event.job.id
             self._entries[job] = component
             wait = EVENTS_BEFORE[job // CANCELLED_EVERY % len(EVENTS_BEFORE)]
+            # A second Cancel follows soon, as from an impatient user: it must do no harm.
             for at in (self._events + wait, self._events + wait + 10):
                 self._due.setdefault(at, []).append((component, job))
+
         for entry, job in self._due.pop(self._events, ()):
             if job in self.cancelled_at or not self.answers.get(job):
                 self.cancelled_at.setdefault(job, self.now)
@@ -58,10 +61,12 @@ class Cancels(Interceptor):
 
     def again(self) -> dict[JobId, int]:
         """Cancel all of them after the end; per job, how often it is reported done for that."""
-        before = {job: len(answers) for job, answers in self.answers.items()}
+        answers_before = {job: len(answers) for job, answers in self.answers.items()}
+
         for job in self.cancelled_at:
             self._entries[job].handle(Cancel(job), SUBMITTER, self.now)
-        return {job: len(self.answers[job]) - before.get(job, 0) for job in self.cancelled_at}
+
+        return {job: len(self.answers[job]) - answers_before.get(job, 0) for job in self.cancelled_at}
 
 
 @check
@@ -71,14 +76,17 @@ def check_cancel(architecture: Architecture) -> None:
         cancels = Cancels()
         network = Network(delay_us=DELAY_US)
         records = run(architecture, case, network=network, options=Options(check=True), interceptor=cancels)
+
         grace = architecture.hops * DELAY_US
         _demand_others_untouched(case, records, cancels, architecture)
+
         for job, at in cancels.cancelled_at.items():
             _demand_ended(case, records, job, at, grace)
             answers = cancels.answers.get(job, [])
             demand(len(answers) >= 1, f"job {job} was cancelled at {at} us and never reported done")
             late = answers[0] - at
             demand(late <= 2 * grace, f"job {job}, cancelled at {at} us, was reported done {late} us later")
+
         demand_capacity(case, records)
         for job, count in cancels.again().items():
             demand(count == 1, f"job {job}, cancelled again when done, was reported done {count} times for that")
@@ -89,15 +97,17 @@ def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Tim
     trace = case.trace
     for task in range(trace.first[job], trace.first[job + 1]):
         start, finish = records.start_us[task], records.finish_us[task]
-        what = f"task {task} of job {job}, cancelled at {at} us,"
+        subject = f"task {task} of job {job}, cancelled at {at} us,"
+
         if start == NEVER:
             continue
-        demand(start <= at + grace, f"{what} started at {start} us")
+
+        demand(start <= at + grace, f"{subject} started at {start} us")
         if finish == NEVER:
             killed = records.killed.get((task, records.attempt[task]), NEVER)
-            demand(killed != NEVER and killed <= at + grace, f"{what} was not killed in time")
+            demand(killed != NEVER and killed <= at + grace, f"{subject} was not killed in time")
         else:
-            demand(finish <= at + grace, f"{what} ran on until {finish} us")
+            demand(finish <= at + grace, f"{subject} ran on until {finish} us")
 
 
 def _demand_others_untouched(case: Case, records: Records, cancels: Cancels, architecture: Architecture) -> None:
@@ -157,16 +167,20 @@ def check_gangs(architecture: Architecture) -> None:
     """
     if not architecture.gangs:
         return
+
     defaults = msgspec.structs.replace(architecture.defaults, **{architecture.gangs: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
+
     for seed in range(SEEDS):
         for case in gang_cases(seed):
             records = run(design, case, seed=seed, options=Options(check=True))
             demand_sound(case, records, design)
             _demand_together(case, records)
+
             demand_sound(case, run(design, case, seed=seed, options=Options(tie_shuffle=seed)), design)
             demand_sound(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)), design)
             demand_sound(case, run(design, case, seed=seed, interceptor=Echo((Submit, MoreTasks))), design)
+
     for case in flow_cases():
         case = msgspec.structs.replace(case, gangs=True)
         demand_sound(case, run(design, case, options=Options(check=True)), design)

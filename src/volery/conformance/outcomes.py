@@ -28,28 +28,35 @@ def demand_all_finished(case: Case, records: Records, design: Architecture | Non
     """
     trace, first = case.trace, case.trace.first
     pace = Pace(trace, case.cluster)
-    satisfiable, kept = case.satisfiable(design), defaultdict[int, Time](int)
+    satisfiable, kept_us = case.satisfiable(design), defaultdict[int, Time](int)
     for lost in records.lost:
-        kept[lost.task] += pace.done_us(lost.task, lost.kept_us, lost.worker)
+        kept_us[lost.task] += pace.done_us(lost.task, lost.kept_us, lost.worker)
+
     for job in range(trace.job_count):
-        done = trace.arrival_us[job]
+        end_us = trace.arrival_us[job]
         for task in range(first[job], first[job + 1]):
             start, finish = records.start_us[task], records.finish_us[task]
-            what = f"task {task} of job {job} in case {case.name!r}"
+            subject = f"task {task} of job {job} in case {case.name!r}"
+
             if not satisfiable[task]:
-                demand(start == finish == NEVER, f"{what} fits no machine and ran")
+                demand(start == finish == NEVER, f"{subject} fits no machine and ran")
                 continue
-            demand(start != NEVER, f"{what} never started")
-            demand(finish != NEVER, f"{what} started at {start} us and never finished")
-            demand(start >= trace.arrival_us[job], f"{what} started before its job arrived")
-            ran_us = pace.attempt_us(task, trace.duration_us[task] - kept[task], records.worker[task])
-            demand(finish - start == ran_us, f"{what} did not run for its duration")
-            done = max(done, finish)
+
+            demand(start != NEVER, f"{subject} never started")
+            demand(finish != NEVER, f"{subject} started at {start} us and never finished")
+            demand(start >= trace.arrival_us[job], f"{subject} started before its job arrived")
+
+            ran_us = pace.attempt_us(task, trace.duration_us[task] - kept_us[task], records.worker[task])
+            demand(finish - start == ran_us, f"{subject} did not run for its duration")
+            end_us = max(end_us, finish)
+
         answered = records.answered_us[job]
         demand(answered != NEVER, f"job {job} of case {case.name!r} was never answered")
         demand(
-            answered >= done, f"job {job} of case {case.name!r} was answered at {answered} us, before its end {done}"
+            answered >= end_us,
+            f"job {job} of case {case.name!r} was answered at {answered} us, before its end {end_us}",
         )
+
         lacking = sum(not satisfiable[task] for task in range(first[job], first[job + 1]))
         count = records.unsatisfiable[job]
         demand(count == lacking, f"job {job} has {lacking} tasks that fit no machine, and {count} were reported")
@@ -57,17 +64,19 @@ def demand_all_finished(case: Case, records: Records, design: Architecture | Non
 
 def attempts(records: Records) -> dict[int, list[Interval]]:
     """Per machine, the attempts that occupied it, lost ones too."""
-    found: dict[int, list[Interval]] = defaultdict(list)
+    intervals_of: dict[int, list[Interval]] = defaultdict(list)
     for task, start in enumerate(records.start_us):
         if start != NEVER:
             attempt = records.attempt[task]
             end = records.killed.get((task, attempt), records.finish_us[task])
-            found[records.worker[task]].append((start, end, task))
+            intervals_of[records.worker[task]].append((start, end, task))
+
     for lost in records.lost:
-        found[lost.worker].append(
+        intervals_of[lost.worker].append(
             (lost.start_us, records.killed.get((lost.task, lost.attempt), lost.finish_us), lost.task)
         )
-    return found
+
+    return intervals_of
 
 
 def demand_capacity(case: Case, records: Records) -> None:
@@ -80,34 +89,40 @@ def demand_capacity(case: Case, records: Records) -> None:
         NonconformanceError: naming machine and time.
     """
     cluster, trace = case.cluster, case.trace
-    names, needs = cluster.resources or ("slots",), trace.requests if cluster.resources else ((1,),)
+
+    names = cluster.resources or ("slots",)
+    needs = trace.requests if cluster.resources else ((1,),)
     need_of = trace.request if cluster.resources else [0] * trace.task_count
+
     for machine, intervals in attempts(records).items():
         offered = cluster.capacities[machine] if cluster.resources else (cluster.slots[machine],)
         for k, name in enumerate(names):
-            taken = [(start, end, needs[need_of[task]][k]) for start, end, task in intervals]
-            _demand_amount(taken, offered[k], f"machine {machine} has {offered[k]} {name}")
+            uses = [(start, end, needs[need_of[task]][k]) for start, end, task in intervals]
+            _demand_amount(uses, offered[k], f"machine {machine} has {offered[k]} {name}")
 
 
-def _demand_amount(taken: Sequence[Interval], offered: int, what: str) -> None:
-    """`taken`: start, end and amount of each attempt."""
+def _demand_amount(uses: Sequence[Interval], offered: int, subject: str) -> None:
+    """Demand that attempts (start, end and amount each) never use more than is offered."""
     ended, started, instantaneous = (
         defaultdict[Time, int](int),
         defaultdict[Time, int](int),
         defaultdict[Time, int](int),
     )
-    for start, end, amount in taken:
+
+    for start, end, amount in uses:
+        # An attempt of no duration lies between the ends and the starts of its instant, and beside no other such one.
         if start == end:
             instantaneous[start] = max(instantaneous[start], amount)
         else:
             started[start] += amount
             ended[end] += amount
+
     running = 0
-    for at in sorted({*ended, *started, *instantaneous}):
-        running -= ended[at]
-        demand(running + instantaneous[at] <= offered, f"{what}, more are used at {at} us")
-        running += started[at]
-        demand(running <= offered, f"{what}; {running} are in use at {at} us")
+    for time_us in sorted({*ended, *started, *instantaneous}):
+        running -= ended[time_us]
+        demand(running + instantaneous[time_us] <= offered, f"{subject}, more are used at {time_us} us")
+        running += started[time_us]
+        demand(running <= offered, f"{subject}; {running} are in use at {time_us} us")
 
 
 def demand_constraints(case: Case, records: Records) -> None:
@@ -133,15 +148,18 @@ def demand_parents_first(case: Case, records: Records) -> None:
     for job in range(trace.job_count):
         for task in range(trace.first[job], trace.first[job + 1]):
             start, parents = records.start_us[task], trace.parents_of(task)
+
             if start == NEVER or not comes_in_parts(trace):
                 continue
-            came = trace.submit_us[task] if trace.submit_us else trace.arrival_us[job]
-            ends = [came, *[records.finish_us[parent] for parent in parents]]
-            what = f"task {task} of case {case.name!r}, started at {start} us,"
-            demand(NEVER not in ends, f"{what} waits for one that never finished")
+
+            submitted = trace.submit_us[task] if trace.submit_us else trace.arrival_us[job]
+            ends = [submitted, *[records.finish_us[parent] for parent in parents]]
+            subject = f"task {task} of case {case.name!r}, started at {start} us,"
+            demand(NEVER not in ends, f"{subject} waits for one that never finished")
+
             ready = max(ends)
-            demand(start >= ready, f"{what} could not start before {ready} us")
-            demand(records.ready_us[task] == ready, f"{what} is recorded as ready at {records.ready_us[task]} us")
+            demand(start >= ready, f"{subject} could not start before {ready} us")
+            demand(records.ready_us[task] == ready, f"{subject} is recorded as ready at {records.ready_us[task]} us")
 
 
 def path_us(records: Records, task: int) -> Time:

@@ -73,30 +73,35 @@ class _Sendings(Cancels):
 @check
 def check_flow_is_declared(architecture: Architecture) -> None:
     """Every message of a run is in its sender's `sends`; what is declared is taken, and what is taken is declared."""
-    whole = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
-    _demand_tables_fit(whole, architecture.messages)
-    log, case = _Sendings(), mixed_cases(seed=24)[1]
+    deployment_by_slots = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
+    _demand_tables_fit(deployment_by_slots, architecture.messages)
+    log = _Sendings()
+    case = mixed_cases(seed=24)[1]
     run(architecture, case, interceptor=log)
+
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(0))
     for address, kind, to in log.sendings:
         sender = seen_through(deployment.components[address])
-        what = f"{type(sender).__name__} sends {kind.__name__} to {to}"
-        demand((kind, to) in sender.emits(), f"{what}, which is not in its `sends`")
+        action = f"{type(sender).__name__} sends {kind.__name__} to {to}"
+        demand((kind, to) in sender.emits(), f"{action}, which is not in its `sends`")
 
 
 def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]]) -> None:
     takes, sends_of = tables(deployment)
     entries = entry_roles(deployment)
+
     declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
     declared |= orders_to(deployment)
+
     for role, sends in sends_of.items():
         for kind, to in sends:
             carried = kind in messages or kind in SUBMITTER_MESSAGES
             demand(
                 carried, f"{role} sends {kind.__name__}, which is not among the design's `messages`: no wire takes it"
             )
-            taken = to not in takes or kind in takes[to]
-            demand(taken, f"{role} sends {kind.__name__} to {to}, which does not take it")
+            is_taken = to not in takes or kind in takes[to]
+            demand(is_taken, f"{role} sends {kind.__name__} to {to}, which does not take it")
+
     for role, kinds in takes.items():
         for kind in kinds - DRIVER_EVENTS:
             if kind in messages or kind in SUBMITTER_MESSAGES:  # others come from the component's own links
@@ -111,9 +116,9 @@ def _all_roles() -> Iterator[type[Component]]:
     """Every class of components, because one that sends a message may be of use under other parameters alone."""
     waiting = [Component]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += found.__subclasses__()
+        role_class = waiting.pop()
+        yield role_class
+        waiting += role_class.__subclasses__()
 
 
 PRIMES = (53, 101, 211, 307, 401, 503, 601, 701, 809, 907, 1009, 1103, 1201, 1301, 1409, 1511)
@@ -146,10 +151,12 @@ def check_lone_task_costs_its_hops(architecture: Architecture) -> None:
 def check_link_delays(architecture: Architecture) -> None:
     """Every link class may have a delay of its own: each message takes that long, and all rules hold."""
     case = mixed_cases(seed=20)[1]
+
     roles = sorted({role_of(a) for a in architecture.build(case.cluster, architecture.defaults, Streams(0)).components})
     links = [(a, b) for a in roles for b in roles]
     for factor in (1, 40):
         overrides = {link: factor * PRIMES[k % len(PRIMES)] for k, link in enumerate(links)}
+
         deliveries = Deliveries()
         records = run(
             architecture,
@@ -158,7 +165,9 @@ def check_link_delays(architecture: Architecture) -> None:
             options=Options(check=True),
             interceptor=deliveries,
         )
+
         demand_all_finished(case, records, architecture)
+
         for (source, to), delays in deliveries.delays.items():
             expected = overrides.get((role_of(source), role_of(to)), 0)
             demand(set(delays) <= {expected}, f"messages from {source} to {to} took {set(delays)}, not {expected} us")
@@ -170,12 +179,16 @@ def check_allocation_adds_up(architecture: Architecture) -> None:
     arrivals = [k * 10 * SECOND + k for k in range(40)]
     case = Case("far apart", 0, trace_of("far apart", arrivals, [[SECOND]] * 40), Cluster.uniform(MACHINES))
     roles = {role_of(a) for a in architecture.build(case.cluster, architecture.defaults, Streams(0)).components}
+
     for cost in (0, COST_US):
         records = run(architecture, case, options=Options(costs=dict.fromkeys(roles, cost)))
         for task, at in enumerate(arrivals):
-            whole, parts = records.start_us[task] - at, path_us(records, task) + records.waited_us.get(task, 0)
-            demand(whole == parts, f"task {task} waits {whole} us on an idle cluster; its path explains {parts} us")
-            demand(whole >= cost, f"where every message costs {cost} us a task starts after {whole} us")
+            wait_us, explained_us = records.start_us[task] - at, path_us(records, task) + records.waited_us.get(task, 0)
+            demand(
+                wait_us == explained_us,
+                f"task {task} waits {wait_us} us on an idle cluster; its path explains {explained_us} us",
+            )
+            demand(wait_us >= cost, f"where every message costs {cost} us a task starts after {wait_us} us")
 
 
 @check
@@ -186,25 +199,33 @@ def check_costly_roles_saturate(architecture: Architecture) -> None:
     way than through a port.
     """
     arrivals = list(range(0, 300 * 20_000, 20_000))
+
     trace = trace_of("stream of jobs", arrivals, [[5_000]] * len(arrivals))
     case = Case("stream of jobs", 0, trace, Cluster.uniform(MACHINES))
     deliveries = Deliveries()
+
     base = _mean_response(case, run(architecture, case, interceptor=deliveries))
     received: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for _, _, to, _ in deliveries.delivered:
         received[role_of(to)][to] += 1
+
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(0))
     for address in deployment.machines:
         demand(role_of(address) in received, f"{role_of(address)} launches tasks but is never sent a message")
+
     for role, counts in received.items():
         if role == SUBMITTER or sum(counts.values()) < len(arrivals):
             continue
+
+        # Three times what the busiest component could do in the time: its queue grows to the end.
         cost = 3 * arrivals[-1] // max(counts.values())
         costly = Deliveries()
         slow = run(architecture, case, options=Options(costs={role: cost}), interceptor=costly)
         demand_all_finished(case, slow, architecture)
+
         for at in _gaps(costly, role):
             demand(at >= cost, f"a {role} that needs {cost} us per message took two within {at} us")
+
         mean = _mean_response(case, slow)
         demand(mean >= base + cost, f"a saturated {role} changes the mean response from {base} to {mean} us only")
 
@@ -231,8 +252,8 @@ def check_messages_are_declared(architecture: Architecture) -> None:
         deliveries = Deliveries()
         run(architecture, case, interceptor=deliveries)
         for _, source, to, message in deliveries.delivered:
-            known = SUBMITTER_MESSAGES if SUBMITTER in (source, to) else architecture.messages
-            demand(type(message) in known, f"{source} sent {to} a {type(message).__name__}, which is not declared")
+            declared = SUBMITTER_MESSAGES if SUBMITTER in (source, to) else architecture.messages
+            demand(type(message) in declared, f"{source} sent {to} a {type(message).__name__}, which is not declared")
 
 
 @check
@@ -241,11 +262,13 @@ def check_messages_survive_the_codec(architecture: Architecture) -> None:
     carried = decoder(architecture.messages | SUBMITTER_MESSAGES)
     deliveries = Deliveries()
     run(architecture, mixed_cases(seed=23)[1], interceptor=deliveries)
-    made = [value for kind in architecture.messages | SUBMITTER_MESSAGES for value in examples(kind)]
-    for message in [*made, *(message for _, _, _, message in deliveries.delivered)]:
+
+    example_values = [value for kind in architecture.messages | SUBMITTER_MESSAGES for value in examples(kind)]
+
+    for message in [*example_values, *(message for _, _, _, message in deliveries.delivered)]:
         demand(isinstance(message, Message), f"{type(message).__name__} is not a volery.core.model.Message")
-        back = carried.decode(msgspec.msgpack.encode(message))
-        demand(type(back) is type(message) and back == message, f"{message} comes out of the codec as {back}")
+        decoded = carried.decode(msgspec.msgpack.encode(message))
+        demand(type(decoded) is type(message) and decoded == message, f"{message} comes out of the codec as {decoded}")
 
 
 @check
@@ -270,14 +293,18 @@ def check_stages_exist(architecture: Architecture) -> None:
     module = sys.modules[architecture.build.__module__]
     for stage, realisation in architecture.stages.items():
         role, _, method = realisation.method.partition(".")
-        found = getattr(getattr(module, role, None), method, None)
-        demand(callable(found), f"stage {Stage(stage)} names {realisation.method}, which {module.__name__} lacks")
+        stage_method = getattr(getattr(module, role, None), method, None)
+        demand(
+            callable(stage_method), f"stage {Stage(stage)} names {realisation.method}, which {module.__name__} lacks"
+        )
         demand(realisation.extent == "full" or bool(realisation.how), f"stage {stage} is partial and has no `how`")
+
         parameter = realisation.when.partition("=")[0]
         demand(
             not parameter or parameter in architecture.defaults.__struct_fields__,
             f"stage {stage} holds when {realisation.when}, but there is no such parameter",
         )
+
     demand(Stage.J1 in architecture.stages, "no stage J1; a design must declare where jobs arrive")
     demand(bool(architecture.summary and architecture.source), "summary or source is empty; a design must have both")
 
@@ -287,7 +314,7 @@ BUSY_TASKS = 4 * MACHINES
 LATE_US = SECOND
 """Arrival of the job whose task has to wait."""
 NEWS_US = SECOND // 2
-"""For so long after that its reservations are on their way."""
+"""The time for which its reservations travel after its arrival."""
 QUEUE_SEEDS = 5
 
 
@@ -299,24 +326,31 @@ def check_worker_queues_are_reported(architecture: Architecture) -> None:
     Concerns designs with queues at the workers; the nodes of others receive nothing then.
     """
     busy = trace_of("busy", [0], [[BUSY_US] * BUSY_TASKS])
-    late = trace_of("busy, and a late task", [0, LATE_US], [[BUSY_US] * BUSY_TASKS, [SECOND]])
+    busy_and_late = trace_of("busy, and a late task", [0, LATE_US], [[BUSY_US] * BUSY_TASKS, [SECOND]])
+
     cluster = Cluster.uniform(MACHINES)
     deployment = architecture.build(cluster, architecture.defaults, Streams(0))
     node_of = {machine: address for address, machine in deployment.machines.items()}
+
     for seed in range(QUEUE_SEEDS):
-        without, beside = Deliveries(), Deliveries()
+        without, with_task = Deliveries(), Deliveries()
         run(architecture, Case("busy", 0, busy, cluster), seed=seed, interceptor=without)
-        records = run(architecture, Case("busy, late", 0, late, cluster), seed=seed, interceptor=beside)
+        records = run(architecture, Case("busy, late", 0, busy_and_late, cluster), seed=seed, interceptor=with_task)
+
         start = records.start_us[BUSY_TASKS]
         if start == NEVER:
             continue
+
         address = node_of[records.worker[BUSY_TASKS]]
-        before, after = _news(without, address), _news(beside, address)
-        if len(after) > len(before) and start > LATE_US + 2 * NEWS_US:
-            least = start - LATE_US - NEWS_US - NEWS_US
+        # What the node receives beyond the run without the task is about the task.
+        news_before, news_after = _news(without, address), _news(with_task, address)
+
+        if len(news_after) > len(news_before) and start > LATE_US + 2 * NEWS_US:
+            waited_least = start - LATE_US - NEWS_US - NEWS_US
             waited = records.waited_us.get(BUSY_TASKS, 0)
             demand(
-                waited >= least, f"a task that waited at its worker for at least {least} us was launched with {waited}"
+                waited >= waited_least,
+                f"a task that waited at its worker for at least {waited_least} us was launched with {waited}",
             )
 
 
@@ -343,21 +377,28 @@ def examples(hint: Any) -> list[Any]:
     """
     if hint in SIMPLE:
         return list(SIMPLE[hint])
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
+
     if origin is Literal:
         return list(parts)
+
     if origin is tuple:
         inner = examples(parts[0])
         return [(), tuple(inner)] if len(parts) == 2 and parts[1] is ... else [tuple(examples(p)[0] for p in parts)]
+
     if origin is Union or type(hint).__name__ == "UnionType":
         return [value for part in parts for value in examples(part)]
+
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if not hint.__struct_config__.frozen:
             raise TypeError(f"{hint.__name__} is not frozen; a message that was sent is never changed")
+
         hints = get_type_hints(hint)
         columns = [examples(hints[field]) for field in hint.__struct_fields__]
         count = max((len(column) for column in columns), default=1)
         return [hint(*(column[k % len(column)] for column in columns)) for k in range(count)]
+
     raise TypeError(f"{hint} cannot be in a message: use numbers, text, bytes, frozen structs and tuples of those")
 
 

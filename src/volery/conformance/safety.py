@@ -229,7 +229,7 @@ def check_submitting_again_when_done(architecture: Architecture) -> None:
 SLOTS = 2
 CLUSTER = Cluster.uniform(MACHINES, SLOTS)
 TASKS = 600
-"""Of each user: six times what the machines run at once."""
+"""The number of tasks of each user: six times what the machines run at once."""
 JOBS = 10
 IN_FLIGHT_US = 2_000
 """An end within this time before a preemption may be unknown to the scheduler that decided on it: four hops."""
@@ -255,19 +255,25 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
     """
     shares = architecture.build(CLUSTER, architecture.defaults, Streams(0)).capability(DueShares)
     due = shares.guaranteed if shares is not None else {}
+
     for seed in range(3 if due else 0):
         case = contended_case(list(due), seed)
         records = run(architecture, case, seed=seed)
+
         demand_all_finished(case, records, architecture)
         demand(bool(records.preemptions), f"nothing was preempted in case {case.name!r}, where some lack their share")
+
         user_of_task = [case.trace.user[job] for job in case.trace.job_of_task()]
+
         for user, share in due.items():
             _demand_kept(records, user_of_task, user, share * CLUSTER.slot_count)
+
         _demand_no_return(records, user_of_task)
 
 
 def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: Fraction) -> None:
     """After each of its losses the user has its slots; tasks count whose ends were not known yet."""
+    # The end of a killed attempt is known to those who ordered it; others' ends travel for a while.
     killed = {(task, at) for (task, _), at in records.killed.items()}
     stays = [
         (start, end if (task, end) in killed else end + IN_FLIGHT_US)
@@ -275,11 +281,12 @@ def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: 
         for start, end, task in intervals
         if user_of_task[task] == user
     ]
+
     for lost in records.preemptions:
         if user_of_task[lost.task] == user:
-            left = sum(start <= lost.at_us < end for start, end in stays)
-            what = f"task {lost.task} was preempted at {lost.at_us} us for task {lost.beneficiary}"
-            demand(left >= due, f"{what}: {user!r} is due {float(due):g} slots and was left with {left}")
+            slots_left = sum(start <= lost.at_us < end for start, end in stays)
+            subject = f"task {lost.task} was preempted at {lost.at_us} us for task {lost.beneficiary}"
+            demand(slots_left >= due, f"{subject}: {user!r} is due {float(due):g} slots and was left with {slots_left}")
 
 
 def _demand_no_return(records: Records, user_of_task: Sequence[str]) -> None:

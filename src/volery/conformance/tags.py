@@ -46,10 +46,13 @@ def check_tag_constraints(architecture: Architecture) -> None:
     """
     if not architecture.tags:
         return
+
     defaults = msgspec.structs.replace(architecture.defaults, **{architecture.tags: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
+
     if _is_excluded(design):
         return
+
     network = Network(delay_us=DELAY_US)
     for seed in range(SEEDS):
         for case in tag_cases(seed):
@@ -74,29 +77,36 @@ def _is_excluded(design: Architecture) -> bool:
 
 
 def _demand_tags(case: Case, records: Records, *, first_of_all: bool) -> None:
-    """`first_of_all`: orders to start arrive as they were sent, so that `least` can be judged, too."""
+    """Demand the constraints of all tasks; `least` alone where orders to start arrive as they were sent."""
     demand_capacity(case, records)
     demand_constraints(case, records)
     runs = list(_runs(case, records))
     racks = racks_of(case.cluster)
+
     for subject in runs:
         tags = case.trace.tags_of(subject.job)
-        for one in tags.constraints if tags is not None else ():
+        for constraint in tags.constraints if tags is not None else ():
             near = [
-                other
-                for other in runs
-                if other.task != subject.task
-                and _is_target(case, other, one)
+                other_task
+                for other_task in runs
+                if other_task.task != subject.task
+                and _is_target(case, other_task, constraint)
                 and (
-                    other.machine == subject.machine
-                    if one.group == "node"
-                    else racks[other.machine] == racks[subject.machine]
+                    other_task.machine == subject.machine
+                    if constraint.group == "node"
+                    else racks[other_task.machine] == racks[subject.machine]
                 )
             ]
-            _demand_most(subject, near, one)
-            if first_of_all and one.least:
-                everywhere = [other for other in runs if other.task != subject.task and _is_target(case, other, one)]
-                _demand_least(case, subject, near, everywhere, one)
+            _demand_most(subject, near, constraint)
+
+            if first_of_all and constraint.least:
+                everywhere = [
+                    other_task
+                    for other_task in runs
+                    if other_task.task != subject.task and _is_target(case, other_task, constraint)
+                ]
+                _demand_least(case, subject, near, everywhere, constraint)
+
     for job in range(case.trace.job_count):
         _demand_ended(case, records, job)
 
@@ -110,51 +120,81 @@ def _runs(case: Case, records: Records) -> Iterator[_FinishedTask]:
                 yield _FinishedTask(task, job, records.worker[task], start, end)
 
 
-def _is_target(case: Case, run: _FinishedTask, one: TagConstraint) -> bool:
+def _is_target(case: Case, run: _FinishedTask, constraint: TagConstraint) -> bool:
     tags = case.trace.tags_of(run.job)
-    return tags is not None and set(one.target) <= set(tags.names)
+    return tags is not None and set(constraint.target) <= set(tags.names)
 
 
-def _demand_most(subject: _FinishedTask, near: list[_FinishedTask], one: TagConstraint) -> None:
+def _demand_most(subject: _FinishedTask, near: list[_FinishedTask], constraint: TagConstraint) -> None:
     """At the start of the subject, and of each target while it runs, there are no more of these than `most`."""
-    if one.most == UNLIMITED:
+    if constraint.most == UNLIMITED:
         return
-    moments = [subject.start, *[other.start for other in near if subject.start < other.start < subject.end]]
+    moments = [
+        subject.start,
+        *[other_task.start for other_task in near if subject.start < other_task.start < subject.end],
+    ]
     for at in moments:
-        count = sum(other.start <= at < other.end for other in near)
-        what = f"{count} targets of {one} are near task {subject.task} at {at} us"
-        demand(count <= one.most, what)
+        count = sum(other_task.start <= at < other_task.end for other_task in near)
+        crowd = f"{count} targets of {constraint} are near task {subject.task} at {at} us"
+        demand(count <= constraint.most, crowd)
 
 
 def _demand_least(
-    case: Case, subject: _FinishedTask, near: list[_FinishedTask], everywhere: list[_FinishedTask], one: TagConstraint
+    case: Case,
+    subject: _FinishedTask,
+    near: list[_FinishedTask],
+    everywhere: list[_FinishedTask],
+    constraint: TagConstraint,
 ) -> None:
     """At the start of the subject there are `least` targets, for all that a scheduler can know.
 
     The end of a target is known a hop later; a subject that is a target itself may join all that there are.
     """
     known_us = case.trace.arrival_us[subject.job] - DELAY_US
-    count = sum(other.start <= subject.start and other.end >= known_us for other in near)
-    elsewhere = [other for other in everywhere if other.start < subject.start < other.end and other not in near]
-    gathers = _is_target(case, subject, one) and not elsewhere
-    demand(count >= one.least or gathers, f"task {subject.task} started near {count} targets of {one}")
+
+    count = sum(other_task.start <= subject.start and other_task.end >= known_us for other_task in near)
+    elsewhere = [
+        other_task
+        for other_task in everywhere
+        if other_task.start < subject.start < other_task.end and other_task not in near
+    ]
+    gathers = _is_target(case, subject, constraint) and not elsewhere
+
+    demand(count >= constraint.least or gathers, f"task {subject.task} started near {count} targets of {constraint}")
 
 
 def _demand_ended(case: Case, records: Records, job: JobId) -> None:
     """The job is answered, and its tasks have run, but for those that waited for tags of tasks that had all ended."""
     trace = case.trace
+
     demand(records.answered_us[job] != NEVER, f"job {job} was never answered")
     tasks = range(trace.first[job], trace.first[job + 1])
-    left = [task for task in tasks if records.finish_us[task] == NEVER]
+    unfinished = [task for task in tasks if records.finish_us[task] == NEVER]
     count = records.unsatisfiable[job]
-    demand(count == len(left), f"{len(left)} tasks of job {job} never ran to their end, and {count} were reported")
-    if not left:
+
+    demand(
+        count == len(unfinished),
+        f"{len(unfinished)} tasks of job {job} never ran to their end, and {count} were reported",
+    )
+
+    if not unfinished:
         return
-    tags, runs = trace.tags_of(job), list(_runs(case, records))
-    waits = [one for one in tags.constraints if one.least and not set(one.target) <= set(tags.names)] if tags else []
+
+    tags = trace.tags_of(job)
+    runs = list(_runs(case, records))
+    waits = (
+        [
+            constraint
+            for constraint in tags.constraints
+            if constraint.least and not set(constraint.target) <= set(tags.names)
+        ]
+        if tags
+        else []
+    )
     demand(bool(waits), f"job {job}, which waits for no tags, was given up")
+
     coming = [
-        sum(_is_target(case, run, one) and run.end > records.answered_us[job] for run in runs) < one.least
-        for one in waits
+        sum(_is_target(case, run, constraint) and run.end > records.answered_us[job] for run in runs) < constraint.least
+        for constraint in waits
     ]
     demand(any(coming), f"job {job} was given up, and the tags that it waits for were still there")

@@ -83,15 +83,19 @@ def run(
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
     if interceptor is not None:
         deployment = interceptor.over(deployment)
+
     trace = case.trace
     last_arrival = trace.arrival_us[-1] if trace.job_count else 0
+    # A bound for designs that never answer: as if all tasks ran one after another, several times.
     late = last_arrival + LATE_FACTOR * sum(trace.duration_us) + QUIET_US
     quiet_by = late
 
     def limit(progress: Progress) -> None:
         nonlocal quiet_by
+        # When all is answered, the design has a fixed time to become quiet.
         if progress.jobs_done == trace.job_count:
             quiet_by = min(quiet_by, progress.now_us + QUIET_US)
+
         if progress.now_us > quiet_by:
             raise NotQuietError(f"still awake at {progress.now_us} us with {progress.jobs_done} jobs done")
 

@@ -43,8 +43,8 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
     """A design does not tolerate a scenario.
 
     Args:
-        kind: of the failure; the same in scenarios that fail alike.
-        problem: in words.
+        kind: kind of the failure; the same in scenarios that fail alike.
+        problem: the failure in words.
     """
 
     def __init__(self, kind: str, problem: str) -> None:
@@ -81,23 +81,32 @@ def run_scenario(architecture: Architecture, scenario: Scenario) -> ScenarioResu
 
 def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     cluster, trace = scenario.cluster(), scenario.trace()
+
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
     options = Options(
-        check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs,
+        check=True,
+        tie_shuffle=scenario.tie_shuffle,
+        plan=scenario.plan,
+        graphs=architecture.graphs,
         reweighs=scenario.reweighs,
-    )  # fmt: skip
+    )
+
     network = Network(delay_us=scenario.delay_us, jitter_us=scenario.jitter_us)
     kernel = Kernel(deployment, trace, cluster, network, scenario.seed, options)
     records = kernel.run(None)
+
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario, deployment)
+
     shares = deployment.capability(DueShares)
     if shares is not None and shares.guaranteed:
         guarantees = Guarantees(shares.guaranteed, shares.under, scenario.reweighs)
         for problem in losses_below_guarantee(records, scenario, guarantees, attempts_of(records)):
             raise Failure("within its share", problem)
+
     kernel.check_rest()
+
     plan = scenario.plan
     return ScenarioResult(
         faults=len(plan.messages) + len(plan.partitions) + len(plan.crashes),
@@ -117,21 +126,23 @@ def _demand_none(breaches: Iterable[Breach]) -> None:
 
 def attempts_of(records: Records) -> dict[TaskId, list[AttemptRecord]]:
     """Per task, its attempts in order."""
-    found: dict[TaskId, list[AttemptRecord]] = defaultdict(list)
+    attempts: dict[TaskId, list[AttemptRecord]] = defaultdict(list)
+
     durations = records.trace.duration_us
 
     def note(task: TaskId, number: int, worker: int, start: Time, finish: Time) -> None:
+
         killed = records.killed.get((task, number))
         end = finish if killed is None else killed
-        whole = killed is None and end - start == durations[task]
-        found[task].append(AttemptRecord(start, end, worker, number, whole))
+        is_whole = killed is None and end - start == durations[task]
+        attempts[task].append(AttemptRecord(start, end, worker, number, is_whole))
 
     for lost in records.lost:
         note(lost.task, lost.attempt, lost.worker, lost.start_us, lost.finish_us)
     for task, start in enumerate(records.start_us):
         if start != NEVER:
             note(task, records.attempt[task], records.worker[task], start, records.finish_us[task])
-    return found
+    return attempts
 
 
 def _demand_order(records: Records) -> None:
@@ -143,37 +154,50 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
     """No machine runs more than it has slots, or amounts, for."""
     trace = records.trace
     offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
-    what = [f"{name} of tasks" for name in trace.resources] or ["tasks"]
-    _demand_none(excesses(attempts_of(records), offered, what, lambda task: scenario.request_of(trace, task)))
+    names = [f"{name} of tasks" for name in trace.resources] or ["tasks"]
+    _demand_none(excesses(attempts_of(records), offered, names, lambda task: scenario.request_of(trace, task)))
 
 
 def _demand_results(records: Records, scenario: Scenario, deployment: Deployment) -> None:
     """Every job was reported done after its tasks, with the count of those that fit nowhere; none began early."""
     trace, attempts = records.trace, attempts_of(records)
+
     machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
-    alone = [
+    can_run = [
         any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
         for task, needs in enumerate(trace.constraints)
     ]
-    alone = [fit and not never for fit, never in zip(alone, refused(trace, deployment), strict=True)]
+
+    can_run = [fit and not is_refused for fit, is_refused in zip(can_run, refused(trace, deployment), strict=True)]
+
     waiting = {job for job in range(trace.job_count) if _waits(trace.tags_of(job))}
     for task, job in enumerate(trace.job_of_task()):
-        if job in waiting and not any(one.whole for one in attempts[task]):
-            alone[task] = False  # it was given up: the tasks that it needs near it had ended
-    barred = below(trace, [not fit for fit in alone])
+        if job in waiting and not any(own_attempt.whole for own_attempt in attempts[task]):
+            can_run[task] = False  # it was given up: the tasks that it needs near it had ended
+
+    waits_in_vain = below(trace, [not fit for fit in can_run])
     jobs = {
-        job: [task for task in range(trace.first[job], trace.first[job + 1]) if alone[task] and not barred[task]]
+        job: [
+            task for task in range(trace.first[job], trace.first[job + 1]) if can_run[task] and not waits_in_vain[task]
+        ]
         for job in range(trace.job_count)
     }
+
     _demand_none(losses(attempts, jobs, records.answered_us.__getitem__))
-    ended = {task: min(it.end_us for it in attempts[task] if it.whole) for tasks in jobs.values() for task in tasks}
+
+    ended = {
+        task: min(attempt.end_us for attempt in attempts[task] if attempt.whole)
+        for tasks in jobs.values()
+        for task in tasks
+    }
     for job, tasks in jobs.items():
         for task in tasks:
             ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
-            begun = attempts[task][0].start_us
-            if begun < ready:
-                problem = f"task {task} of job {job} began at {begun} us, a parent finished at {ready} us"
+            started_us = attempts[task][0].start_us
+            if started_us < ready:
+                problem = f"task {task} of job {job} began at {started_us} us, a parent finished at {ready} us"
                 raise Failure("too soon", problem)
+
         lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
         if (count := records.unsatisfiable[job]) != lacking:
             raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere, and {count} were reported")
@@ -181,16 +205,16 @@ def _demand_results(records: Records, scenario: Scenario, deployment: Deployment
 
 def _waits(tags: Tags | None) -> bool:
     """True if tasks with these tags start only where others run."""
-    return tags is not None and any(waits_for_others(one, tags) for one in tags.constraints)
+    return tags is not None and any(waits_for_others(constraint, tags) for constraint in tags.constraints)
 
 
 class AttemptRecord(NamedTuple):
     """An attempt that has run.
 
     Args:
-        start_us, end_us: of its time on the machine.
+        start_us, end_us: bounds of its time on the machine.
         worker: the machine's number.
-        number: of the attempt.
+        number: number of the attempt.
         whole: it came to its own end.
     """
 
@@ -202,15 +226,15 @@ class AttemptRecord(NamedTuple):
 
 
 Attempts = Mapping[TaskId, Sequence[AttemptRecord]]
-"""Of each task, in the order of their beginnings."""
+"""The attempts of each task, in the order of their beginnings."""
 
 
 class Breach(NamedTuple):
     """A rule that was broken.
 
     Args:
-        kind: of the breach; the same in failures alike.
-        problem: in words.
+        kind: kind of the breach; the same in failures alike.
+        problem: the breach in words.
     """
 
     kind: str
@@ -220,15 +244,15 @@ class Breach(NamedTuple):
 def overlaps(attempts: Attempts) -> Iterator[Breach]:
     """Attempts of a task follow each other and are numbered upwards."""
     for task, of_task in attempts.items():
-        for before, after in pairwise(of_task):
-            if before.end_us > after.start_us:
+        for earlier, later in pairwise(of_task):
+            if earlier.end_us > later.start_us:
                 yield Breach(
                     "runs twice",
-                    f"task {task} ran on machine {before.worker} until {before.end_us} us and from {after.start_us} us "
-                    f"on {after.worker}",
+                    f"task {task} ran on machine {earlier.worker} until {earlier.end_us} us "
+                    f"and from {later.start_us} us on {later.worker}",
                 )
-            if before.number >= after.number:
-                yield Breach("numbers", f"task {task}: attempt {after.number} after attempt {before.number}")
+            if earlier.number >= later.number:
+                yield Breach("numbers", f"task {task}: attempt {later.number} after attempt {earlier.number}")
 
 
 def excesses(
@@ -240,9 +264,9 @@ def excesses(
     """No machine runs more than it has room for.
 
     Args:
-        attempts: of all tasks.
+        attempts: attempts of all tasks.
         offered: amounts per machine.
-        names: of the resources, for messages.
+        names: names of the resources, for messages.
         request_of: amounts that a task takes.
     """
     changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
@@ -250,6 +274,7 @@ def excesses(
         for attempt in of_task:
             if attempt.end_us > attempt.start_us:
                 changes[attempt.worker] += [(attempt.start_us, 1, task), (attempt.end_us, -1, task)]
+
     for worker, events in changes.items():
         running = [0] * len(names)
         for at, change, task in sorted(events):
@@ -267,22 +292,24 @@ def losses(
     It need not be the last attempt: the result of one that was cut off with its node may arrive later.
 
     Args:
-        attempts: of all tasks.
+        attempts: attempts of all tasks.
         jobs: every job that was accepted, and its tasks that fit somewhere.
-        answered_us: when a job was reported done; `NEVER`: it was not.
+        answered_us: gives the time at which a job was reported done; `NEVER`: it was not.
     """
     for job, tasks in jobs.items():
         answered = answered_us(job)
         if answered == NEVER:
             yield Breach("lost", f"job {job} was never reported done")
             continue
+
         for task in tasks:
             ends = [attempt.end_us for attempt in attempts.get(task, ()) if attempt.whole]
-            what = f"task {task} of job {job}, answered at {answered} us,"
+            subject = f"task {task} of job {job}, answered at {answered} us,"
+
             if not ends:
-                yield Breach("lost", f"{what} never finished")
+                yield Breach("lost", f"{subject} never finished")
             elif min(ends) > answered:
-                yield Breach("early", f"{what} finished at {min(ends)} us")
+                yield Breach("early", f"{subject} finished at {min(ends)} us")
 
 
 def reported_twice(reported: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
@@ -300,7 +327,7 @@ def reported_twice(reported: Mapping[TaskId, Collection[int]]) -> Iterator[Breac
 
 
 HOPS: Final = 8
-"""From the decision on a preemption to the end of the task there are fewer."""
+"""A bound of the messages between the decision on a preemption and the end of the task."""
 AFTERMATH_US: Final[Time] = 300 * SECOND
 """After a fault, leases may expire and messages be repeated for this long: links that have backed off send few."""
 
@@ -311,37 +338,45 @@ def losses_below_guarantee(
     """The problems of preemptions that left a user less than its guaranteed share.
 
     Args:
-        records: of the run.
-        scenario: that was run.
-        guarantees: of users.
-        attempts: of all tasks.
+        records: records of the run.
+        scenario: the scenario of the run.
+        guarantees: guaranteed shares of users.
+        attempts: attempts of all tasks.
     """
     trace = records.trace
+
     users = [trace.user[job] if trace.user else "" for job in trace.job_of_task()]
     offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
-    whole = [sum(column) for column in zip(*offered, strict=True)]
+    totals = [sum(column) for column in zip(*offered, strict=True)]
     decided = {(lost.task, lost.attempt) for lost in records.preemptions}
-    unknown = _Unknown(scenario)
+    # While messages are lost, or a machine is down, a scheduler cannot know which tasks have ended.
+    unknown_spans = _Unknown(scenario)
+
     for lost in records.preemptions:
         user = users[lost.task]
         if user not in guarantees:
             continue
+
         at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # the fact may come late
-        since, until = unknown.around(at_us)
-        had = [0] * len(whole)
+        since, until = unknown_spans.around(at_us)
+
+        amounts_left = [0] * len(totals)
         for task in range(trace.task_count):
             if users[task] == user:
                 for start, end, _, number, _ in attempts.get(task, ()):
                     known_end = at_us if (task, number) in decided else since
                     if start <= until and end > known_end:
-                        had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]
+                        amounts_left = [
+                            a + b for a, b in zip(amounts_left, scenario.request_of(trace, task), strict=True)
+                        ]
                         break
+
         due = guarantees.least(user, since, until)
-        left = max(Fraction(amount, all_of_it) for amount, all_of_it in zip(had, whole, strict=True))
-        if left < due:
+        share_left = max(Fraction(amount, total) for amount, total in zip(amounts_left, totals, strict=True))
+        if share_left < due:
             yield (
                 f"task {lost.task} was preempted at {at_us} us for task {lost.beneficiary}: {user!r} is due "
-                f"{float(due):.3f} of the cluster and was left with {float(left):.3f}"
+                f"{float(due):.3f} of the cluster and was left with {float(share_left):.3f}"
             )
 
 
@@ -349,17 +384,20 @@ class Guarantees:
     """Guaranteed shares of users, by the weights of the beginning and those that came after.
 
     Args:
-        due: per user, by the weights of the beginning.
-        shares: of all users by other weights; needed where there are any.
+        due: guaranteed share per user, by the weights of the beginning.
+        shares: gives the shares of all users by other weights; needed where weights change.
         reweighs: changes of weights.
     """
 
     def __init__(
-        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
+        self,
+        due: Mapping[str, Fraction],
+        shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
         reweighs: Sequence[Reweighed] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._from: list[Time] = [0]
         self._due: list[Mapping[str, Fraction]] = [due]
+
         weights: dict[str, int] = {}
         for change in sorted(reweighs, key=lambda change: change.at_us):
             assert shares is not None, "weights change where there are any"
@@ -382,12 +420,16 @@ class _Unknown:
 
     def __init__(self, scenario: Scenario) -> None:
         plan = scenario.plan
-        spans = [(each.start_us, each.end_us) for each in plan.messages]
-        spans += [(each.start_us, each.end_us) for each in plan.partitions]
+
+        spans = [(fault.start_us, fault.end_us) for fault in plan.messages]
+        spans += [(fault.start_us, fault.end_us) for fault in plan.partitions]
         spans += [(crash.at_us, crash.back_us) for crash in plan.crashes]
+
         self._hops_us = 1 + HOPS * (scenario.delay_us + scenario.jitter_us)
+
         self._from: list[Time] = []
         self._to: list[Time] = []
+
         for start, end in sorted(spans):
             if self._to and start - self._hops_us <= self._to[-1]:
                 self._to[-1] = max(self._to[-1], end + AFTERMATH_US)

@@ -33,21 +33,21 @@ MACHINES: Final = (12, 40)
 MACHINES_ENOUGH: Final = 50
 """Enough for published defaults: 5 x 5 partitions, or 9 reserved workers in a group."""
 MACHINES_SHARED: Final = (6, 8, 12, 20)
-"""Where users have shares: few, for there to be contention."""
+"""Numbers of machines where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
 FLOWING: Final = (7, 2)
-"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
+"""Divisor and remainder of the seeds of storms with workflows; no seed that was kept before is one of them."""
 REWEIGHED: Final = (5, (1, 2, 4))
-"""In storms whose seeds leave one of these remainders weights change, where users have shares; none was kept before."""
+"""Divisor and remainders of the seeds of storms in which weights of users change; none was kept before."""
 LIVE: Final = (4, 3)
-"""In storms whose seeds leave this remainder designs have the parameters of federations."""
+"""Divisor and remainder of the seeds of storms in which designs have the parameters of federations."""
 GONE: Final = (3, (1,))
-"""In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
+"""Divisor and remainders of the seeds of storms in which entries that others can replace crash for good."""
 TAGGED: Final = (13, (4, 9))
-"""In storms whose seeds leave one of these remainders tasks have tags, where these are heeded; none was kept before."""
+"""Divisor and remainders of the seeds of storms with tags, for designs that heed them; none was kept before."""
 TOGETHER: Final = (11, (1, 9))
-"""In storms whose seeds leave one of these remainders a group of machines crashes at once; none was kept before."""
+"""Divisor and remainders of the seeds of storms in which a group of machines crashes at once; none was kept before."""
 REWEIGHS_MAX: Final = 5
 WEIGHT_MAX: Final = 8
 RESOURCES: Final = ("cpu_milli", "memory_mb")
@@ -61,13 +61,13 @@ class ScenarioJob(msgspec.Struct, frozen=True):
     """A job of a scenario.
 
     Args:
-        arrival_us: of the job.
-        durations_us: of its tasks.
+        arrival_us: arrival of the job.
+        durations_us: durations of its tasks.
         needs: per task, the bit set of machine constraints that it needs.
         parents: per task, those of the job that it waits for; nothing: none waits.
-        requests: per task, units of each resource; nothing: a slot.
-        user: of the job, where that matters.
-        tags: of its tasks.
+        requests: units of each resource per task; empty: a slot.
+        user: user of the job, where that matters.
+        tags: tags of its tasks.
     """
 
     arrival_us: Time
@@ -84,14 +84,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         architecture: name of the design.
-        seed: of the components' streams and of the network.
-        parameters: of the design.
+        seed: seed of the components' streams and of the network.
+        parameters: parameters of the design.
         constraints, slots: per machine.
-        capacities: the same; nothing: slots.
-        jobs: in order of arrival.
-        delay_us, jitter_us: of the network, faults apart.
+        capacities: amounts per machine; empty: slots.
+        jobs: jobs in order of arrival.
+        delay_us, jitter_us: delay and jitter of the network, faults apart.
         tie_shuffle: see `Options`.
-        plan: of its faults.
+        plan: plan of its faults.
         reweighs: changes of weights.
         racks: per machine; nothing: one for all.
         rules: tag constraints of the tasks.
@@ -125,6 +125,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         requests = [request for job in self.jobs for request in job.requests]
         kinds = {request: place for place, request in enumerate(dict.fromkeys(requests))}
         users = tuple([job.user for job in self.jobs])
+
         flat = Trace(
             "storm",
             array("q", [job.arrival_us for job in self.jobs]),
@@ -137,6 +138,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             tuple(kinds),
             array("H", [kinds[request] for request in requests]),
         )
+
         parents: list[tuple[int, ...]] = []
         for low, job in zip(first, self.jobs, strict=False):
             waits = job.parents or ((),) * len(job.durations_us)
@@ -159,25 +161,32 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     parameters = dict(architecture.bearing)
     if seed % LIVE[0] == LIVE[1]:
         parameters |= architecture.live
+
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
-    jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
-    scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
+    jobs = _flowing(_jobs(stream), seed)
+    few_machines = (constraints[:machines], slots[:machines])
+
+    scenario = Scenario(architecture.name, seed, parameters, *few_machines, jobs, 0, 0, None, FaultPlan())
     try:
         architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
-    except InputError:
+    except InputError:  # a design that needs more machines than were drawn gets all of them
         scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
+
     if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
+
     if architecture.tags and seed % TAGGED[0] in TAGGED[1]:
         tagged = _tagged(architecture, scenario)
         with suppress(InputError):  # other parameters may exclude tags
             architecture.build(tagged.cluster(), tagged.config(architecture), Streams(seed))
             scenario = tagged
+
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
     recovery = deployment.capability(CrashRecovery)
     mortal = addresses if recovery is not None else []
+
     scenario = msgspec.structs.replace(
         scenario,
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
@@ -185,10 +194,12 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         tie_shuffle=stream.choice((None, seed)),
         plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
+
     if "crash:node" in architecture.tolerates and mortal and seed % TOGETHER[0] in TOGETHER[1]:
         scenario = _with_a_group(scenario, list(deployment.machines))
+
     standins = recovery.standins if recovery is not None else ()
-    replaceable = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    replaceable = [standin for standin in standins if f"gone:{role_of(standin)}" in architecture.tolerates]
     return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
 
 
@@ -198,20 +209,26 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
     Services have machines of their own, or few of each rack; workers start near a cache that runs in all the storm.
     """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/tags")
-    machines, clusters = len(scenario.slots), int(scenario.parameters.get("lms", 1))
+    machines = len(scenario.slots)
+    clusters = int(scenario.parameters.get("lms", 1))
+
     halves = [half for piece in split_evenly(machines, clusters) for half in split_evenly(len(piece), 2)]
     racks = [rack for rack, half in enumerate(halves) for _ in half]
+
     rules = [
         TagConstraint(("apart",), ("apart",), 0, 0, "node"),
         TagConstraint(("few",), ("few",), 0, stream.choice((0, 2)), "rack"),
         TagConstraint(("noisy",), ("few",), 0, 0, "rack"),
         TagConstraint(("worker",), ("cache",), 1, UNLIMITED, stream.choice(("node", "rack"))),
     ]
+
     kinds = [(), ("apart",), ("apart", "few"), ("few",), ("noisy",), ("worker",)]
     jobs = [msgspec.structs.replace(job, tags=stream.choice(kinds)) for job in scenario.jobs]
+
     caches = stream.randint(1, 3)
     jobs.append(ScenarioJob(0, (HEAL_US,) * caches, (0,) * caches, tags=("cache",)))
     jobs.sort(key=lambda job: job.arrival_us)
+
     parameters = {**scenario.parameters, architecture.tags: True}
     return msgspec.structs.replace(
         scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs)
@@ -226,11 +243,14 @@ def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/group")
     size = stream.randint(2, max(2, len(nodes) // 2))
     low = stream.randrange(len(nodes))
+
     start, end = _span(stream, 8 * SECOND)
     late_us = stream.choice((0, SECOND))
+
     busy = {crash.address for crash in scenario.plan.crashes}
     group = [node for node in nodes[low : low + size] if node not in busy]
     crashes = [Crash(start, node, min(HEAL_US, end + int(late_us * stream.random()))) for node in group]
+
     plan = msgspec.structs.replace(scenario.plan, crashes=(*scenario.plan.crashes, *crashes))
     return msgspec.structs.replace(scenario, plan=plan)
 
@@ -241,28 +261,34 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
     They are restarted at last, to check that their old state does no harm. A stream of its own leaves the rest alone.
     """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gone")
-    gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
+    lost_entries = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
+
     plan, back_us = scenario.plan, scenario.plan.deadline_us + SECOND
-    left = [crash for crash in plan.crashes if crash.address not in gone]
-    left += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in gone]
+    crashes = [crash for crash in plan.crashes if crash.address not in lost_entries]
+    crashes += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in lost_entries]
     plan = msgspec.structs.replace(
-        plan, crashes=tuple(left), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US
+        plan, crashes=tuple(crashes), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US
     )
+
     return msgspec.structs.replace(scenario, plan=plan)
 
 
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
     stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
-    chosen = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
-    scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
+    varied_parameters = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
+    scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **varied_parameters})
+
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
+
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
     shares = deployment.capability(DueShares)
     if shares is None or not shares.guaranteed:
         return scenario
+
     scenario = _with_users(stream, scenario, tuple(shares.guaranteed))
+
     if shares.under is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
         return scenario
     return _reweighed(scenario, [share.name for share in shares.under({})])
@@ -277,6 +303,7 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
     for job in scenario.jobs:
         requests = [too_large if stream.random() < 0.05 else stream.choice(kinds) for _ in job.needs]
         jobs.append(msgspec.structs.replace(job, requests=tuple(requests)))
+
     parts = [stream.choice((1, 2, 4)) for _ in scenario.slots]
     capacities = tuple([(LARGEST[0] // part, LARGEST[1] // part) for part in parts])
     return msgspec.structs.replace(scenario, capacities=capacities, jobs=tuple(jobs))
@@ -284,12 +311,15 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
 
 def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
     """The scenario with users, on few machines: a user exceeds its share when others arrive, again and again."""
-    machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
+    machines = stream.choice(MACHINES_SHARED)
+    factor = stream.choice((1, 4, 10))
+
     jobs = []
     for job in scenario.jobs:
         user = stream.choice((*users, *users, ""))
         durations = tuple([factor * duration for duration in job.durations_us])
         jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
+
     return msgspec.structs.replace(
         scenario,
         jobs=tuple(jobs),
@@ -310,7 +340,8 @@ def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    constrained, slots_max = stream.random() < 0.5, stream.choice((1, 1, 3))
+    constrained = stream.random() < 0.5
+    slots_max = stream.choice((1, 1, 3))
     return (
         tuple(stream.getrandbits(CONSTRAINTS) if constrained else 0 for _ in range(count)),
         tuple(stream.randint(1, slots_max) for _ in range(count)),
@@ -318,8 +349,10 @@ def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
-    count, constrained = stream.randint(3, 30), stream.random() < 0.5
+    count = stream.randint(3, 30)
+    constrained = stream.random() < 0.5
     mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
+
     jobs = []
     for _ in range(count):
         size = stream.choice((1, 1, 2, 5, 12, stream.randint(10, 40)))
@@ -328,6 +361,7 @@ def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
             1 << stream.randrange(CONSTRAINTS) if constrained and stream.random() < 0.4 else 0 for _ in range(size)
         ]
         jobs.append(ScenarioJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
+
     return tuple(sorted(jobs, key=lambda job: job.arrival_us))
 
 
@@ -335,7 +369,9 @@ def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...
     """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
     if seed % FLOWING[0] != FLOWING[1]:
         return jobs
-    stream, found = Streams(seed).of("storm/workflows"), []
+    stream = Streams(seed).of("storm/workflows")
+    flowing_jobs = []
+
     for job in jobs:
         width = stream.choice((1, 2, 5, 40))
         waits = [
@@ -344,8 +380,8 @@ def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...
             else ()
             for k in range(len(job.durations_us))
         ]
-        found.append(msgspec.structs.replace(job, parents=tuple(waits)))
-    return tuple(found)
+        flowing_jobs.append(msgspec.structs.replace(job, parents=tuple(waits)))
+    return tuple(flowing_jobs)
 
 
 def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:
@@ -361,6 +397,7 @@ def _plan(
     scenario: Scenario,
 ) -> FaultPlan:
     messages, partitions = [], []
+
     for _ in range(stream.randint(0, 2)):
         start, end = _span(stream, HEAL_US)
         drop, repeat, delay = (
@@ -369,11 +406,13 @@ def _plan(
         extra_us = stream.choice((1_000, 30_000, 300_000))
         extra_us = extra_us if "delay" in tolerates else 0
         messages.append(MessageFaults(drop, repeat, delay, extra_us, start_us=start, end_us=end))
+
     for _ in range(stream.randint(0, 3) if "partition" in tolerates else 0):
         start, end = _span(stream, 8 * SECOND)
         sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))
         cut = stream.choice((len(sides), len(sides) // 2))
         partitions.append(Partition(start, end, tuple(sides[: max(1, cut)]), tuple(sides[max(1, cut) :])))
+
     mortal = [address for address in mortal if f"crash:{role_of(address)}" in tolerates]
     deadline_us = HEAL_US + LATE_US + sum(sum(job.durations_us) for job in scenario.jobs)
     return FaultPlan(tuple(messages), tuple(partitions), _crashes(stream, mortal), deadline_us)
@@ -381,16 +420,19 @@ def _plan(
 
 def _crashes(stream: Random, mortal: list[Address]) -> tuple[Crash, ...]:
     """Of a role first, then of a component: there are many nodes and few masters."""
-    crashes, up_at = [], dict[Address, Time]()
+    crashes = []
+    up_at = dict[Address, Time]()
     by_role: dict[str, list[Address]] = {}
     for address in mortal:
         by_role.setdefault(role_of(address), []).append(address)
+
     for _ in range(stream.randint(0, CRASHES_MAX) if mortal else 0):
         address = stream.choice(by_role[stream.choice(list(by_role))])
         start, end = _span(stream, 8 * SECOND)
         if start > up_at.get(address, -1):
             crashes.append(Crash(start, address, end))
             up_at[address] = end
+
     return tuple(crashes)
 
 
@@ -409,7 +451,9 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
         runs_max: number of runs that may be tried.
     """
     runs = 0
+    # Greedy: after each success the candidates begin anew, the smallest first.
     progress = True
+
     while progress:
         progress = False
         for candidate in _smaller(scenario):
@@ -417,7 +461,8 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
                 return scenario
             runs += 1
             if fails(candidate):
-                scenario, progress = candidate, True
+                scenario = candidate
+                progress = True
                 break
     return scenario
 
@@ -428,21 +473,28 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for jobs in _fewer(scenario.jobs):
         if jobs:
             yield replace(scenario, jobs=jobs)
+
     for messages in _fewer(plan.messages):
         yield replace(scenario, plan=replace(plan, messages=messages))
+
     for partitions in _fewer(plan.partitions):
         yield replace(scenario, plan=replace(plan, partitions=partitions))
+
     for crashes in _fewer(plan.crashes):
         yield replace(scenario, plan=replace(plan, crashes=crashes))
+
     for reweighs in _fewer(scenario.reweighs):
         yield replace(scenario, reweighs=reweighs)
+
     if scenario.jitter_us:
         yield replace(scenario, jitter_us=0)
     if scenario.tie_shuffle is not None:
         yield replace(scenario, tie_shuffle=None)
+
     for keep in (len(scenario.slots) // 2, len(scenario.slots) - 1):
         if keep:
             yield _on_fewer_machines(scenario, keep)
+
     for place, job in enumerate(scenario.jobs):
         for keep in (1, len(job.durations_us) // 2):
             if 0 < keep < len(job.durations_us):
@@ -457,11 +509,16 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if job.parents:
             free = replace(job, parents=())
             yield replace(scenario, jobs=(*scenario.jobs[:place], free, *scenario.jobs[place + 1 :]))
+
     for place, partition in enumerate(plan.partitions):
-        for one in _fewer(partition.one):
-            if one:
-                others = (*plan.partitions[:place], replace(partition, one=one), *plan.partitions[place + 1 :])
-                yield replace(scenario, plan=replace(plan, partitions=others))
+        for side in _fewer(partition.one):
+            if side:
+                other_partitions = (
+                    *plan.partitions[:place],
+                    replace(partition, one=side),
+                    *plan.partitions[place + 1 :],
+                )
+                yield replace(scenario, plan=replace(plan, partitions=other_partitions))
 
 
 def _fewer(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
@@ -475,22 +532,25 @@ def _fewer(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
 
 def _on_fewer_machines(scenario: Scenario, keep: int) -> Scenario:
     """The scenario on its first machines, without faults of the others' nodes."""
-    gone = {f"node/{machine}" for machine in range(keep, len(scenario.slots))}
+    removed_nodes = {f"node/{machine}" for machine in range(keep, len(scenario.slots))}
+
     plan = scenario.plan
     partitions = [
         replace(
             partition,
-            one=tuple(address for address in partition.one if address not in gone),
-            other=tuple(address for address in partition.other if address not in gone),
+            one=tuple(address for address in partition.one if address not in removed_nodes),
+            other=tuple(address for address in partition.other if address not in removed_nodes),
         )
         for partition in plan.partitions
-        if not partition.other or set(partition.other) - gone
+        if not partition.other or set(partition.other) - removed_nodes
     ]
+
     plan = replace(
         plan,
         partitions=tuple(partition for partition in partitions if partition.one),
-        crashes=tuple(crash for crash in plan.crashes if crash.address not in gone),
+        crashes=tuple(crash for crash in plan.crashes if crash.address not in removed_nodes),
     )
+
     return replace(
         scenario,
         constraints=scenario.constraints[:keep],

@@ -30,7 +30,7 @@ KEEPER: Final = "/keeper"
 """Suffix of the name of a host with nodes: the process that is the parent of its tasks."""
 MACHINES: Final = 8
 CAPACITY: Final[Amounts] = (2_000, 2_048)
-"""Of each machine, where amounts are placed."""
+"""The capacity of each machine, where amounts are placed."""
 REQUESTS: Final[tuple[Amounts, ...]] = ((1_000, 512), (1_000, 512), (1_000, 1_536), (2_000, 1_024))
 USERS: Final = ("a", "b")
 SHARES: Final = "a:1+b:2"
@@ -42,7 +42,7 @@ DETECTION_S: Final = 1.5
 GAP_US: Final = (SECOND, 3 * SECOND)
 """Between the end of one fault and the beginning of the next, most often."""
 BESIDE: Final = 0.25
-"""How often the next fault begins half a second after this one, elsewhere."""
+"""The probability that the next fault begins half a second after this one, on another host."""
 BUSY_MAX: Final = 2
 BACK_US: Final[Time] = 9 * SECOND // 10
 """The restart of a process takes this time in the lab."""
@@ -76,10 +76,10 @@ class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             hosts at once that are there, the API's too, and a restart at once; stop: SIGSTOP and SIGCONT; broker: the
             broker is killed and restarted; tear: as kill, and the last write gets a torn end; fill: nothing can be
             written; slow: the host's link delays messages; cut: its link is cut.
-        lasts_us: of the fault.
-        host: that has the fault, or the keeper of its tasks (`KEEPER`).
-        garbage_bytes: of tear.
-        extra_us: of slow, on average.
+        lasts_us: duration of the fault.
+        host: name of the host with the fault, or of the keeper of its tasks (`KEEPER`).
+        garbage_bytes: number of bytes that tear writes.
+        extra_us: mean extra delay of slow.
     """
 
     at_us: Moment
@@ -105,13 +105,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         architecture: name of the design.
-        seed: it was drawn from; also of the components' streams.
-        parameters: of the design.
-        machines: their count.
-        capacity: of each, in units of `RESOURCES`; nothing: a slot.
+        seed: seed of the schedule, and of the components' streams.
+        parameters: parameters of the design.
+        machines: number of machines.
+        capacity: capacity of each machine, in units of `RESOURCES`; empty: a slot.
         hosts: components on each; the API's host is not among them.
-        jobs: in order of arrival.
-        faults: in order of time.
+        jobs: jobs in order of arrival.
+        faults: faults in order of time.
         lasts_us: jobs arrive, and faults begin, until then.
     """
 
@@ -153,38 +153,51 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         crashes: list[Crash] = []
         partitions: list[Partition] = []
         message_faults: list[MessageFaults] = []
-        gone: list[Address] = []
+        lost_addresses: list[Address] = []
         lost_us = 0
+
         for fault in self.faults:
-            here, at, until = self.hosts.get(fault.base, ()), fault.at_us, fault.until_us
+            host_addresses = self.hosts.get(fault.base, ())
+            at = fault.at_us
+            until = fault.until_us
             match fault.kind:
                 case "broker":
+                    # Every host is cut off from all others, and goes on by itself.
                     partitions += [Partition(at, until, addresses) for addresses in self.hosts.values()]
-                case "stop" | "cut" if here and not fault.host.endswith(KEEPER):
-                    partitions.append(Partition(at, until, here))
-                case "slow" if here:
+                case "stop" | "cut" if host_addresses and not fault.host.endswith(KEEPER):
+                    partitions.append(Partition(at, until, host_addresses))
+                case "slow" if host_addresses:
                     message_faults.append(
-                        MessageFaults(start_us=at, end_us=until, delay=1.0, extra_us=fault.extra_us, among=here)
+                        MessageFaults(
+                            start_us=at, end_us=until, delay=1.0, extra_us=fault.extra_us, among=host_addresses
+                        )
                     )
                 case "lose":
-                    gone += here
-                    crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
+                    # It crashes for good: a crash from which it would come back after that is dropped.
+                    lost_addresses += host_addresses
+                    crashes = [crash for crash in crashes if crash.address not in host_addresses or crash.back_us < at]
                     lost_us = at
                 case "restart":
-                    away = {crash.address for crash in crashes if crash.at_us <= at <= crash.back_us}
-                    everyone = [address for addresses in self.hosts.values() for address in addresses]
+                    # A component that is down already comes back by its own crash, and is not restarted twice.
+                    crashed_addresses = {crash.address for crash in crashes if crash.at_us <= at <= crash.back_us}
+                    all_addresses = [address for addresses in self.hosts.values() for address in addresses]
                     crashes += [
-                        Crash(at, address, at + BACK_US) for address in everyone if address not in {*away, *gone}
+                        Crash(at, address, at + BACK_US)
+                        for address in all_addresses
+                        if address not in {*crashed_addresses, *lost_addresses}
                     ]
                 case "kill" | "tear" | "fill":
-                    crashes += [Crash(at, address, until + BACK_US) for address in here]
+                    crashes += [Crash(at, address, until + BACK_US) for address in host_addresses]
                 case _:
                     continue
+
         work_us = sum(sum(job.durations_us) for job in self.jobs)
         deadline_us = max([self.lasts_us, *[fault.until_us for fault in self.faults]]) + LATE_US + work_us
-        if not gone:
+
+        if not lost_addresses:
             return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), deadline_us)
-        crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in gone]
+        # The lost ones come back when all else is over, to check that their old state does no harm.
+        crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in lost_addresses]
         whole_us = deadline_us + LATE_US
         return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
 
@@ -194,9 +207,9 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
 
     Args:
         architecture: a design that tolerates partitions at least.
-        seed: of everything.
-        lasts_us: of the schedule.
-        amounts: machines offer amounts instead of slots, and users have shares.
+        seed: seed of all random streams.
+        lasts_us: duration of the schedule.
+        amounts: true where machines offer amounts instead of slots, and users have shares.
 
     Raises:
         InputError: the design tolerates none of these faults, or places no amounts.
@@ -205,21 +218,27 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
         raise InputError(architecture.name, "bears no partition, and so neither a stopped host nor a lost broker")
     if amounts and not architecture.vectors:
         raise InputError(architecture.name, "places slots, not amounts")
+
     stream = Streams(seed).of(f"schedule/{architecture.name}")
     parameters = dict(architecture.bearing)
-    known = architecture.defaults.__struct_fields__
-    if "detection_s" in known:
+    parameter_names = architecture.defaults.__struct_fields__
+
+    if "detection_s" in parameter_names:
         parameters["detection_s"] = DETECTION_S
-    if amounts and "shares" in known:
+    if amounts and "shares" in parameter_names:
         parameters["shares"] = SHARES
+
     jobs = tuple(_jobs(stream, lasts_us, amounts))
+
     cluster = Cluster((0,) * MACHINES, (1,) * MACHINES, "schedule")
     if amounts:
         cluster = Cluster(cluster.constraints, cluster.slots, "schedule", RESOURCES, (CAPACITY,) * MACHINES)
+
     defaults = msgspec.to_builtins(architecture.defaults)
     config = msgspec.convert({**defaults, **parameters}, type(architecture.defaults))
     deployment = architecture.build(cluster, config, Streams(seed))
     hosts = spread(deployment.components)
+
     return Schedule(
         architecture.name,
         seed,
@@ -243,31 +262,45 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
 
 
 def _with_loss(
-    architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
-    lasts_us: Time, faults: Iterator[HostFault],
-) -> Iterator[HostFault]:  # fmt: skip
+    architecture: Architecture,
+    deployment: Deployment,
+    hosts: Mapping[str, Sequence[Address]],
+    seed: int,
+    lasts_us: Time,
+    faults: Iterator[HostFault],
+) -> Iterator[HostFault]:
     """The faults with the loss of a host whose entries others can replace, and a restart of all others after it.
 
     A stream of its own leaves all else.
     """
     recovery = deployment.capability(CrashRecovery)
     standins = recovery.standins if recovery is not None else ()
-    able = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
-    replaceable = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
+    replaceable_entries = [entry for entry in standins if f"gone:{role_of(entry)}" in architecture.tolerates]
+    replaceable = [
+        host
+        for host, addresses in hosts.items()
+        if addresses and all(entry in replaceable_entries for entry in addresses)
+    ]
+    # One of them must remain to take over.
     if len(replaceable) < 2:
         yield from faults
         return
+
     stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
-    lost, at = stream.choice(replaceable), stream.randint(lasts_us // 5, lasts_us // 2)
+    lost = stream.choice(replaceable)
+    at = stream.randint(lasts_us // 5, lasts_us // 2)
     loss = HostFault(at, "lose", lasts_us - at, lost)
-    again = HostFault(stream.randint((at + lasts_us) // 2, lasts_us - lasts_us // 5), "restart", 0)
-    others = [
+    restart = HostFault(stream.randint((at + lasts_us) // 2, lasts_us - lasts_us // 5), "restart", 0)
+
+    other_faults = [
         fault
         for fault in faults
+        # The lost host has no faults later on, and none begins while all others restart.
         if (fault.base != lost or fault.until_us + BACK_US < at)
-        and not again.at_us <= fault.at_us <= again.at_us + 2 * BACK_US
+        and not restart.at_us <= fault.at_us <= restart.at_us + 2 * BACK_US
     ]
-    yield from sorted([*others, loss, again], key=lambda fault: fault.at_us)
+
+    yield from sorted([*other_faults, loss, restart], key=lambda fault: fault.at_us)
 
 
 def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tuple[Address, ...]]:
@@ -275,9 +308,11 @@ def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tu
     hosts: dict[str, list[Address]] = {}
     for address in addresses:
         number, _, standby = address.partition("/")[2].partition("/")
+        # A master and its standby are on different hosts: the loss of one host takes only one of them.
         side = (int(number) + bool(standby)) % 2
         hosts.setdefault(f"{role_of(address)}-{'ab'[side]}", []).append(address)
-    return {host: tuple(found) for host, found in hosts.items()}
+
+    return {host: tuple(addresses_on) for host, addresses_on in hosts.items()}
 
 
 def borne(
@@ -288,27 +323,29 @@ def borne(
     The API's host may end where components can be rebuilt; its disk may be full under any design.
     """
     tolerates = architecture.tolerates
+    # A killed host loses what was on its way to it, too.
     survives = deployment.capability(CrashRecovery) is not None and "loss" in tolerates
+
     mortal = [
         host
         for host, addresses in hosts.items()
         if survives and all(f"crash:{role_of(address)}" in tolerates for address in addresses)
     ]
-    keepers = [
-        host + KEEPER for host in mortal if any(address in deployment.machines for address in hosts[host])
-    ]  # fmt: skip
+
+    keepers = [host + KEEPER for host in mortal if any(address in deployment.machines for address in hosts[host])]
     ending = [*mortal, API] if survives else []
-    everyone = [*hosts, API]
-    found: dict[Kind, list[str]] = {
+    all_hosts = [*hosts, API]
+
+    hosts_by_kind: dict[Kind, list[str]] = {
         "kill": ending + keepers,
-        "stop": everyone + keepers,
+        "stop": all_hosts + keepers,
         "broker": [""] if "loss" in tolerates else [],
         "tear": ending,
         "fill": [*mortal, API],
-        "slow": everyone if "delay" in tolerates else [],
-        "cut": everyone,
+        "slow": all_hosts if "delay" in tolerates else [],
+        "cut": all_hosts,
     }
-    return {kind: hosts_of for kind, hosts_of in found.items() if hosts_of}
+    return {kind: hosts_of for kind, hosts_of in hosts_by_kind.items() if hosts_of}
 
 
 def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[ScenarioJob]:
@@ -327,13 +364,18 @@ def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[ScenarioJob
 def _faults(stream: Random, hosts_of: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[HostFault]:
     kinds = list(hosts_of)
     first = stream.sample(kinds, len(kinds))
-    at, ended, busy = stream.randint(*GAP_US), 0, set[str]()
+
+    at = stream.randint(*GAP_US)
+    ended = 0
+    busy = set[str]()
     while True:
         longest = FIRST_ROUND if first else None
         kind = first.pop() if first else stream.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+
         free = [host for host in hosts_of[kind] if host.removesuffix(KEEPER) not in busy]
         if not free:
             continue
+
         fault = HostFault(
             at,
             kind,
@@ -342,9 +384,11 @@ def _faults(stream: Random, hosts_of: Mapping[Kind, Sequence[str]], lasts_us: Ti
             stream.choice(GARBAGE_BYTES) if kind == "tear" else 0,
             stream.choice(EXTRA_US) if kind == "slow" else 0,
         )
+
         if fault.until_us > lasts_us:
             return
         yield fault
+
         ended = max(ended, fault.until_us)
         if stream.random() < BESIDE and len(busy) < BUSY_MAX:
             busy.add(fault.base)

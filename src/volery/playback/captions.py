@@ -27,32 +27,37 @@ class Captions:
 
     Args:
         declared: captions by the name of a message or of a counted fact; empty: those of the documentation.
-        where: task -> its job and its index in the job; None: no job has it.
+        place_of_task: task -> its job and its index in the job; None: no job has it.
     """
 
-    def __init__(self, declared: Mapping[str, str], where: Callable[[TaskId], tuple[JobId, int] | None]) -> None:
+    def __init__(
+        self, declared: Mapping[str, str], place_of_task: Callable[[TaskId], tuple[JobId, int] | None]
+    ) -> None:
         self.moments: list[tuple[Time, str]] = []
         self._declared = declared
-        self._known: set[str] = set()
-        self._where = where
+        self._captioned: set[str] = set()
+        self._place_of_task = place_of_task
 
     def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
         name = type(message).__name__
-        if name in self._known:
+        if name in self._captioned:
             return
         template = self._template(type(message))
-        self._known.add(name)
+        self._captioned.add(name)
         if template:
             self._write(now, template, sender, receiver, list(tasks_of(message)), message)
 
     def _template(self, kind: type[Message]) -> str:
         name = kind.__name__
+
         if name in self._declared:
             return self._declared[name]
         if kind in _OF_ALL:
             return _OF_ALL[kind]
-        if self._declared or len(self._known) >= KINDS_MAX:
+
+        if self._declared or len(self._captioned) >= KINDS_MAX:
             return ""
+
         doc = (inspect.getdoc(kind) or "").partition("\n")[0].replace("{", "(").replace("}", ")")
         arrow = _ARROW.match(doc)
         if arrow is None:
@@ -63,45 +68,59 @@ class Captions:
         """Write the caption of a fact; False where it has none."""
         name = fact.name if isinstance(fact, Counted) else type(fact).__name__
         if isinstance(fact, Decision):
-            if fact.chosen != "queued" or "queued" in self._known:
+            # The first task that has to wait is worth a caption; those after it are not.
+            if fact.chosen != "queued" or "queued" in self._captioned:
                 return False
-            self._known.add("queued")
-            counts = [f"{one.count:,} {_SCOPES[one.scope]} {_REASONS[one.reason]}" for one in fact.rejected]
-            passed = ", ".join(counts) or "nothing"
-            words = _WAITS.format(sender=address, tasks=self._in_words([fact.task]), passed=passed)
+            self._captioned.add("queued")
+            counts = [
+                f"{rejection.count:,} {_SCOPES[rejection.scope]} {_REASONS[rejection.reason]}"
+                for rejection in fact.rejected
+            ]
+            rejections = ", ".join(counts) or "nothing"
+            words = _WAITS.format(sender=address, tasks=self._in_words([fact.task]), passed=rejections)
             self.moments.append((now, words))
             return True
-        if name in self._known or name not in self._declared:
+
+        if name in self._captioned or name not in self._declared:
             return False
-        self._known.add(name)
+        self._captioned.add(name)
         if self._declared[name]:
             self._write(now, self._declared[name], address, "", [], None)
         return True
 
-    def once(self, now: Time, what: str, words: str) -> None:
+    def once(self, now: Time, subject: str, words: str) -> None:
         """Write a caption, unless there is one for this already."""
-        if what not in self._known:
-            self._known.add(what)
+        if subject not in self._captioned:
+            self._captioned.add(subject)
             self.moments.append((now, words))
 
-    def again(self, what: str) -> None:
+    def again(self, subject: str) -> None:
         """Permit a second caption for this."""
-        self._known.discard(what)
+        self._captioned.discard(subject)
 
     def _write(
-        self, now: Time, template: str, sender: Address, receiver: Address, tasks: Sequence[TaskId],
+        self,
+        now: Time,
+        template: str,
+        sender: Address,
+        receiver: Address,
+        tasks: Sequence[TaskId],
         message: Message | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         job = message.job if isinstance(message, Submit) else None
         words = template.format(
-            sender=sender, receiver=receiver, tasks=self._in_words(tasks), count=len(tasks),
-            job=job.id if job is not None else getattr(message, "job", ""), user=_user(job),
+            sender=sender,
+            receiver=receiver,
+            tasks=self._in_words(tasks),
+            count=len(tasks),
+            job=job.id if job is not None else getattr(message, "job", ""),
+            user=_user(job),
             tasks_of_job=f"{job.task_count:,} task{'s' if job.task_count != 1 else ''}" if job is not None else "",
-        )  # fmt: skip
+        )
         self.moments.append((now, words.replace(" (no task)", "")))
 
     def _in_words(self, tasks: Sequence[TaskId]) -> str:
-        return in_words([found for found in map(self._where, tasks[:TASKS_MAX]) if found is not None])
+        return in_words([place for place in map(self._place_of_task, tasks[:TASKS_MAX]) if place is not None])
 
 
 _OF_ALL: Final[Mapping[type[Message], str]] = {
@@ -110,9 +129,12 @@ _OF_ALL: Final[Mapping[type[Message], str]] = {
 }
 _SCOPES: Final = {"internal": "own", "external": "of others"}
 _REASONS: Final = {
-    "constraint": "that do not suit it", "resource": "too small", "busy": "taken", "share": "due to others",
+    "constraint": "that do not suit it",
+    "resource": "too small",
+    "busy": "taken",
+    "share": "due to others",
     "inconsistency": "taken after all",
-}  # fmt: skip
+}
 NAME_MAX: Final = 60
 TASKS_MAX: Final = 1_000
 
@@ -125,14 +147,14 @@ def _user(job: Job | None) -> str:
 
 def tasks_of(message: Message) -> Iterator[TaskId]:
     """The tasks that a message names."""
-    for name, whole in task_fields(type(message)):
-        for found in flat(getattr(message, name)):
-            if isinstance(found, Job):
-                yield from (task.id for task in found.tasks)
-            elif isinstance(found, Task):
-                yield found.id
-            elif not whole and isinstance(found, int):
-                yield found
+    for name, has_whole_tasks in task_fields(type(message)):
+        for named in flat(getattr(message, name)):
+            if isinstance(named, Job):
+                yield from (task.id for task in named.tasks)
+            elif isinstance(named, Task):
+                yield named.id
+            elif not has_whole_tasks and isinstance(named, int):
+                yield named
 
 
 def in_words(tasks: Sequence[tuple[JobId, int]]) -> str:

@@ -27,7 +27,7 @@ class JournalSpan(msgspec.Struct, frozen=True):
     """The federation of journals, and the time that they span.
 
     Args:
-        hosts: that have left a journal.
+        hosts: names of the hosts that have left a journal.
         machines: node address -> machine.
         first_us, end_us: times of the first and the last event, since the first host's time 0.
         deployment: all components, as they were built.
@@ -70,12 +70,14 @@ class Journals:
             InputError: no host has handled an event.
         """
         header, place = self._readers[0].header, str(self._readers[0].path)
-        found = [
+
+        host_spans = [
             (times[0] + self._offset_us(reader), times[1] + self._offset_us(reader))
             for reader in self._readers
             if (times := reader.times()) is not None
         ]
-        if not found:
+
+        if not host_spans:
             raise InputError(place, "holds no event: the host ended before it began")
         deployment = plan_of(header, self._lookup, place).build()
         return JournalSpan(
@@ -84,16 +86,14 @@ class Journals:
             tuple(sorted({reader.header.host for reader in self._readers})),
             header.cluster,
             deployment.machines,
-            min(first for first, _ in found),
-            max(last for _, last in found),
+            min(first for first, _ in host_spans),
+            max(last for _, last in host_spans),
             deployment,
             self._origin_us,
             cut_hosts(self._readers),
         )
 
-    def play(
-        self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None
-    ) -> int:  # fmt: skip
+    def play(self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None) -> int:
         """Feed all events to fresh components, in the order of their times, and count them.
 
         Args:
@@ -107,6 +107,7 @@ class Journals:
         turns = heapq.merge(*(self._turns(reader, watch) for reader in self._readers), key=lambda turn: turn[0])
         events = 0
         reported_s = time.monotonic()
+
         for now, feed in turns:
             if until_us is not None and now > until_us:
                 break
@@ -114,6 +115,7 @@ class Journals:
             if moved is not None and time.monotonic() - reported_s > PROGRESS_S:
                 reported_s = time.monotonic()
                 moved(now, events)
+
         return events
 
     def _offset_us(self, reader: Chain) -> Time:
@@ -124,6 +126,7 @@ class Journals:
         plan = plan_of(header, self._lookup, str(reader.path))
         effects: list[Effect] = []
         components, problems = hosted(reader, plan, effects)
+
         player: Player | None = None
 
         def feed(now: Time, entries: Sequence[tuple[Address, Address, Any, int]]) -> int:

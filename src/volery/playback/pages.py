@@ -41,15 +41,19 @@ def asked_us(request: Request, recording: Recording) -> Time:
         InputError: it is no time.
     """
     text = request.query_params.get(AT)
+
     if text is None or not text:
         return recording.begin_us
+
     try:
-        seconds = float(text) if len(text) < 40 else float("nan")
+        named_s = float(text) if len(text) < 40 else float("nan")
     except ValueError:
-        seconds = float("nan")
-    if not -1e12 < seconds < 1e12:
+        named_s = float("nan")
+
+    if not -1e12 < named_s < 1e12:
         raise InputError(f"query.{AT}", f"expected seconds since the beginning, as 12.5, not {text[:40]!r}")
-    return min(max(round(seconds * SECOND), recording.begin_us), recording.end_us)
+
+    return min(max(round(named_s * SECOND), recording.begin_us), recording.end_us)
 
 
 def seconds(time_us: Time) -> str:
@@ -66,15 +70,72 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         lasts_s: initial length of the playback, one of `LASTS_S`.
     """
     recording = snapshot.recording
-    begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
+    begin = recording.begin_us
+    end = recording.end_us
+    now = snapshot.time_us
+
     moments = recording.moments[:MOMENTS_MAX]
-    speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
     step = max(1, (end - begin) // 1000)
     scrubber = tag(
-        "input", type="range", id="scrub", name=AT, min=seconds(begin), max=seconds(end), step=seconds(step),
-        value=seconds(now), aria_label="time, in seconds",
-    )  # fmt: skip
-    moved = tag(
+        "input",
+        type="range",
+        id="scrub",
+        name=AT,
+        min=seconds(begin),
+        max=seconds(end),
+        step=seconds(step),
+        value=seconds(now),
+        aria_label="time, in seconds",
+    )
+
+    form = tag(
+        "form",
+        tag("label", "at ", tag("input", name=AT, id="at", value=seconds(now), size=DIGITS, inputmode="decimal"), " s"),
+        _views(snapshot, view),
+        tag("button", "go"),
+        tag("span", clock(snapshot), id="clock", class_="soft"),
+        class_="controls",
+        action=path,
+    )
+
+    stage = recording.source
+    heading = tag(
+        "p",
+        tag("strong", "Recorded: "),
+        name_of(stage.title, 200),
+        ". ",
+        tag("span", stage.subtitle, class_="soft"),
+        " ",
+        link(DESIGN, "What this design is"),
+    )
+
+    caption = tag("p", joined(_said(moments, now)), id="caption", class_="caption", aria_live="polite")
+    listed = tag("ol", *(_moment(path, at_us, text, stage.origin_us) for at_us, text in moments), class_="moments")
+    all_moments = tag("details", tag("summary", f"{len(moments)} moments"), listed) if moments else None
+
+    return tag(
+        "section",
+        heading,
+        scrubber,
+        _controls(lasts_s),
+        form,
+        caption,
+        all_moments,
+        class_="film",
+        id="film",
+        aria_label="the film's clock",
+        data_begin=seconds(begin),
+        data_end=seconds(end),
+        data_at=seconds(now),
+        data_origin=seconds(stage.origin_us),
+        data_moments=msgspec.json.encode([(at_us / SECOND, text) for at_us, text in moments]).decode(),
+    )
+
+
+def _controls(lasts_s: int) -> Markup:
+    """The buttons that play and step; the script shows them."""
+    speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
+    return tag(
         "div",
         tag("button", "play", type="button", id="play", title="space"),
         tag("button", "\N{BLACK LEFT-POINTING TRIANGLE}|", type="button", id="back", title="one step back: comma"),
@@ -87,30 +148,6 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         id="moved",
         hidden=True,
     )
-    asked = tag(
-        "form",
-        tag("label", "at ", tag("input", name=AT, id="at", value=seconds(now), size=DIGITS, inputmode="decimal"), " s"),
-        _views(snapshot, view),
-        tag("button", "go"),
-        tag("span", clock(snapshot), id="clock", class_="soft"),
-        class_="controls",
-        action=path,
-    )
-    stage = recording.source
-    told = tag(
-        "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft"),
-        " ", link(DESIGN, "What this design is"),
-    )  # fmt: skip
-    caption = tag("p", joined(_said(moments, now)), id="caption", class_="caption", aria_live="polite")
-    listed = tag("ol", *(_moment(path, at_us, what, stage.origin_us) for at_us, what in moments), class_="moments")
-    every = tag("details", tag("summary", f"{len(moments)} moments"), listed) if moments else None
-    return tag(
-        "section", told, scrubber, moved, asked, caption, every, class_="film", id="film",
-        aria_label="the film's clock",
-        data_begin=seconds(begin), data_end=seconds(end), data_at=seconds(now),
-        data_origin=seconds(stage.origin_us),
-        data_moments=msgspec.json.encode([(at_us / SECOND, what) for at_us, what in moments]).decode(),
-    )  # fmt: skip
 
 
 def clock(snapshot: Snapshot) -> Markup:
@@ -120,7 +157,7 @@ def clock(snapshot: Snapshot) -> Markup:
 
 def _views(snapshot: Snapshot, view: str) -> Markup | None:
     """The choice of a scheduler whose view is compared with the truth."""
-    schedulers = [one.by for one in snapshot.recording.log.views]
+    schedulers = [view_errors.by for view_errors in snapshot.recording.log.views]
     if not schedulers:
         return None
     options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *schedulers)]
@@ -128,53 +165,65 @@ def _views(snapshot: Snapshot, view: str) -> Markup | None:
 
 
 def _said(moments: Sequence[tuple[Time, str]], now: Time) -> tuple[Markup | str, ...]:
-    before = [what for at_us, what in moments if at_us <= now]
-    return (name_of(before[-1]),) if before else ("",)
+    past_moments = [text for at_us, text in moments if at_us <= now]
+    return (name_of(past_moments[-1]),) if past_moments else ("",)
 
 
-def _moment(path: str, at_us: Time, what: str, origin_us: Time) -> Markup:
-    when = link(address(path, {AT: seconds(at_us)}), moment(origin_us + at_us))
-    return tag("li", when, " ", name_of(what))
+def _moment(path: str, at_us: Time, text: str, origin_us: Time) -> Markup:
+    time_link = link(address(path, {AT: seconds(at_us)}), moment(origin_us + at_us))
+    return tag("li", time_link, " ", name_of(text))
 
 
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _HOPS: Final = (
-    Column("from", text=True), Column("message", text=True), Column("to", text=True), Column("meaning", text=True),
-)  # fmt: skip
+    Column("from", text=True),
+    Column("message", text=True),
+    Column("to", text=True),
+    Column("meaning", text=True),
+)
 
 
 def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> PageView:
     """The page of a design.
 
     Args:
-        explanation: of the design, in Markdown: headings, paragraphs, code, links.
+        explanation: text about the design in Markdown: headings, paragraphs, code, links.
         picture: draws its flow of messages as SVG.
     """
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     image = base64.b64encode(picture().encode()).decode()
     title = f"Message flow of {entry.name}, as in the table"
     drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=title)
-    known = facts(
-        ("summary", entry.summary), ("source", entry.source),
+    summary = facts(
+        ("summary", entry.summary),
+        ("source", entry.source),
         ("its page in the documentation", tag("code", f"docs/architectures/{entry.name}.md")),
-    )  # fmt: skip
+    )
+
     hops = [_hop(hop) for hop in flow_of(deployment).hops]
     parts = (
-        known, *_prose(explanation), section("Message flow", drawn), section("Messages", table(_HOPS, hops)),
+        summary,
+        *_prose(explanation),
+        section("Message flow", drawn),
+        section("Messages", table(_HOPS, hops)),
         section("Documentation of the module", tag("pre", text)),
-    )  # fmt: skip
+    )
+
     return PageView(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
 
 
 def _prose(explanation: str) -> list[Markup]:
     """Sections of paragraphs; links become plain text."""
-    found = []
+    sections = []
     for part in re.split(r"^## ", explanation, flags=re.MULTILINE):
         title, _, text = part.partition("\n")
-        paragraphs = [tag("p", *_words(one)) for one in re.split(r"\n\s*\n", text.strip()) if one.strip()]
+        paragraphs = [
+            tag("p", *_words(paragraph)) for paragraph in re.split(r"\n\s*\n", text.strip()) if paragraph.strip()
+        ]
         if title.strip():
-            found.append(section(title.strip(), *paragraphs))
-    return found
+            sections.append(section(title.strip(), *paragraphs))
+
+    return sections
 
 
 def _words(text: str) -> list[Piece]:
@@ -189,16 +238,25 @@ def _hop(hop: Hop) -> tuple[Piece, ...]:
 AHEAD: Final = 8
 """Intervals whose messages a page gets at once: it plays them until it has asked for the next ones."""
 _QUEUES: Final = (
-    Column("role", text=True), Column("components"), Column("tasks that wait there"), Column("at one of them"),
+    Column("role", text=True),
+    Column("components"),
+    Column("tasks that wait there"),
+    Column("at one of them"),
     Column("messages received"),
-)  # fmt: skip
+)
 _MESSAGES: Final = (
-    Column("message", text=True), Column("in this moment"), Column("so far"), Column("meaning", text=True),
-)  # fmt: skip
+    Column("message", text=True),
+    Column("in this moment"),
+    Column("so far"),
+    Column("meaning", text=True),
+)
 _VIEWS: Final = (
-    Column("view of", text=True), Column("wrongly free"), Column("wrongly taken"),
-    Column("oldest part", text=True), Column("mean age"),
-)  # fmt: skip
+    Column("view of", text=True),
+    Column("wrongly free"),
+    Column("wrongly taken"),
+    Column("oldest part", text=True),
+    Column("mean age"),
+)
 
 
 class PanelDrawing(msgspec.Struct, frozen=True):
@@ -221,6 +279,7 @@ class MessagePanel:
     """Messages on their way, queues, and errors of views."""
 
     def __init__(self, recording: Recording) -> None:
+
         log = recording.log
         self._log = log
         self._sent_us: Longs = np.array([flight.sent_us for flight in log.flights], dtype=np.int64)
@@ -230,6 +289,7 @@ class MessagePanel:
         self._sums = np.cumsum(np.array(log.sent, dtype=np.int64), axis=1) if log.sent else None
         self._longest_us: Time = max((flight.received_us - flight.sent_us for flight in log.flights), default=0)
         self._twins = {address.partition("/")[0] for address in log.addresses if address.count("/") > 1}
+
         self._places: dict[Address, tuple[int, float]] = {}
 
     def canvas(self) -> Markup:
@@ -238,9 +298,11 @@ class MessagePanel:
 
     def content(self, snapshot: Snapshot) -> Markup:
         """The input of the script, and the tables of the moment."""
-        log, at = self._log, snapshot.interval
+        log = self._log
+        at = snapshot.interval
         if not log.sent:
             return Markup("")
+
         drawing = msgspec.json.encode(self._drawing(snapshot)).decode()
         return joined(
             (
@@ -252,43 +314,55 @@ class MessagePanel:
         )
 
     def _drawing(self, snapshot: Snapshot) -> PanelDrawing:
+
         log, step_us = self._log, self._log.step_us
         now = snapshot.time_us - log.begin_us
         low, high = np.searchsorted(
             self._sent_us, (now - self._longest_us - step_us, now + AHEAD * step_us), side="right"
-        )  # fmt: skip
+        )
+
         flights = []
         for place in self._order[low:high].tolist():
-            one = log.flights[place]
-            sender, receiver = log.addresses[one.sender], log.addresses[one.receiver]
+            flight = log.flights[place]
+            sender, receiver = log.addresses[flight.sender], log.addresses[flight.receiver]
             flights.append(
                 (
-                    (log.begin_us + one.sent_us) / 1e6, (log.begin_us + one.received_us) / 1e6,
-                    *self._place(sender), *self._place(receiver), one.kind, f"{sender} > {receiver}",
+                    (log.begin_us + flight.sent_us) / 1e6,
+                    (log.begin_us + flight.received_us) / 1e6,
+                    *self._place(sender),
+                    *self._place(receiver),
+                    flight.kind,
+                    f"{sender} > {receiver}",
                 )
-            )  # fmt: skip
+            )
+
         roles = [(role.name, role.count) for role in log.roles]
         return PanelDrawing(roles, log.kinds, snapshot.time_us / 1e6, step_us / 1e6, flights)
 
     def _place(self, address: Address) -> tuple[int, float]:
         if address not in self._places:
-            role, _, rest = address.partition("/")
+            role, _, name = address.partition("/")
             row = self._row.get(role, 0)
             count = max(1, self._log.roles[row].count)
-            number, _, twin = rest.partition("/")
-            at = int(number) if number.isdecimal() else 0
-            at = 2 * at + bool(twin) if role in self._twins else at
-            self._places[address] = row, (at % count + 0.5) / count
+            number, _, twin = name.partition("/")
+            role_place = int(number) if number.isdecimal() else 0
+            role_place = 2 * role_place + bool(twin) if role in self._twins else role_place
+
+            self._places[address] = row, (role_place % count + 0.5) / count
         return self._places[address]
 
     def _messages(self, at: int) -> list[Sequence[Piece]]:
         log = self._log
         assert self._sums is not None
         return [
-            (tag("span", tag("i", "", class_=f"kind kind{place % 10}"), kind), whole(log.sent[place][at]),
-             whole(int(self._sums[place][at])), name_of(log.meanings[place]))
+            (
+                tag("span", tag("i", "", class_=f"kind kind{place % 10}"), kind),
+                whole(log.sent[place][at]),
+                whole(int(self._sums[place][at])),
+                name_of(log.meanings[place]),
+            )
             for place, kind in enumerate(log.kinds)
-        ]  # fmt: skip
+        ]
 
 
 def _queue(log: RunLog, row: int, at: int) -> Sequence[Piece]:
@@ -299,15 +373,17 @@ def _queue(log: RunLog, row: int, at: int) -> Sequence[Piece]:
 def _view_table(views: Sequence[ViewErrors], at: int) -> Markup | None:
     if not views:
         return None
+
     rows: list[Sequence[Piece]] = []
-    for one in views:
-        ages = {of: ages_us[at] for of, ages_us in zip(one.of, one.age_us, strict=True) if ages_us[at] >= 0}
+    for view in views:
+        ages = {of: ages_us[at] for of, ages_us in zip(view.of, view.age_us, strict=True) if ages_us[at] >= 0}
         oldest = max(ages, key=lambda of: ages[of], default=None)
-        told = "no message yet" if oldest is None else f"{oldest}: {time_span(ages[oldest])}"
+        age_note = "no message yet" if oldest is None else f"{oldest}: {time_span(ages[oldest])}"
         mean = time_span(sum(ages.values()) // len(ages)) if ages else ""
-        rows.append((one.by, whole(one.free[at]), whole(one.taken[at]), told, mean))
-    said = (
+        rows.append((view.by, whole(view.free[at]), whole(view.taken[at]), age_note, mean))
+
+    legend = (
         "Slots with an error in the view. Wrongly free: a task runs there, and a placement there is refused. Wrongly "
         "taken: no task runs there, or none yet. Age: since the last message from there."
     )
-    return joined((table(_VIEWS, rows), tag("p", said, class_="soft")))
+    return joined((table(_VIEWS, rows), tag("p", legend, class_="soft")))

@@ -30,7 +30,7 @@ def chrome_trace(log: RunLog, machines: int, title: str) -> bytes:
     """The log as JSON; times in microseconds since the run or the federation began.
 
     Args:
-        log: of a tracer. Of each kind of message it has a few per interval; counters count all.
+        log: log of a tracer. It has a few messages of each kind per interval; counters count all.
     """
     events = [
         *({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in _NAMES.items()),
@@ -38,8 +38,9 @@ def chrome_trace(log: RunLog, machines: int, title: str) -> bytes:
         *_jobs(log),
         *_messages(log),
         *_counters(log),
-        *({"ph": "i", "s": "g", "name": what, "pid": COMPONENTS, "tid": 0, "ts": at} for at, what in log.moments),
+        *({"ph": "i", "s": "g", "name": text, "pid": COMPONENTS, "tid": 0, "ts": at} for at, text in log.moments),
     ]
+
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"title": title}})
 
 
@@ -48,18 +49,25 @@ def _thread(pid: int, tid: int, name: str) -> Event:
 
 
 def _attempts(log: RunLog, machines: int) -> Iterator[Event]:
-    ran = {name: np.array(log.attempts[name], dtype=np.int64) for name in ATTEMPT_COLUMNS}
-    ran, lane, peak = in_lanes(ran, machines)
+    attempts = {name: np.array(log.attempts[name], dtype=np.int64) for name in ATTEMPT_COLUMNS}
+    attempts, lane, peak = in_lanes(attempts, machines)
+
     for machine, lanes in enumerate(peak.tolist()):
         for number in range(lanes):
             name = f"machine {machine}" + (f", lane {number}" if lanes > 1 else "")
             yield _thread(MACHINES, machine * _LANES + number + 1, name)
-    rows = zip(*(ran[name].tolist() for name in ATTEMPT_COLUMNS), lane.tolist(), strict=True)
+
+    rows = zip(*(attempts[name].tolist() for name in ATTEMPT_COLUMNS), lane.tolist(), strict=True)
     for task, job, machine, start_us, finish_us, attempt, outcome, number in rows:
         yield {
-            "ph": "X", "name": f"job {job}", "pid": MACHINES, "tid": machine * _LANES + number + 1, "ts": start_us,
-            "dur": finish_us - start_us, "args": {"task": task, "attempt": attempt, "outcome": _OUTCOMES[outcome]},
-        }  # fmt: skip
+            "ph": "X",
+            "name": f"job {job}",
+            "pid": MACHINES,
+            "tid": machine * _LANES + number + 1,
+            "ts": start_us,
+            "dur": finish_us - start_us,
+            "args": {"task": task, "attempt": attempt, "outcome": _OUTCOMES[outcome]},
+        }
 
 
 def _jobs(log: RunLog) -> Iterator[Event]:
@@ -73,8 +81,10 @@ def _jobs(log: RunLog) -> Iterator[Event]:
 def _messages(log: RunLog) -> Iterator[Event]:
     for number, address in enumerate(log.addresses):
         yield _thread(COMPONENTS, number + 1, address)
+
     for number, flight in enumerate(log.flights):
         kind = log.kinds[flight.kind]
+
         ends = (
             (flight.sender, flight.sent_us, {"ph": "s"}),
             (flight.receiver, flight.received_us, {"ph": "f", "bp": "e"}),

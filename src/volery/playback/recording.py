@@ -52,9 +52,10 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
 
 def source_of(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
-) -> RecordingSource:  # fmt: skip
+) -> RecordingSource:
     """The source of a recording of a deployment."""
-    draining, shares = deployment.capability(Draining), deployment.capability(DueShares) or DueShares()
+    draining = deployment.capability(Draining)
+    shares = deployment.capability(DueShares) or DueShares()
     owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
     tree = shares.under({}) if shares.under is not None else ()
     return RecordingSource(title, subtitle, cluster, deployment.machines, owners, shares.guaranteed, tree, origin_us)
@@ -65,7 +66,7 @@ class JobColumns:
 
     Attributes:
         id, submitted_us, tasks, first, done_us, cancelled_us: see `JobEntry`; `LATER`: never.
-        started_us: when the first task started.
+        started_us: time at which the first task started.
         unsatisfiable: tasks that no machine can run.
         users: all names, sorted; user: per job, the place of its own.
     """
@@ -78,10 +79,13 @@ class JobColumns:
 
         self.id, self.submitted_us = column("id"), column("submitted_us")
         self.tasks, self.first = column("tasks"), column("first")
+
         self.done_us, self.cancelled_us = (_later(column(name)) for name in ("done_us", "cancelled_us"))
+
         self.users = sorted({job.user for job in self.of})
         place = {name: at for at, name in enumerate(self.users)}
         self.user = np.array([place[job.user] for job in self.of], dtype=np.int64)
+
         self.started_us = np.full(len(self.of), LATER)
         self.unsatisfiable = np.zeros(len(self.of), dtype=np.int64)
 
@@ -101,19 +105,27 @@ class AttemptColumns:
     """
 
     def __init__(self, log: RunLog, jobs: JobColumns) -> None:
-        known = {name: np.frombuffer(column, dtype=np.int64) for name, column in log.attempts.items() if column}
-        if not known:
-            known = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
-        job = np.searchsorted(jobs.id, known["job"])
-        there = job < len(jobs.of)
-        there[there] &= jobs.id[job[there]] == known["job"][there]
-        order = np.flatnonzero(there)[np.lexsort((known["task"][there], known["start_us"][there]))]
+        columns = {name: np.frombuffer(column, dtype=np.int64) for name, column in log.attempts.items() if column}
+
+        if not columns:
+            columns = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
+
+        job = np.searchsorted(jobs.id, columns["job"])
+        # Where the first files of a journal are gone, attempts remain of jobs whose submission is not in it.
+        is_known_job = job < len(jobs.of)
+        is_known_job[is_known_job] &= jobs.id[job[is_known_job]] == columns["job"][is_known_job]
+        order = np.flatnonzero(is_known_job)[
+            np.lexsort((columns["task"][is_known_job], columns["start_us"][is_known_job]))
+        ]
+
         self.job: Longs = job[order]
-        self.place: Longs = known["task"][order] - jobs.first[self.job]
+        self.place: Longs = columns["task"][order] - jobs.first[self.job]
         self.machine, self.start_us, self.attempt, self.outcome = (
-            known[name][order] for name in ("machine", "start_us", "attempt", "outcome")
+            columns[name][order] for name in ("machine", "start_us", "attempt", "outcome")
         )
-        self.finish_us: Longs = np.where(self.outcome == RUNNING, LATER, known["finish_us"][order])
+
+        self.finish_us: Longs = np.where(self.outcome == RUNNING, LATER, columns["finish_us"][order])
+
         self.by_task: Longs = np.lexsort((self.start_us, self.place, self.job))
         self.bounds: Longs = np.searchsorted(self.job[self.by_task], np.arange(len(jobs.of) + 1))
         np.minimum.at(jobs.started_us, self.job, self.start_us)
@@ -139,14 +151,17 @@ class Recording:
         self.attempts = AttemptColumns(log, self.jobs)
         self.node_on = {machine: address for address, machine in source.nodes.items()}
         self.moments = _moments(log)
+
         decided = log.decided
         self.asked = tuple(
             np.frombuffer(column, dtype=np.int64) if column else np.zeros(0, dtype=np.int64)
             for column in (decided.time_us, decided.pair, decided.age_us)
         )
+
         self._misses: dict[tuple[int, Amounts], str] = {}
         for at in range(len(self.jobs.of)):
             self.jobs.unsatisfiable[at] = sum(count for _, count, miss in self.groups(at) if miss)
+
         self._kept: OrderedDict[tuple[Time, str], Any] = OrderedDict()
         self._lock = Lock()
 
@@ -160,11 +175,13 @@ class Recording:
 
     def groups(self, at: int) -> list[tuple[int, int, str]]:
         """Runs of equal tasks of a job: place of the first, count, reason for which no machine can run them."""
-        job, found = self.jobs.of[at], []
+        job = self.jobs.of[at]
+        task_groups = []
+
         ends = [first for first, _, _ in job.kinds[1:]] + [job.first + job.tasks]
         for (first, mask, request), end in zip(job.kinds, ends, strict=True) if job.kinds else ():
-            found.append((first - job.first, max(0, end - first), self.miss(mask, request)))
-        return found
+            task_groups.append((first - job.first, max(0, end - first), self.miss(mask, request)))
+        return task_groups
 
     def miss(self, mask: int, request: Amounts) -> str:
         """The reason for which no machine can run such a task; empty where one can."""
@@ -175,12 +192,13 @@ class Recording:
     def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
         """Constraints and amounts of a task."""
         job = self.jobs.of[at]
-        found: tuple[int, Amounts] = (0, ())
+        request_found: tuple[int, Amounts] = (0, ())
+
         for first, mask, request in job.kinds:
             if first - job.first > place:
                 break
-            found = mask, request
-        return found
+            request_found = mask, request
+        return request_found
 
     def where(self, task: TaskId) -> tuple[int, int]:
         """The row of a task's job, and its place there; (-1, -1): no job has it."""
@@ -198,18 +216,19 @@ class Recording:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-            made = self._kept[key] = make()
+            answer = self._kept[key] = make()
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-            return made
+            return answer
 
 
 def _moments(log: RunLog) -> list[tuple[Time, str]]:
-    found: dict[Time, list[str]] = {}
-    for at_us, what in log.moments:
+    texts_at: dict[Time, list[str]] = {}
+    for at_us, texts in log.moments:
         if log.begin_us <= at_us <= log.end_us:
-            found.setdefault(at_us, []).append(what)
-    return [(at_us, " ".join(what)) for at_us, what in sorted(found.items())]
+            texts_at.setdefault(at_us, []).append(texts)
+
+    return [(at_us, " ".join(texts)) for at_us, texts in sorted(texts_at.items())]
 
 
 def _later(times: Longs) -> Longs:
@@ -234,14 +253,14 @@ class Counts:
     @functools.cached_property
     def runs(self) -> Longs:
         """Rows of attempts that run."""
-        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] > self.time_us)
-        return found
+        rows: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] > self.time_us)
+        return rows
 
     @functools.cached_property
     def over(self) -> Longs:
         """Rows of attempts that are over."""
-        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] <= self.time_us)
-        return found
+        rows: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] <= self.time_us)
+        return rows
 
     def _per_job(self, rows: Longs) -> Longs:
         return np.bincount(self.recording.attempts.job[rows], minlength=len(self.recording.jobs.of))
@@ -269,20 +288,23 @@ class Counts:
     def states(self) -> Longs:
         """Per job, the place of its state in `STATES`; -1: it has not been submitted."""
         jobs, now = self.recording.jobs, self.time_us
-        done = jobs.done_us <= now
+
+        is_done = jobs.done_us <= now
         states = np.where(jobs.started_us <= now, BUSY, PENDING)
-        states = np.where(done, np.where(self.failed > 0, FAULTY, DONE), states)
-        states = np.where(done & (jobs.cancelled_us <= now), CANCELLED, states)
-        found: Longs = np.where(jobs.submitted_us <= now, states, -1)
-        return found
+        states = np.where(is_done, np.where(self.failed > 0, FAULTY, DONE), states)
+        states = np.where(is_done & (jobs.cancelled_us <= now), CANCELLED, states)
+
+        states_now: Longs = np.where(jobs.submitted_us <= now, states, -1)
+        return states_now
 
     @functools.cached_property
     def pending(self) -> Longs:
         """Per job, tasks that wait."""
         jobs = self.recording.jobs
-        left = jobs.tasks - self.running - self.finished - self.failed - jobs.unsatisfiable
-        found: Longs = np.where((self.states == PENDING) | (self.states == BUSY), np.maximum(left, 0), 0)
-        return found
+
+        unfinished = jobs.tasks - self.running - self.finished - self.failed - jobs.unsatisfiable
+        waiting_tasks: Longs = np.where((self.states == PENDING) | (self.states == BUSY), np.maximum(unfinished, 0), 0)
+        return waiting_tasks
 
     @functools.cached_property
     def on_machine(self) -> Longs:
@@ -308,10 +330,14 @@ class RecordedShares:
         """All shares, in the order of the tree."""
         return [
             ShareStatus(
-                name=one.name, within=one.within, organisation=one.members > 0, weight=one.weight, share=float(one.due)
+                name=listed_share.name,
+                within=listed_share.within,
+                organisation=listed_share.members > 0,
+                weight=listed_share.weight,
+                share=float(listed_share.due),
             )
-            for one in self._recording.source.shares
-            if user in (None, one.name)
+            for listed_share in self._recording.source.shares
+            if user in (None, listed_share.name)
         ]
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
@@ -320,37 +346,49 @@ class RecordedShares:
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
-    ) -> list[PreemptionStatus]:  # fmt: skip
+    ) -> list[PreemptionStatus]:
         """Preemptions so far, the last first."""
-        found: list[PreemptionStatus] = []
-        known = self._recording.log.preemptions
-        for number in range(len(known) if before is None else min(before, len(known)), 0, -1):
-            if known[number - 1][0] <= self._time_us and len(found) < limit:
-                one = self._status(number)
-                if user in (None, one.user, one.for_user) and job in (None, one.job, one.for_job):
-                    found.append(one)
-        return found
+        listed_preemptions: list[PreemptionStatus] = []
+        logged = self._recording.log.preemptions
+
+        for number in range(len(logged) if before is None else min(before, len(logged)), 0, -1):
+            if logged[number - 1][0] <= self._time_us and len(listed_preemptions) < limit:
+                status = self._status(number)
+                if user in (None, status.user, status.for_user) and job in (None, status.job, status.for_job):
+                    listed_preemptions.append(status)
+        return listed_preemptions
 
     def _status(self, number: int) -> PreemptionStatus:
         at_us, by, fact = self._recording.log.preemptions[number - 1]
+
         jobs = self._recording.jobs
         row, place = self._recording.where(fact.task)
         for_row, for_place = self._recording.where(fact.beneficiary)
+
         return PreemptionStatus(
-            number=number, at_us=self._recording.source.origin_us + at_us, by=by, reason=fact.reason,
-            job=jobs.of[row].id if row >= 0 else -1, index=place, attempt=fact.attempt,
-            user=jobs.of[row].user if row >= 0 else "", for_job=jobs.of[for_row].id if for_row >= 0 else -1,
-            for_index=for_place, for_user=jobs.of[for_row].user if for_row >= 0 else "",
-            loss=_part(fact.loser), gain=_part(fact.winner),
-        )  # fmt: skip
+            number=number,
+            at_us=self._recording.source.origin_us + at_us,
+            by=by,
+            reason=fact.reason,
+            job=jobs.of[row].id if row >= 0 else -1,
+            index=place,
+            attempt=fact.attempt,
+            user=jobs.of[row].user if row >= 0 else "",
+            for_job=jobs.of[for_row].id if for_row >= 0 else -1,
+            for_index=for_place,
+            for_user=jobs.of[for_row].user if for_row >= 0 else "",
+            loss=_part(fact.loser),
+            gain=_part(fact.winner),
+        )
 
     def why_again(self, row: int, place: int, attempt: int) -> str:
         """The reason for which an attempt was preempted; empty where it was not."""
         task = self._recording.jobs.of[row].first + place
         lost = [
-            fact for at_us, _, fact in self._recording.log.preemptions
+            fact
+            for at_us, _, fact in self._recording.log.preemptions
             if at_us <= self._time_us and (fact.task, fact.attempt) == (task, attempt)
-        ]  # fmt: skip
+        ]
         if not lost:
             return ""
         return f"attempt {attempt} was preempted: {WHY[lost[-1].reason]}; the task runs again when there is room"

@@ -71,11 +71,11 @@ class JobEntry(msgspec.Struct):
     """A submitted job, and its end.
 
     Args:
-        submitted_us: when a scheduler first received it.
-        tasks: their count, as far as they were submitted.
+        submitted_us: time at which a scheduler first received it.
+        tasks: number of tasks, as far as they were submitted.
         first: the smallest number among its tasks.
-        kinds: of its tasks, in runs of equal ones: the first of the run, its constraints and amounts.
-        done_us, cancelled_us: when it was reported done, and when it was cancelled; or NEVER.
+        kinds: kinds of its tasks, in runs of equal ones: the first of the run, its constraints and amounts.
+        done_us, cancelled_us: times at which it was reported done, and was cancelled; or NEVER.
     """
 
     id: JobId
@@ -95,7 +95,7 @@ class DecisionHistory(msgspec.Struct, frozen=True):
         of_task: the first decision about a task and the last ones.
         dropped: per task, how many between them are not kept.
         pairs: the scheduler that decided, and the component that it asked.
-        time_us, pair, age_us: of all decisions that asked a component, in the order of time: the time, the index of the
+        time_us, pair, age_us: columns of all decisions that asked a component, by time: the time, the index of the
             pair, and the age of the view; -1: the answer was no.
     """
 
@@ -111,12 +111,12 @@ class RunLog(msgspec.Struct, frozen=True):
     """All that a tracer has recorded; intervals are of equal length.
 
     Args:
-        addresses, kinds: that flights name.
+        addresses, kinds: addresses and kinds of messages that flights name.
         meanings: per kind of message, the first line of its documentation.
         sent: per kind of message, how many were sent in each interval.
         facts: per name, how many in each interval, of those that a design counts as inconsistencies or conflicts.
-        attempts: columns, see `ATTEMPT_COLUMNS`, of those that have ended or run at the end.
-        decided: by schedulers that explain themselves.
+        attempts: columns, see `ATTEMPT_COLUMNS`, of attempts that have ended or run at the end.
+        decided: decisions of schedulers that explain themselves.
         preemptions: time, reporting component, and fact.
         drained: time, node, and True where it is drained from then on.
         crashed: time, component, and True where it is gone from then on.
@@ -159,6 +159,7 @@ class WorkLog:
         self.preemptions: list[tuple[Time, Address, Preemption]] = []
         self.drained: list[tuple[Time, Address, bool]] = []
         self.crashed: list[tuple[Time, Address, bool]] = []
+
         self._jobs: dict[JobId, JobEntry] = {}
         self._attempts: dict[str, array[int]] = {name: array("q") for name in ATTEMPT_COLUMNS}
         self._of_task: dict[TaskId, list[LoggedDecision]] = {}
@@ -171,17 +172,18 @@ class WorkLog:
         """Record a message from the submitter or an operator."""
         if isinstance(message, Submit):
             job = message.job
-            known = self._jobs.get(job.id)
-            if known is None:
+            entry = self._jobs.get(job.id)
+            if entry is None:
                 first = job.tasks[0].id if job.tasks else NEVER
-                known = self._jobs[job.id] = JobEntry(job.id, job.user, now, job.task_count, first, [])
-            self._add(known, job.tasks)
+                entry = self._jobs[job.id] = JobEntry(job.id, job.user, now, job.task_count, first, [])
+            self._add(entry, job.tasks)
         elif isinstance(message, MoreTasks):
-            if (known := self._jobs.get(message.job)) is not None:
-                self._add(known, message.tasks)
+            if (entry := self._jobs.get(message.job)) is not None:
+                self._add(entry, message.tasks)
         elif isinstance(message, Cancel):
-            if (known := self._jobs.get(message.job)) is not None and known.cancelled_us == NEVER == known.done_us:
-                known.cancelled_us = now
+            if (entry := self._jobs.get(message.job)) is not None and entry.cancelled_us == NEVER == entry.done_us:
+                entry.cancelled_us = now
+        # An operator's repeated order changes nothing and is no moment.
         elif isinstance(message, Drain) and self._is_drained.get(message.node, False) != message.drained:
             self._is_drained[message.node] = message.drained
             self.drained.append((now, message.node, message.drained))
@@ -219,14 +221,17 @@ class WorkLog:
             times.append(now)
             pairs.append(self._pairs.setdefault((by, decision.asked), len(self._pairs)))
             ages.append(REFUSED if decision.chosen == "refused" else decision.view_age_us)
-        kept = self._of_task.get(decision.task)
-        if kept is None:
+
+        logged = self._of_task.get(decision.task)
+        if logged is None:
             if len(self._of_task) < TASKS_EXPLAINED_MAX:
                 self._of_task[decision.task] = [LoggedDecision(now, by, decision)]
             return
-        kept.append(LoggedDecision(now, by, decision))
-        if len(kept) > KEPT_PER_TASK:
-            del kept[1]
+
+        logged.append(LoggedDecision(now, by, decision))
+        # The first decision stays, since it shows where the task went at first; the second oldest goes.
+        if len(logged) > KEPT_PER_TASK:
+            del logged[1]
             self._dropped[decision.task] = self._dropped.get(decision.task, 0) + 1
 
     def attempt(self, *columns: int) -> None:
@@ -239,6 +244,7 @@ class WorkLog:
         for job in self._jobs.values():
             job.kinds.sort()
         times, pairs, ages = self._asked
+
         return {
             "attempts": self._attempts,
             "jobs": [self._jobs[number] for number in sorted(self._jobs)],
@@ -256,7 +262,8 @@ class Queues:
     """Counts tasks that wait; a task waits at the component that last received it, until it starts."""
 
     def __init__(self, bins: int) -> None:
-        self._bins, self._bin = bins, 0
+        self._bins = bins
+        self._bin = 0
         self._at: dict[TaskId, Address | None] = {}
         self._job_of: dict[TaskId, JobId] = {}
         self._of_job: dict[JobId, set[TaskId]] = {}
@@ -278,15 +285,15 @@ class Queues:
 
     def received(self, address: Address, message: Message) -> None:
         """Move the tasks that a message names to its receiver."""
-        for name, whole in task_fields(type(message)):
-            for found in flat(getattr(message, name)):
-                if isinstance(found, Job):
-                    for task in found.tasks:
+        for name, has_whole_tasks in task_fields(type(message)):
+            for named in flat(getattr(message, name)):
+                if isinstance(named, Job):
+                    for task in named.tasks:
                         self._put(task, address)
-                elif isinstance(found, Task):
-                    self._put(found, address)
-                elif not whole and found in self._at:
-                    self._move(found, address)
+                elif isinstance(named, Task):
+                    self._put(named, address)
+                elif not has_whole_tasks and named in self._at:
+                    self._move(named, address)
 
     def _put(self, task: Task, address: Address) -> None:
         if task.id not in self._job_of:
@@ -297,19 +304,24 @@ class Queues:
             self._move(task.id, address)
 
     def _move(self, task: TaskId, address: Address | None) -> None:
-        before = self._at[task]
-        if before == address:
+        address_before = self._at[task]
+        if address_before == address:
             return
+
         self._at[task] = address
-        if before is not None:
-            self._now[before] -= 1
-            self._role_now[role_of(before)] -= 1
+        if address_before is not None:
+            self._now[address_before] -= 1
+            self._role_now[role_of(address_before)] -= 1
+
         if address is not None:
             role = role_of(address)
             self._now[address] += 1
             self._role_now[role] += 1
+
             if role not in self._most:
-                self._most[role], self._busiest[role] = [0] * self._bins, [0] * self._bins
+                self._most[role] = [0] * self._bins
+                self._busiest[role] = [0] * self._bins
+
             self._most[role][self._bin] = max(self._most[role][self._bin], self._role_now[role])
             self._busiest[role][self._bin] = max(self._busiest[role][self._bin], self._now[address])
 
@@ -332,26 +344,27 @@ class Queues:
 
     def of(self, role: str) -> tuple[list[int], list[int]]:
         """The longest queue in each interval: of all components of a role together, and of one."""
-        nothing = [0] * self._bins
-        return self._most.get(role, nothing), self._busiest.get(role, nothing)
+        empty = [0] * self._bins
+        return self._most.get(role, empty), self._busiest.get(role, empty)
 
 
 @functools.cache
 def task_fields(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
     """The fields of a message that name tasks or a job by their declared types; True: whole tasks, False: numbers."""
-    found = []
+    fields = []
     for base in kind.__mro__:
         for name, declared in inspect.get_annotations(base).items():
             words = set(_WORDS.findall(str(declared)))
             if words & {"Task", "Job", "TaskId"} and "ClassVar" not in words:
-                found.append((name, "TaskId" not in words))
-    return tuple(found)
+                fields.append((name, "TaskId" not in words))
+
+    return tuple(fields)
 
 
-def flat(found: Any) -> Iterator[Any]:
+def flat(nested: Any) -> Iterator[Any]:
     """The items of nested tuples."""
-    if isinstance(found, tuple):
-        for one in found:
-            yield from flat(one)
-    elif found is not None:
-        yield found
+    if isinstance(nested, tuple):
+        for inner in nested:
+            yield from flat(inner)
+    elif nested is not None:
+        yield nested

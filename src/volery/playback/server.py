@@ -59,6 +59,7 @@ class PlaybackApp:
     def app(self) -> Starlette:
         """The application: pages, style sheet and script."""
         shown = [Route(path, self._page(place)) for place, (path, _) in enumerate(self._pages(self._first))]
+
         return Starlette(
             routes=[
                 *shown,
@@ -79,10 +80,12 @@ class PlaybackApp:
 
     def _page(self, place: int) -> Callable[[Request], Awaitable[Response]]:
         async def show(snapshot: Snapshot, request: Request) -> PageView:
-            path, made = self._pages(snapshot)[place]
-            view = await made(request)
+            path, make_view = self._pages(snapshot)[place]
+
+            view = await make_view(request)
             if path != frame.HOME:
                 return view
+
             live = joined((view.live, self._panel.content(snapshot)))
             return msgspec.structs.replace(view, live=live, still=joined((view.still, self._panel.canvas())))
 
@@ -96,16 +99,21 @@ class PlaybackApp:
     def _answering(self, show: Shown) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             request.state.principal = VIEWER
-            snapshot, status = self._first, 200
+            snapshot = self._first
+            status = 200
+
             try:
                 snapshot = snapshots.at(self._recording, asked_us(request, self._recording))
                 view = await show(snapshot, request)
             except InputError as error:
-                view, status = problem_view(error.place, error.problem), 422
+                view = problem_view(error.place, error.problem)
+                status = 422
             except NotThereError as error:
-                view, status = problem_view(error.place, error.problem), 404
-            above = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
-            return page(view, VIEWER, self._recording.source.title, status, film=above)
+                view = problem_view(error.place, error.problem)
+                status = 404
+
+            clock_bar = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
+            return page(view, VIEWER, self._recording.source.title, status, film=clock_bar)
 
         return answer
 
@@ -128,7 +136,7 @@ class PlaybackServer:
     """The HTTP server of a recording, on this machine.
 
     Args:
-        port: to listen at; 0: any free one.
+        port: port to listen at; 0: any free one.
 
     Raises:
         InputError: it cannot listen there.
@@ -137,6 +145,7 @@ class PlaybackServer:
     def __init__(self, app: Starlette, port: int = 0) -> None:
         # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((LOOPBACK, port))
@@ -145,9 +154,18 @@ class PlaybackServer:
             self._socket.close()
             problem = f"cannot listen there ({error.strerror or error}); give another --port"
             raise InputError(f"{LOOPBACK}:{port}", problem) from None
+
         self.url = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}/"
-        config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, lifespan="off",
-                                timeout_graceful_shutdown=1, server_header=False)  # fmt: skip
+
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+        )
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:

@@ -48,8 +48,8 @@ LOOK_MAX: Final = 1_000
 def at(recording: Recording, time_us: Time) -> Snapshot:
     """The state at a moment; every call for one moment returns the same object."""
     time_us = min(max(time_us, recording.begin_us), recording.end_us)
-    found: Snapshot = recording.kept((time_us, ""), lambda: Snapshot(recording, time_us))
-    return found
+    snapshot: Snapshot = recording.kept((time_us, ""), lambda: Snapshot(recording, time_us))
+    return snapshot
 
 
 class Snapshot:
@@ -93,13 +93,13 @@ class Snapshot:
 
     # Nodes.
 
-    def _last(self, told: Sequence[tuple[Time, Address, bool]]) -> set[Address]:
-        found: set[Address] = set()
-        for time_us, node, holds in told:
+    def _last(self, changes: Sequence[tuple[Time, Address, bool]]) -> set[Address]:
+        addresses: set[Address] = set()
+        for time_us, node, holds in changes:
             if time_us > self.time_us:
                 break
-            (found.add if holds else found.discard)(node)
-        return found
+            (addresses.add if holds else addresses.discard)(node)
+        return addresses
 
     def lost(self) -> set[Address]:
         """Components that have crashed and are not back."""
@@ -126,17 +126,28 @@ class Snapshot:
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
-        cluster, running = self._source.cluster, self._count.on_machine.tolist()
-        capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
+        cluster = self._source.cluster
+        running = self._count.on_machine.tolist()
+        capacities = cluster.capacities or [()] * len(cluster.slots)
+        lost = self.lost()
+
         return [
             NodeStatus(
-                address=address, slots=cluster.slots[machine], running=running[machine],
-                drained=address in self._drained, lost=address in lost, arch="", os="", kernel="", cores=0, memory_mb=0,
+                address=address,
+                slots=cluster.slots[machine],
+                running=running[machine],
+                drained=address in self._drained,
+                lost=address in lost,
+                arch="",
+                os="",
+                kernel="",
+                cores=0,
+                memory_mb=0,
                 labels=_constraints(cluster.constraints[machine]),
                 offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
             )
-            for address, machine in sorted(self._source.nodes.items(), key=lambda found: (found[1], found[0]))
-        ]  # fmt: skip
+            for address, machine in sorted(self._source.nodes.items(), key=lambda node: (node[1], node[0]))
+        ]
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
         """The owners of each node, where the scheduler declares them."""
@@ -147,9 +158,7 @@ class Snapshot:
         attempts = self.recording.attempts
         rows = self._count.runs[attempts.machine[self._count.runs] == self._source.nodes[node]][:limit]
         jobs = self.recording.jobs
-        return [
-            self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()
-        ]  # fmt: skip
+        return [self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()]
 
     def elapsed_us(self, task: TaskStatus) -> Time:
         """The time for which a task that runs has run."""
@@ -164,26 +173,41 @@ class Snapshot:
 
     def _status(self, row: int) -> JobStatus:
         jobs, now = self.recording.jobs, self.time_us
-        job, state = jobs.of[row], int(self._count.states[row])
+        job = jobs.of[row]
+        state = int(self._count.states[row])
         unsatisfiable, failed = int(jobs.unsatisfiable[row]), int(self._count.failed[row])
+
         killed = 0
+        # Only cancellation kills for good; an attempt that was preempted runs again.
         if state == CANCELLED:
             killed = len({*self._killed_places(row)})
-        started, done = int(jobs.started_us[row]), int(jobs.done_us[row])
+
+        started_us, done_us = int(jobs.started_us[row]), int(jobs.done_us[row])
+
         return JobStatus(
-            id=job.id, name="", user=job.user, state=STATES[state], reason=self._reason(row, state), tasks=job.tasks,
-            running=int(self._count.running[row]), finished=int(self._count.finished[row]), failed=failed,
-            killed=killed, unsatisfiable=unsatisfiable, submitted_us=self._unix(job.submitted_us),
-            started_us=self._unix(started) if started <= now else None,
-            ended_us=self._unix(done) if done <= now else None, revision=0,
-        )  # fmt: skip
+            id=job.id,
+            name="",
+            user=job.user,
+            state=STATES[state],
+            reason=self._reason(row, state),
+            tasks=job.tasks,
+            running=int(self._count.running[row]),
+            finished=int(self._count.finished[row]),
+            failed=failed,
+            killed=killed,
+            unsatisfiable=unsatisfiable,
+            submitted_us=self._unix(job.submitted_us),
+            started_us=self._unix(started_us) if started_us <= now else None,
+            ended_us=self._unix(done_us) if done_us <= now else None,
+            revision=0,
+        )
 
     def _killed_places(self, row: int) -> list[int]:
         attempts = self.recording.attempts
         rows = attempts.of_tasks(row, 0, LATER)
         rows = rows[(attempts.finish_us[rows] <= self.time_us) & (attempts.outcome[rows] == KILLED)]
-        found: list[int] = attempts.place[rows].tolist()
-        return found
+        places: list[int] = attempts.place[rows].tolist()
+        return places
 
     def _reason(self, row: int, state: int) -> str:
         if state == CANCELLED or int(self.recording.jobs.cancelled_us[row]) <= self.time_us:
@@ -197,22 +221,24 @@ class Snapshot:
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs in the order of the query; of equal ones the newest first."""
         jobs = self.recording.jobs
-        wanted = (self._count.states >= 0) & (not query.name)  # no job of a recording has a name
+        is_listed = (self._count.states >= 0) & (not query.name)  # no job of a recording has a name
         if query.state is not None:
-            wanted &= self._count.states == STATES.index(query.state)
+            is_listed &= self._count.states == STATES.index(query.state)
         if query.user is not None:
             place = jobs.users.index(query.user) if query.user in jobs.users else -1
-            wanted &= jobs.user == place
+            is_listed &= jobs.user == place
         if query.before is not None:
-            wanted &= jobs.id < query.before
+            is_listed &= jobs.id < query.before
         if query.since_us is not None:
-            wanted &= jobs.submitted_us >= query.since_us - self._source.origin_us
-        rows: Longs = np.flatnonzero(wanted)
+            is_listed &= jobs.submitted_us >= query.since_us - self._source.origin_us
+
+        rows: Longs = np.flatnonzero(is_listed)
         if query.reason is not None:
             words = query.reason
             rows = np.array(
                 [r for r in rows.tolist() if words in self._reason(r, int(self._count.states[r]))], dtype=np.int64
             )
+
         keys = self._keys(order.by, rows)
         ranked = rows[np.lexsort((-jobs.id[rows], -keys if order.falling else keys))]
         return [self._status(row) for row in ranked[order.skip : order.skip + limit].tolist()]
@@ -224,32 +250,42 @@ class Snapshot:
     def _keys(self, by: str, rows: Longs) -> Longs:
         """The sort keys of rows, as numbers."""
         jobs = self.recording.jobs
+
         if by == "state":
             return np.array([sorted(STATES).index(state) for state in STATES])[self._count.states[rows]]
+
         if by == "reason":
-            found = [self._reason(row, int(self._count.states[row])) for row in rows.tolist()]
-            words = {text: place for place, text in enumerate(sorted(set(found)))}
-            return np.array([words[text] for text in found], dtype=np.int64)
+            reasons = [self._reason(row, int(self._count.states[row])) for row in rows.tolist()]
+            words = {text: place for place, text in enumerate(sorted(set(reasons)))}
+            return np.array([words[text] for text in reasons], dtype=np.int64)
+
         columns = {
-            "id": jobs.id, "name": np.zeros_like(jobs.id), "user": jobs.user, "tasks": jobs.tasks,
-            "submitted_us": jobs.submitted_us, "ended_us": np.where(jobs.done_us <= self.time_us, jobs.done_us, -1),
-        }  # fmt: skip
-        found_keys: Longs = columns[by][rows]
-        return found_keys
+            "id": jobs.id,
+            "name": np.zeros_like(jobs.id),
+            "user": jobs.user,
+            "tasks": jobs.tasks,
+            "submitted_us": jobs.submitted_us,
+            "ended_us": np.where(jobs.done_us <= self.time_us, jobs.done_us, -1),
+        }
+        keys: Longs = columns[by][rows]
+        return keys
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, each in the state of its last attempt."""
         row = self.recording.jobs.place(number)
         if row < 0:
             return []
+
         attempts, last = self.recording.attempts, dict[int, int]()
         for at_row in attempts.of_tasks(row, first, limit).tolist():
             if attempts.start_us[at_row] <= self.time_us:
                 last[int(attempts.place[at_row])] = at_row
+
         count = self.recording.jobs.of[row].tasks
         misses = [
-            (begin, begin + many, miss) for begin, many, miss in self.recording.groups(row) if miss
-        ]  # fmt: skip
+            (begin, begin + count_of_run, miss) for begin, count_of_run, miss in self.recording.groups(row) if miss
+        ]
+
         return [
             self._task(row, place, last.get(place), next((m for a, b, m in misses if a <= place < b), ""))
             for place in range(first, min(first + limit, count))
@@ -257,37 +293,51 @@ class Snapshot:
 
     def _task(self, row: int, place: int, at_row: int | None, miss: str) -> TaskStatus:
         jobs, attempts = self.recording.jobs, self.recording.attempts
-        number, given_up = jobs.of[row].id, int(self._count.states[row]) == CANCELLED
+        number = jobs.of[row].id
+        given_up = int(self._count.states[row]) == CANCELLED
+
         if at_row is None:
             state: TaskState = "unsatisfiable" if miss else "cancelled" if given_up else "pending"
             return TaskStatus(job=number, index=place, state=state, reason=miss)
+
         finish, outcome = int(attempts.finish_us[at_row]), int(attempts.outcome[at_row])
-        over = finish <= self.time_us
+        is_over = finish <= self.time_us
+
         state = "running"
-        if over:
+        if is_over:
             state = "finished" if outcome == FINISHED else "failed" if outcome == FAILED else "pending"
             if outcome == KILLED and given_up:
                 state = "killed"
+
         reason = ""
         if state == "pending":
             reason = self.sharing.why_again(row, place, int(attempts.attempt[at_row])) or LOST
+
         return TaskStatus(
-            job=number, index=place, state=state, reason=reason, attempt=int(attempts.attempt[at_row]),
+            job=number,
+            index=place,
+            state=state,
+            reason=reason,
+            attempt=int(attempts.attempt[at_row]),
             node=self.recording.node_on.get(int(attempts.machine[at_row]), ""),
-            started_us=self._unix(int(attempts.start_us[at_row])), ended_us=self._unix(finish) if over else None,
-        )  # fmt: skip
+            started_us=self._unix(int(attempts.start_us[at_row])),
+            ended_us=self._unix(finish) if is_over else None,
+        )
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Times from submission to the first start of a task, of the tasks of the last jobs."""
-        jobs, attempts, found = self.recording.jobs, self.recording.attempts, list[Time]()
+        jobs, attempts, allocations = self.recording.jobs, self.recording.attempts, list[Time]()
+
         for row in np.flatnonzero(jobs.started_us <= self.time_us)[::-1][:limit].tolist():
             of_job = attempts.of_tasks(row, 0, LATER)
             firsts = of_job[np.diff(attempts.place[of_job], prepend=-1) != 0]
             began = attempts.start_us[firsts]
-            found += np.maximum(began[began <= self.time_us] - jobs.submitted_us[row], 0)[: limit - len(found)].tolist()
-            if len(found) >= limit:
+            allocations += np.maximum(began[began <= self.time_us] - jobs.submitted_us[row], 0)[
+                : limit - len(allocations)
+            ].tolist()
+            if len(allocations) >= limit:
                 break
-        return found
+        return allocations
 
     # Why.
 
@@ -296,24 +346,32 @@ class Snapshot:
         job, row = self.job(number), self.recording.jobs.place(number)
         if job is None or (place is not None and place >= job.tasks):
             return None
-        whole = place is None
+
+        is_whole_job = place is None
         if place is None:
             place = self._first_waiting(job)
+
         task = self.tasks(number, place, 1)[0]
         mask, request = self.recording.wanted(row, place)
         drained = {self._source.nodes[node] for node in self._drained if node in self._source.nodes}
-        taken = {machine: count for machine, count in enumerate(self._count.on_machine.tolist()) if count}
-        steps = counted(candidates(self._source.cluster, mask, request, drained, taken))
-        heard = job.running + job.finished + job.failed + job.killed
-        started = heard if whole else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
-        words = "were given to tasks of the job" if whole else "were given to it"
+        running_tasks = {machine: count for machine, count in enumerate(self._count.on_machine.tolist()) if count}
+
+        steps = counted(candidates(self._source.cluster, mask, request, drained, running_tasks))
+        started_tasks = job.running + job.finished + job.failed + job.killed
+        started = started_tasks if is_whole_job else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
+        words = "were given to tasks of the job" if is_whole_job else "were given to it"
+
         decided = self.recording.log.decided
         return Why(
-            job=number, index=place, state=task.state, reason=task.reason or job.reason,
-            waiting=0 if job.ended else max(0, job.tasks - heard - job.unsatisfiable),
+            job=number,
+            index=place,
+            state=task.state,
+            reason=task.reason or job.reason,
+            waiting=0 if job.ended else max(0, job.tasks - started_tasks - job.unsatisfiable),
             funnel=(*steps, FunnelStep(words, started)),
-            decisions=self._decisions(self.recording.jobs.of[row].first + place), explained=bool(decided.of_task),
-        )  # fmt: skip
+            decisions=self._decisions(self.recording.jobs.of[row].first + place),
+            explained=bool(decided.of_task),
+        )
 
     def _first_waiting(self, job: JobStatus) -> int:
         for first in (max(0, job.running + job.finished + job.failed - 1), 0):
@@ -327,58 +385,82 @@ class Snapshot:
         dropped = decided.dropped.get(task, 0)
         return tuple(
             DecisionStep(
-                at_us=self._unix(time_us), by=by, chosen=one.chosen, node=self.recording.node_on.get(one.machine, ""),
-                asked=one.asked, view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
-                passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+                at_us=self._unix(time_us),
+                by=by,
+                chosen=decision.chosen,
+                node=self.recording.node_on.get(decision.machine, ""),
+                asked=decision.asked,
+                view_age_us=decision.view_age_us,
+                omitted=dropped if place == 1 else 0,
+                passed=tuple(
+                    RejectionCount(rejection.scope, rejection.reason, rejection.count)
+                    for rejection in decision.rejected
+                ),
             )
-            for place, (time_us, by, one) in enumerate(decided.of_task.get(task, ()))
+            for place, (time_us, by, decision) in enumerate(decided.of_task.get(task, ()))
             if time_us <= self.time_us
-        )  # fmt: skip
+        )
 
     def views(self) -> list[PairStatus]:
         """Counts of decisions so far that used views of other schedulers' machines."""
         names = self.recording.log.decided.pairs
-        decisions, refused, ages_us = self._decided(0)
+        decisions, refusals, ages_us = self._decided(0)
         recent, recent_refused, recent_ages_us = self._decided(self.time_us - RECENT_US)
+
         return [
             PairStatus(
-                by=by, asked=asked, decisions=decisions[place], refused=refused[place],
-                view_age_us=ages_us[place] // max(1, decisions[place]), recent=recent[place],
+                by=by,
+                asked=asked_component,
+                decisions=decisions[place],
+                refused=refusals[place],
+                view_age_us=ages_us[place] // max(1, decisions[place]),
+                recent=recent[place],
                 recent_refused=recent_refused[place],
                 recent_view_age_us=recent_ages_us[place] // recent[place] if recent[place] else None,
             )
-            for (by, asked), place in sorted((pair, place) for place, pair in enumerate(names))
-            if decisions[place] or refused[place]
-        ]  # fmt: skip
+            for (by, asked_component), place in sorted((pair, place) for place, pair in enumerate(names))
+            if decisions[place] or refusals[place]
+        ]
 
     def _decided(self, since_us: Time) -> tuple[list[int], list[int], list[int]]:
         """Per pair since then: placements that held, those that were refused, and the sum of ages in microseconds."""
         times, pairs, ages = self.recording.asked
         first = int(np.searchsorted(times, since_us)) if since_us > 0 else 0
-        until, many = int(np.searchsorted(times, self.time_us, side="right")), len(self.recording.log.decided.pairs)
-        of, age_us = pairs[first:until], ages[first:until]
-        held, none = age_us >= 0, np.zeros(many, dtype=np.int64)
+        until, pair_count = (
+            int(np.searchsorted(times, self.time_us, side="right")),
+            len(self.recording.log.decided.pairs),
+        )
+
+        of = pairs[first:until]
+        age_us = ages[first:until]
+        was_placed, zeros = age_us >= 0, np.zeros(pair_count, dtype=np.int64)
+
         if not of.size:
-            return none.tolist(), none.tolist(), none.tolist()
-        sums = np.bincount(of[held], weights=age_us[held], minlength=many).astype(np.int64)
-        counts, refused = (np.bincount(of[some], minlength=many) for some in (held, ~held))
+            return zeros.tolist(), zeros.tolist(), zeros.tolist()
+
+        sums = np.bincount(of[was_placed], weights=age_us[was_placed], minlength=pair_count).astype(np.int64)
+        counts, refused = (
+            np.bincount(of[is_counted], minlength=pair_count) for is_counted in (was_placed, ~was_placed)
+        )
         return counts.tolist(), refused.tolist(), sums.tolist()
 
     # Users.
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """The load of every user, or of one."""
-        jobs, many = self.recording.jobs, len(self.recording.jobs.users)
+        jobs, user_count = self.recording.jobs, len(self.recording.jobs.users)
 
         def summed(weights: Longs) -> list[int]:
-            counts: list[int] = np.bincount(jobs.user, weights=weights, minlength=many).astype(np.int64).tolist()
+            counts: list[int] = np.bincount(jobs.user, weights=weights, minlength=user_count).astype(np.int64).tolist()
             return counts
 
         count = self._count
         running = np.where(count.states >= 0, count.running, 0)
         columns = [summed(column) for column in (count.states == PENDING, count.states == BUSY, count.pending, running)]
-        found = [UserLoad(name, *counts) for name, counts in zip(jobs.users, zip(*columns, strict=True), strict=True)]
-        return [load for load in found if any(load[1:]) and user in (None, load.user)]
+        user_loads = [
+            UserLoad(name, *counts) for name, counts in zip(jobs.users, zip(*columns, strict=True), strict=True)
+        ]
+        return [load for load in user_loads if any(load[1:]) and user in (None, load.user)]
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with a load or a share, or only one."""
@@ -387,13 +469,17 @@ class Snapshot:
             self.sharing.due(),
             {share.name: share.weight for share in self._source.shares if not share.members},
         )
+
         names = sorted({*loads, *due} if user is None else {user})
-        found = []
+
+        statuses = []
         for name in names:
             counts = loads[name]._asdict() if name in loads else {"user": name}
             share = due.get(name)
-            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
-        return found
+            statuses.append(
+                UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name))
+            )
+        return statuses
 
     # Queries that only recordings answer.
 
@@ -401,19 +487,24 @@ class Snapshot:
     def interval(self) -> int:
         """The index of the interval that contains the moment."""
         log = self.recording.log
-        many = len(log.sent[0]) if log.sent else 1
-        return min(many - 1, max(0, (self.time_us - log.begin_us) // log.step_us))
+        interval_count = len(log.sent[0]) if log.sent else 1
+        return min(interval_count - 1, max(0, (self.time_us - log.begin_us) // log.step_us))
 
     def archived(self, number: JobId) -> None:
         """None: no job of a recording is in the archive."""
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:
         """Errors of a scheduler's view: first node of a group -> slots wrongly free, slots wrongly taken."""
-        errors = next((one for one in self.recording.log.views if one.by == by), None)
+        errors = next((view for view in self.recording.log.views if view.by == by), None)
+
         if errors is None:
             return {}
         node_on, wrong = self.recording.node_on, errors.wrong[self.interval]
-        return {node_on[machine]: (free, taken) for machine, free, taken in wrong if machine in node_on}
+        return {
+            node_on[machine]: (wrongly_free, wrongly_taken)
+            for machine, wrongly_free, wrongly_taken in wrong
+            if machine in node_on
+        }
 
 
 LOST: Final = "its last attempt was lost, or given up; the task runs again when there is room"

@@ -31,17 +31,27 @@ NAME: Final = "megha"
 WORKERS: Final = 18
 """Three clusters, each with a partition of two machines per Global Master."""
 PARAMETERS: Final[dict[str, Any]] = {
-    "gms": 3, "lms": 3, "heartbeat_s": 2.0, "reliable": True, "detection_s": 0.3, "why": True,
-}  # fmt: skip
+    "gms": 3,
+    "lms": 3,
+    "heartbeat_s": 2.0,
+    "reliable": True,
+    "detection_s": 0.3,
+    "why": True,
+}
 WORK: Final = (
-    (0.4, "ada", 3, 2.0), (1.6, "bob", 4, 5.0), (2.4, "eve", 9, 5.0), (2.9, "ada", 5, 5.0), (3.5, "bob", 9, 2.5),
-    (6.0, "eve", 4, 2.0), (9.0, "ada", 3, 2.0),
-)  # fmt: skip
+    (0.4, "ada", 3, 2.0),
+    (1.6, "bob", 4, 5.0),
+    (2.4, "eve", 9, 5.0),
+    (2.9, "ada", 5, 5.0),
+    (3.5, "bob", 9, 2.5),
+    (6.0, "eve", 4, 2.0),
+    (9.0, "ada", 3, 2.0),
+)
 """Per job: arrival (seconds), user, number of tasks, and duration of each task (seconds)."""
 CRASH: Final = Crash(round(6.5 * SECOND), "node/4", round(9.5 * SECOND))
 LENGTH_US: Final[Time] = round(13.5 * SECOND)
 DELAY_US: Final[Time] = 40_000
-"""Of every message between components: as slow as on a bad day between continents, so that one can see it move."""
+"""The delay of every message between components: as long as between continents on a bad day, to be seen."""
 
 
 class TracedRun(msgspec.Struct, frozen=True, eq=False):
@@ -80,17 +90,20 @@ def trace_run(
         InputError: there is no such run, an input is gone, or the digest is not that of the folder.
     """
     spec, digest = kept_run(folder, label, seed)
+
     inputs = read_inputs(spec)
     spec = with_cutoff(spec, inputs.facts)
+
     if watch is not None:
         watch(inputs.facts)
+
     architecture, deployment = architectures.lookup(spec.architecture), build(spec, inputs.cluster)
-    tracer = Tracer(
-        begin_us, end_us, inputs.cluster.slots, deployment.machines, architecture.captions, part=part
-    )  # fmt: skip
+    tracer = Tracer(begin_us, end_us, inputs.cluster.slots, deployment.machines, architecture.captions, part=part)
     deployment = tracer.on(deployment)
+
     if drive(spec, inputs, deployment, watch).records.digest() != digest:
         raise InputError(str(folder), f"{label}, seed {seed}, does not run as it did; `volery verify` says more")
+
     return TracedRun(architecture, inputs.cluster, deployment, tracer.log())
 
 
@@ -110,12 +123,11 @@ def demonstration(begin_us: Time = 0, end_us: Time = LENGTH_US, *, part: bool = 
     Args:
         part: the recording ends before the run does.
     """
-    architecture, cluster = architectures.lookup(NAME), Cluster.uniform(WORKERS)
+    architecture = architectures.lookup(NAME)
+    cluster = Cluster.uniform(WORKERS)
     deployment = architecture.build(cluster, architectures.configure(architecture, PARAMETERS), Streams(0))
     crashes = ((CRASH.at_us, CRASH.address),)
-    tracer = Tracer(
-        begin_us, end_us, cluster.slots, deployment.machines, architecture.captions, crashes, part
-    )  # fmt: skip
+    tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions, crashes, part)
     deployment = tracer.on(deployment)
     plan = FaultPlan(crashes=(CRASH,))
     sim.simulate(deployment, work(), cluster, network=sim.Network(DELAY_US), options=sim.Options(plan=plan))

@@ -41,7 +41,7 @@ FLIGHTS_PER_KIND: Final = 3
 COMPARISONS_MAX: Final = 40_000_000
 """Comparisons of a scheduler's view of a machine with the truth, at most: fewer moments where there are more."""
 OVERTAKEN_MAX: Final = 64
-"""How far behind the first message of a link that is on its way a message may be that is handled."""
+"""The largest number of messages of a link that a message may overtake on its way."""
 
 
 class _TracedPort(ForwardingPort):
@@ -88,21 +88,24 @@ class ViewErrorLog:
 
     def errors(self, by: Address, bins: int, nodes: set[str]) -> ViewErrors:
         """The errors per interval; an interval without a comparison repeats the one before."""
-        found = [self.moments[0]] * bins
+        error_moments = [self.moments[0]] * bins
         for (at, now, received, wrong), following in zip(self.moments, [*self.moments[1:], None], strict=True):
             for place in range(at, bins if following is None else following[0]):
-                found[place] = (at, now, received, wrong)
-        of = sorted(one for one in self.received_us if role_of(one) not in nodes)
-        age_us = [[now - last[one] if one in last else -1 for _, now, last, _ in found] for one in of]
-        free, taken = ([sum(one[place] for one in wrong) for *_, wrong in found] for place in (1, 2))
-        return ViewErrors(by, of, age_us, free, taken, [wrong for *_, wrong in found])
+                error_moments[place] = (at, now, received, wrong)
+
+        of = sorted(source for source in self.received_us if role_of(source) not in nodes)
+        age_us = [[now - last[source] if source in last else -1 for _, now, last, _ in error_moments] for source in of]
+        free, wrongly_taken = (
+            [sum(source[place] for source in wrong) for *_, wrong in error_moments] for place in (1, 2)
+        )
+        return ViewErrors(by, of, age_us, free, wrongly_taken, [wrong for *_, wrong in error_moments])
 
 
 class Tracer:
     """Records the events and effects of components, from `watch` on.
 
     Args:
-        begin_us, end_us: of the recording. Earlier events are followed and not shown; later ones belong to its end.
+        begin_us, end_us: bounds of the recording. Earlier events are followed and not shown; later ones are at its end.
         machines: node address -> machine.
         captions: see `Architecture.captions`.
         crashes: time and component of each crash, where they are known beforehand.
@@ -113,33 +116,43 @@ class Tracer:
     """
 
     def __init__(
-        self, begin_us: Time, end_us: Time, slots: Sequence[int], machines: Mapping[Address, int],
-        captions: Mapping[str, str] = {}, crashes: Sequence[tuple[Time, Address]] = (), part: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        begin_us: Time,
+        end_us: Time,
+        slots: Sequence[int],
+        machines: Mapping[Address, int],
+        captions: Mapping[str, str] = {},
+        crashes: Sequence[tuple[Time, Address]] = (),
+        part: bool = False,
+    ) -> None:
         self._begin_us, self._end_us = begin_us, end_us
         self._step_us = max(1, -(-(end_us - begin_us) // BINS))
         self._bins = max(1, -(-(end_us - begin_us) // self._step_us))
         self._slots, self._machines = slots, machines
         self._free = list(slots)
         self.cells = group_starts(len(slots), len(slots) if sum(slots) <= LANES_MAX else HEAT_ROWS_MAX)
+
         self._now, self._bin = 0, 0
         self._components: dict[Address, Component] = {}
         self._addresses: dict[Address, int] = {}
         self._kinds: dict[str, list[int]] = {}
         self._numbers: dict[str, int] = {}
         self._meanings: list[str] = []
-        self._shown: Counter[tuple[int, str]] = Counter()
+        self._flight_counts: Counter[tuple[int, str]] = Counter()
         self._flights: list[Flight] = []
-        self._flying: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
+        self._in_flight: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
+
         self._queues = Queues(self._bins)
         self._received: dict[str, list[int]] = {}
         self._facts: dict[str, list[int]] = {}
         self._work = WorkLog()
         self._captions = Captions(captions, self._work.where)
         self._crashes = sorted(crashes, reverse=True)
-        self._gone: set[Address] = set()
-        self._part = part
-        self._shows, self._over = begin_us <= 0, False
+
+        self._crashed_addresses: set[Address] = set()
+        self._is_part = part
+        self._is_recording = begin_us <= 0
+        self._is_over = False
         self._running: dict[tuple[TaskId, int], tuple[int, Time, JobId]] = {}
         self._views: dict[Address, ViewErrorLog] = {}
         self._stride = 1
@@ -152,13 +165,17 @@ class Tracer:
         """
         for address, component in components.items():
             inner = component
-            while (within := getattr(inner, "inner", None)) is not None:
-                inner = within
+            while (inner_component := getattr(inner, "inner", None)) is not None:
+                inner = inner_component
+            # The class changes, not the object: its port, its parts and its snapshots keep the component itself.
             inner.__class__ = _traced_class(type(inner), self, address, offset_us)
-            if address in self._components and address in self._machines and address not in self._gone:
+
+            # A node that is rebuilt without a crash that was seen has lost its tasks all the same.
+            if address in self._components and address in self._machines and address not in self._crashed_addresses:
                 self._end_all(self._machines[address])
             self._components[address] = inner
-        views = sum(one.believed_free() is not None for one in self._components.values())
+
+        views = sum(component_watched.believed_free() is not None for component_watched in self._components.values())
         self._stride = max(1, -(-views * len(self._slots) * self._bins // COMPARISONS_MAX))
 
     def on(self, deployment: Deployment) -> Deployment:
@@ -167,6 +184,7 @@ class Tracer:
         recovery = deployment.capability(CrashRecovery)
         if recovery is None:
             return deployment
+
         rebuild = recovery.rebuild
 
         def rebuilt(address: Address, incarnation: int) -> Component:
@@ -187,14 +205,20 @@ class Tracer:
         self._advance(now)
 
     def _advance(self, now: Time) -> None:
-        if self._over:
+        if self._is_over:
             return
-        if self._part and now > self._end_us:
-            self._over, self._shows, now = True, False, self._end_us
-        elif now >= self._begin_us and not self._shows:
-            self._shows = True
+
+        if self._is_part and now > self._end_us:
+            # The components go on, for the digest of the run; nothing is recorded any more.
+            self._is_over = True
+            self._is_recording = False
+            now = self._end_us
+        elif now >= self._begin_us and not self._is_recording:
+            self._is_recording = True
             self._queues.begin(0)
+
         self._now = now
+
         at = self._at(now)
         while self._bin < at:
             self._close()
@@ -202,20 +226,23 @@ class Tracer:
             self._queues.begin(self._bin)
 
     def _crash(self, address: Address) -> None:
-        if self._over:
+        if self._is_over:
             return
+
         running = 0
         if address in self._machines:
             running = sum(machine == self._machines[address] for machine, *_ in self._running.values())
             self._end_all(self._machines[address])
-        self._gone.add(address)
+
+        self._crashed_addresses.add(address)
         self._work.crashed.append((self._now, address, True))
-        lost = f", and {running:,} task{'s' if running != 1 else ''} that ran there with it" if running else ""
-        self.happened(self._now, f"{address} crashes{lost}.")
+
+        lost_tasks = f", and {running:,} task{'s' if running != 1 else ''} that ran there with it" if running else ""
+        self.happened(self._now, f"{address} crashes{lost_tasks}.")
 
     def begins(self, address: Address) -> None:
-        if address in self._gone:
-            self._gone.discard(address)
+        if address in self._crashed_addresses:
+            self._crashed_addresses.discard(address)
             self._work.crashed.append((self._now, address, False))
             self.happened(self._now, f"{address} is restarted with an empty state.")
 
@@ -223,25 +250,30 @@ class Tracer:
         return min(self._bins - 1, max(0, (now - self._begin_us) // self._step_us))
 
     def _close(self) -> None:
+        # Comparisons cost time per machine: where there are many, intervals are left out.
         if self._bin % self._stride:
             return
+
         end_us = self._begin_us + (self._bin + 1) * self._step_us
         for address, component in self._components.items():
-            found = component.believed_free()
-            if found is not None:
+            believed_free = component.believed_free()
+            if believed_free is not None:
                 view = self._views.get(address)
                 if view is None:
                     view = self._views[address] = ViewErrorLog()
-                view.note(self._bin, end_us, found, self._free, self.cells)
+                view.note(self._bin, end_us, believed_free, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        if self._over:
+        if self._is_over:
             return
+
         if receiver == SUBMITTER and isinstance(message, JobDone):
             self._queues.forget(message.job)
             self._work.answered(message, self._now)
-        if not self._shows:
+
+        if not self._is_recording:
             return
+
         self._captions.sent(self._now, sender, receiver, message)
         name = type(message).__name__
         counts = self._kinds.get(name)
@@ -250,21 +282,25 @@ class Tracer:
             self._numbers[name] = len(self._numbers)
             self._meanings.append((inspect.getdoc(type(message)) or "").partition("\n")[0])
         counts[self._bin] += 1
+
         if receiver == SUBMITTER:
             return
-        shown = self._shown[self._bin, name] < FLIGHTS_PER_KIND
-        self._shown[self._bin, name] += shown
-        self._flying.setdefault((sender, receiver), deque()).append((self._now, message, shown))
+
+        is_shown = self._flight_counts[self._bin, name] < FLIGHTS_PER_KIND
+        self._flight_counts[self._bin, name] += is_shown
+        # Messages that are not shown are followed, too: a later message must not be taken for them.
+        self._in_flight.setdefault((sender, receiver), deque()).append((self._now, message, is_shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
-        if self._over:
+        if self._is_over:
             return
+
         if isinstance(event, Message):
             if role_of(source) == SUBMITTER:
                 self._work.received(event, self._now)
-                if self._shows:
+                if self._is_recording:
                     self._captions.sent(self._now, source, address, event)
-            if self._shows:
+            if self._is_recording:
                 received = self._received.get(role := role_of(address))
                 if received is None:
                     received = self._received[role] = [0] * self._bins
@@ -281,25 +317,29 @@ class Tracer:
             self._on_peer(address, event)
 
     def _on_peer(self, address: Address, event: PeerLost | PeerBack) -> None:
-        if self._shows:
+        if self._is_recording:
             lost, back = f"{event.peer} does not answer any more", f"{event.peer} answers again"
-            now, before = (lost, back) if isinstance(event, PeerLost) else (back, lost)
-            self._captions.again(before)
-            self._captions.once(self._now, now, f"{address} detects that {now}.")
+            change, earlier_change = (lost, back) if isinstance(event, PeerLost) else (back, lost)
+            # A peer may be lost and come back many times: each change permits a caption of the other.
+            self._captions.again(earlier_change)
+            self._captions.once(self._now, change, f"{address} detects that {change}.")
 
     def _land(self, sender: Address, receiver: Address, message: Message) -> None:
-        flying = self._flying.get((sender, receiver))
+        flying = self._in_flight.get((sender, receiver))
         if not flying:
             return
+
+        # Links are mostly FIFO, so that the message is near the front; those before it were overtaken, or lost.
         for place in range(min(len(flying), OVERTAKEN_MAX)):
-            sent_us, one, shown = flying[place]
-            if one is message or one == message:
+            sent_us, message_sent, is_shown = flying[place]
+            if message_sent is message or message_sent == message:
                 del flying[place]
-                if shown:
+                if is_shown:
                     begin = self._begin_us
                     numbers = (self._number(sender), self._number(receiver), self._numbers[type(message).__name__])
                     self._flights.append(Flight(sent_us - begin, self._now - begin, *numbers))
                 return
+
         if len(flying) > OVERTAKEN_MAX:
             flying.popleft()  # it was lost
 
@@ -307,22 +347,25 @@ class Tracer:
         return self._addresses.setdefault(address, len(self._addresses))
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
-        if self._over:
+        if self._is_over:
             return
         machine = self._machines[address]
+        # An adopted attempt may run already in the tracer's account.
         if (task.id, attempt) not in self._running:
             self._running[task.id, attempt] = machine, self._now, task.job
             self._free[machine] -= 1
             self._queues.started(task.id)
 
     def _ended(self, event: TaskFinished) -> None:
-        found = self._running.pop((event.task.id, event.attempt), None)
-        if found is None:
+        attempt = self._running.pop((event.task.id, event.attempt), None)
+        if attempt is None:
             return
-        machine, start_us, job = found
+        machine, start_us, job = attempt
+
         self._free[machine] += 1
         outcome = {"finished": FINISHED, "failed": FAILED}.get(event.outcome, KILLED)
         self._work.attempt(event.task.id, job, machine, start_us, self._now, event.attempt, outcome)
+
         if outcome != FINISHED:
             self._queues.lost(event.task.id)
 
@@ -336,11 +379,13 @@ class Tracer:
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
-        if self._over:
+        if self._is_over:
             return
+
         self._work.observed(address, fact, self._now)
-        if not self._shows:
+        if not self._is_recording:
             return
+
         has_caption = self._captions.observed(self._now, address, fact)
         if isinstance(fact, Counted) and fact.amount and ("inconsisten" in fact.name or "conflict" in fact.name):
             counts = self._facts.get(fact.name)
@@ -350,20 +395,23 @@ class Tracer:
                     self.happened(self._now, f"First of the {fact.name.replace('_', ' ')}, at {address}.")
             counts[self._bin] += fact.amount
 
-    def happened(self, now: Time, what: str) -> None:
+    def happened(self, now: Time, text: str) -> None:
         """Record a moment that is no event of a component."""
-        if self._begin_us <= now and not self._over:
-            self._captions.moments.append((now, what))
+        if self._begin_us <= now and not self._is_over:
+            self._captions.moments.append((now, text))
 
     def log(self) -> RunLog:
         self._close()
+
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)
+
         roles = self._roles()
         longest = max(roles, key=lambda role: max(role.waiting), default=None)
-        if longest is not None and (most := max(longest.waiting)) > 1:
-            at = self._begin_us + longest.waiting.index(most) * self._step_us
-            self._captions.moments.append((at, f"The longest queue: {most:,} tasks wait at {longest.name}."))
+        if longest is not None and (queue_max := max(longest.waiting)) > 1:
+            at = self._begin_us + longest.waiting.index(queue_max) * self._step_us
+            self._captions.moments.append((at, f"The longest queue: {queue_max:,} tasks wait at {longest.name}."))
+
         return RunLog(
             self._begin_us,
             self._step_us,
@@ -374,39 +422,43 @@ class Tracer:
             self._flights,
             roles,
             [
-                view.errors(address, self._bins, {role_of(one) for one in self._machines})
+                view.errors(address, self._bins, {role_of(node) for node in self._machines})
                 for address, view in self._views.items()
                 if view.moments
             ],
             self._facts,
             sorted(self._captions.moments, key=lambda moment: moment[0]),
-            end_us=self._end_us if self._part else max(self._now, self._end_us),
+            end_us=self._end_us if self._is_part else max(self._now, self._end_us),
             **self._work.parts(),
         )
 
     def _roles(self) -> list[RoleCounts]:
         counts = Counter(map(role_of, self._components))
-        nothing = [0] * self._bins
+        empty = [0] * self._bins
         return [
-            RoleCounts(role, count, *self._queues.of(role), self._received.get(role, nothing))
-            for role, count in sorted(counts.items(), key=lambda found: found[1])
+            RoleCounts(role, count, *self._queues.of(role), self._received.get(role, empty))
+            for role, count in sorted(counts.items(), key=lambda role_count: role_count[1])
         ]
 
 
-def _traced_class(plain: type[Component], tracer: Tracer, address: Address, offset_us: Time) -> type[Component]:
+def _traced_class(
+    component_class: type[Component], tracer: Tracer, address: Address, offset_us: Time
+) -> type[Component]:
     """A subclass that reports its events and effects to the tracer."""
 
     def bind(self: Component, port: Any) -> None:
-        plain.bind(self, _TracedPort(tracer, port))
+        component_class.bind(self, _TracedPort(tracer, port))
 
     def start(self: Component, now: Time) -> None:
         tracer.turn(now + offset_us)
         tracer.begins(address)
-        plain.start(self, now)
+        component_class.start(self, now)
 
     def handle(self: Component, event: Any, source: Address, now: Time) -> None:
         tracer.turn(now + offset_us)
         tracer.handled(address, source, event)
-        plain.handle(self, event, source, now)
+        component_class.handle(self, event, source, now)
 
-    return type(plain.__name__, (plain,), {"__slots__": (), "bind": bind, "start": start, "handle": handle})
+    return type(
+        component_class.__name__, (component_class,), {"__slots__": (), "bind": bind, "start": start, "handle": handle}
+    )

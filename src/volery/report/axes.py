@@ -49,9 +49,9 @@ class Measure(msgspec.Struct, frozen=True):
     """A quantity of a run that tables and pictures show over an axis.
 
     Args:
-        name: as in file names and heads of columns.
+        name: the name in file names and heads of columns.
         unit: "s", or empty for a fraction.
-        of: its value in a run; None where the run has no such job.
+        of: the value of the quantity in a run; None where the run has no such job.
     """
 
     name: str
@@ -99,19 +99,22 @@ class Panel(msgspec.Struct, frozen=True):
 
 def slug(name: str, setting: str) -> str:
     """A file name that tells the setting."""
-    found = "-".join(re.sub(r"[^A-Za-z0-9.=_+]+", "-", part).strip("-") for part in (name, *setting.split()))
-    if len(found) <= SLUG_MAX:
-        return found
+    file_name = "-".join(re.sub(r"[^A-Za-z0-9.=_+]+", "-", part).strip("-") for part in (name, *setting.split()))
+
+    if len(file_name) <= SLUG_MAX:
+        return file_name
+    # Cut names of two settings could be equal; the digest tells them apart.
     digest = hashlib.sha256(f"{name} {setting}".encode()).hexdigest()[:8]
-    return f"{found[: SLUG_MAX - 9]}-{digest}"
+
+    return f"{file_name[: SLUG_MAX - 9]}-{digest}"
 
 
 def delay_of(jobs: JobClass, statistic: str) -> Quantity:
     """A statistic of the delay of a class of jobs, seconds."""
 
     def of(run: RunSummary) -> float | None:
-        found = class_summary(run, jobs)
-        return None if found is None else float(getattr(found.delay_s, statistic))
+        summary = class_summary(run, jobs)
+        return None if summary is None else float(getattr(summary.delay_s, statistic))
 
     return of
 
@@ -130,13 +133,13 @@ HEADLINE: Final = ("mean-delay", "p99-delay")
 
 def varying(runs: Sequence[RunSummary]) -> dict[str, list[Any]]:
     """The axes with more than one value, and their values in the order of the study."""
-    found: dict[str, list[Any]] = {}
+    values_of: dict[str, list[Any]] = {}
     for run in runs:
         for name, value in run.axes.items():
-            values = found.setdefault(name, [])
+            values = values_of.setdefault(name, [])
             if value is not None and value not in values:
                 values.append(value)
-    return {name: values for name, values in found.items() if len(values) > 1}
+    return {name: values for name, values in values_of.items() if len(values) > 1}
 
 
 def numeric_axes(runs: Sequence[RunSummary]) -> list[str]:
@@ -154,12 +157,16 @@ def panels(runs: Sequence[RunSummary], axis: str, measures: Sequence[Measure] = 
     An architecture that does not have the axis (another design's parameter) is the same at every value.
     """
     axes = varying(runs)
-    others = {name: file_names(values) for name, values in axes.items() if name != axis and "." not in name}
+    # A parameter of a design is part of the architecture's label, and not of the setting.
+    other_axes = {name: file_names(values) for name, values in axes.items() if name != axis and "." not in name}
+
     settings: dict[str, list[RunSummary]] = {}
     for run in runs:
-        where = " ".join(f"{name}={short.get(run.axes[name], run.axes[name])}" for name, short in others.items())
-        settings.setdefault(where, []).append(run)
+        setting = " ".join(f"{name}={short.get(run.axes[name], run.axes[name])}" for name, short in other_axes.items())
+        settings.setdefault(setting, []).append(run)
+
     values = sorted(axes[axis])
+
     for measure in measures:
         for setting, members in settings.items():
             lines = tuple(_lines(members, axis, values, measure))
@@ -171,12 +178,15 @@ def _lines(runs: Sequence[RunSummary], axis: str, values: Sequence[float], measu
     families: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         quantity = measure.of(run)
+
         if quantity is None:
             continue
         family = families.setdefault(family_of(run, axis), {})
         own = run.axes.get(axis)
+        # A design that does not have the axis has one value for all of it: a level line.
         for x in values if own is None else [own]:
             family.setdefault(x, []).append(quantity)
+
     for label, at in families.items():
         points = (AxisPoint(x, sum(at[x]) / len(at[x]), interval_of_mean(at[x]), len(at[x])) for x in sorted(at))
         yield AxisLine(label, tuple(points))
@@ -188,9 +198,9 @@ def family_of(run: RunSummary, axis: str = "") -> str:
     design, _, parameter = axis.partition(".")
     if not parameter or run.architecture != design:
         return label
-    name, _, rest = label.partition(":")
-    kept = [part for part in rest.split(",") if not part.startswith(f"{parameter}=")]
-    return f"{name}:{','.join(kept)}" if kept else name
+    name, _, parameters = label.partition(":")
+    other_parameters = [part for part in parameters.split(",") if not part.startswith(f"{parameter}=")]
+    return f"{name}:{','.join(other_parameters)}" if other_parameters else name
 
 
 def bare_label(run: RunSummary) -> str:
@@ -200,7 +210,7 @@ def bare_label(run: RunSummary) -> str:
 
 
 LOG_FROM: Final = 20.0
-"""From this ratio of the largest to the smallest mean on, the axis of durations is logarithmic."""
+"""The ratio of the largest to the smallest mean from which on the axis of durations is logarithmic."""
 FEW_DECADES: Final = 300.0
 """Up to this ratio 2 and 5 are marked beside the powers of ten."""
 
@@ -224,10 +234,16 @@ def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
             bounds = np.array([_bounds(point) for point in line.points])
             axes.fill_between(x, bounds[:, 0], bounds[:, 1], color=colour(place), alpha=0.13, linewidth=0)
         axes.plot(
-            x, [point.mean for point in line.points], color=colour(place), linestyle=dash(place),
-            marker=MARKERS[place % len(MARKERS)], markersize=5 * size.scale, linewidth=1.6 * size.scale,
+            x,
+            [point.mean for point in line.points],
+            color=colour(place),
+            linestyle=dash(place),
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=5 * size.scale,
+            linewidth=1.6 * size.scale,
             label=in_legend(line.label),
-        )  # fmt: skip
+        )
+
     _scales(axes, panel)
     add_legend(axes, columns)
     return figure
@@ -236,6 +252,7 @@ def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
 def _scales(axes: Axes, panel: Panel) -> None:
     values = sorted({point.x for line in panel.lines for point in line.points})
     means = [point.mean for line in panel.lines for point in line.points]
+
     if len(values) <= 10:
         axes.set_xticks(values, [f"{value:g}" for value in values])
     jobs = "" if panel.measure.jobs == "all" else f" of {panel.measure.jobs} jobs"
@@ -244,15 +261,17 @@ def _scales(axes: Axes, panel: Panel) -> None:
         axes.set_ylabel(panel.measure.title + jobs)
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
         return
+
     positive = [mean for mean in means if mean > 0]
     if len(positive) == len(means) and max(means) > LOG_FROM * min(means):
         from matplotlib.ticker import LogLocator
 
         axes.set_yscale("log")
-        few = max(means) < FEW_DECADES * min(means)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        is_few_decades = max(means) < FEW_DECADES * min(means)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_few_decades else (1,)))
         axes.set_ylabel(f"{panel.measure.title}{jobs} (log scale)")
     else:
+        # From zero, so that heights can be compared; a logarithmic axis has no zero.
         axes.set_ylim(bottom=0)
         unit = split_duration(max(means))[1]
         unit_s = UNIT_S[unit]
@@ -306,13 +325,14 @@ def analysis_curves(panels: Mapping[str, Sequence[AnalysisLine]], *, title: str 
 def _analysis_figure(panels: Mapping[str, Sequence[AnalysisLine]], title: str, x_label: str) -> Figure:
     from matplotlib.figure import Figure
 
-    lines = sum(len(shown) for shown in panels.values())
+    lines = sum(len(drawn_lines) for drawn_lines in panels.values())
     height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
     figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
     figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     rows = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
-        for place, line in enumerate(shown):
+
+    for axes, (y_label, drawn_lines) in zip(rows, panels.items(), strict=True):
+        for place, line in enumerate(drawn_lines):
             axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
             if line.simulated:
                 axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")

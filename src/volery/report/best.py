@@ -25,13 +25,13 @@ class Best(msgspec.Struct, frozen=True):
     """The lowest of one quantity in one setting.
 
     Args:
-        setting: what the labels end with in square brackets; empty where the study has one setting.
+        setting: the text in square brackets at the end of the labels; empty where the study has one setting.
         quantity: "median delay", "mean delay", "p99 delay" or "messages per task".
         unit: "s" or "messages".
         label: whose mean over the seeds is the lowest.
         level: the others that no corrected comparison shows to be higher, by their means.
-        next: those with the lowest mean that is shown to be higher; empty where there is none.
-        next_mean: that mean; 0 where there is none.
+        next: labels with the lowest mean that is shown to be higher; empty where there is none.
+        next_mean: mean of the labels in `next`; 0 where there is none.
     """
 
     setting: str
@@ -61,29 +61,30 @@ def best(groups: Sequence[RunGroup], confidence: float = CONFIDENCE) -> list[Bes
     """Rank within each setting that has three architectures or more, and two seeds that all of them share.
 
     Args:
-        confidence: that all differences of one quantity in one setting have together.
+        confidence: confidence that all differences of one quantity in one setting have together.
     """
-    found: list[Best] = []
+    ranking: list[Best] = []
     for setting, members in by_setting(groups):
         seeds = set.intersection(*({run.seed for run in group.runs} for group in members))
         if len(members) < RIVALS_MIN or len(seeds) < SEEDS_MIN:
             continue
+
         for jobs, name, unit, quantity in _QUANTITIES:
             values = {group.label: _values(group, seeds, quantity) for group in members}
-            ranked = _ranked({label: known for label, known in values.items() if len(known) == len(seeds)})
+            ranked = _ranked({label: means for label, means in values.items() if len(means) == len(seeds)})
             if len(ranked) >= RIVALS_MIN:
-                found.append(_lowest(setting, jobs, name, unit, ranked, confidence))
-    return found
+                ranking.append(_lowest(setting, jobs, name, unit, ranked, confidence))
+    return ranking
 
 
 def _values(group: RunGroup, seeds: set[int], quantity: Quantity) -> list[float]:
-    known = (quantity(run) for run in group.runs if run.seed in seeds)
-    return [value for value in known if value is not None]
+    quantities = (quantity(run) for run in group.runs if run.seed in seeds)
+    return [value for value in quantities if value is not None]
 
 
 def _ranked(values: dict[str, list[float]]) -> list[tuple[str, float, list[float]]]:
-    found = [(label, sum(known) / len(known), known) for label, known in values.items()]
-    return sorted(found, key=lambda one: one[1])
+    means = [(label, sum(quantities) / len(quantities), quantities) for label, quantities in values.items()]
+    return sorted(means, key=lambda mean: mean[1])
 
 
 def _lowest(
@@ -100,16 +101,22 @@ def _lowest(
     label, mean, values = ranked[0]
     compare = paired_ratio if unit == "s" else paired_difference
 
-    def excludes(known: Sequence[float]) -> Callable[[float], bool]:
-        single = compare(known, values).verdict == HIGHER  # the ratio may be below 1 where the mean is above
-        return lambda level: single and compare(known, values, confidence=level).verdict == HIGHER
+    def excludes(quantities: Sequence[float]) -> Callable[[float], bool]:
+        single = compare(quantities, values).verdict == HIGHER  # the ratio may be below 1 where the mean is above
+        return lambda level: single and compare(quantities, values, confidence=level).verdict == HIGHER
 
-    shown = holm([excludes(known) for _, _, known in ranked[1:]], confidence, len(ranked) * (len(ranked) - 1) // 2)
-    higher = [(other, its) for (other, its, _), one in zip(ranked[1:], shown, strict=True) if one]
-    names = {other for other, _ in higher}
-    level = [other for other, _, _ in ranked[1:] if other not in names]
+    # All pairs count, not those with the lowest alone: which architecture is lowest was seen in the same numbers.
+    shown = holm(
+        [excludes(quantities) for _, _, quantities in ranked[1:]], confidence, len(ranked) * (len(ranked) - 1) // 2
+    )
+    higher = [
+        (label_b, other_mean) for (label_b, other_mean, _), is_shown in zip(ranked[1:], shown, strict=True) if is_shown
+    ]
+    names = {label_b for label_b, _ in higher}
+
+    level = [label_b for label_b, _, _ in ranked[1:] if label_b not in names]
     next_mean = higher[0][1] if higher else 0.0
-    following = [other for other, its in higher if its == next_mean]
+    following = [label_b for label_b, other_mean in higher if other_mean == next_mean]
     return Best(setting, jobs, quantity, unit, bare([label])[0], mean, bare(level), bare(following), next_mean)
 
 
@@ -133,14 +140,16 @@ def written(value: float, unit: str) -> str:
 
 def sentences(ranking: Sequence[Best]) -> Iterator[str]:
     """The medians and tails of all jobs, in words."""
-    for one in ranking:
-        if one.jobs != "all" or one.quantity not in ("median delay", "p99 delay"):
+    for ranked in ranking:
+        if ranked.jobs != "all" or ranked.quantity not in ("median delay", "p99 delay"):
             continue
-        where = f" ({one.setting})" if one.setting else ""
-        level = f", not told apart from {_listed(one.level)}" if one.level else ""
-        after = f"; next is {_listed(one.next)}, {written(one.next_mean, one.unit)}" if one.next else ""
-        lowest = f"{_listed([one.label])}, {written(one.mean, one.unit)}"
-        yield f"The lowest {one.quantity}{where} is that of {lowest}{level}{after}."
+
+        setting_note = f" ({ranked.setting})" if ranked.setting else ""
+        level = f", not told apart from {_listed(ranked.level)}" if ranked.level else ""
+        next_note = f"; next is {_listed(ranked.next)}, {written(ranked.next_mean, ranked.unit)}" if ranked.next else ""
+
+        lowest = f"{_listed([ranked.label])}, {written(ranked.mean, ranked.unit)}"
+        yield f"The lowest {ranked.quantity}{setting_note} is that of {lowest}{level}{next_note}."
 
 
 def _listed(labels: Sequence[str]) -> str:

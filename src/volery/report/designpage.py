@@ -39,8 +39,8 @@ def design_page(
     """The page.
 
     Args:
-        parameters: name, type, default and meaning of each.
-        flow: with the defaults.
+        parameters: name, type, default and meaning of each parameter.
+        flow: the flow of messages with the defaults.
         pictures: names of files beside the page, each with the parameters under which it holds: the defaults first.
     """
     return "\n".join(
@@ -92,10 +92,11 @@ def explanation(entry: Architecture) -> str:
 
 def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
     """The prose, with the picture after its first section."""
-    first, *others = text.strip().split("\n\n## ")
+    first, *other_sections = text.strip().split("\n\n## ")
+    # The picture stands where a reader has the idea of the design, before its details.
     yield from ((first, "") if first else ())
     yield from picture
-    for section in others:
+    for section in other_sections:
         yield f"## {section}"
         yield ""
 
@@ -108,12 +109,14 @@ def _module(entry: Architecture) -> Iterator[str]:
     title, _, body = text.partition("\n")
     yield f"From the module `{entry.build.__module__}`: *{title}*"
     yield ""
+
     for block in re.split(rf"\n(?={LABEL})", f"\n{body.strip()}"):
-        found = re.match(rf"\s*({LABEL})(.*)", block, flags=re.DOTALL)
-        head, said = (found[1].strip(), found[2]) if found else ("", block)
-        said = DOCUMENT.sub(r"[\1](../\1)", " ".join(said.split()))
-        if said:
-            yield f"**{HEADS.get(head, head)}.** {_plain(said)}" if head else _plain(said)
+        labelled_block = re.match(rf"\s*({LABEL})(.*)", block, flags=re.DOTALL)
+        head, sentence = (labelled_block[1].strip(), labelled_block[2]) if labelled_block else ("", block)
+        sentence = DOCUMENT.sub(r"[\1](../\1)", " ".join(sentence.split()))
+
+        if sentence:
+            yield f"**{HEADS.get(head, head)}.** {_plain(sentence)}" if head else _plain(sentence)
             yield ""
 
 
@@ -151,20 +154,20 @@ def _hashable(value: Any) -> bool:
 
 def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
     for stage in Stage:
-        found = entry.stages.get(stage)
-        if found is not None:
-            how = found.how + (f" (with `{found.when}`)" if found.when else "")
-            yield stage.value, STAGES[stage].name, found.extent, f"`{found.method}`", how
+        declared = entry.stages.get(stage)
+        if declared is not None:
+            remark = declared.how + (f" (with `{declared.when}`)" if declared.when else "")
+            yield stage.value, STAGES[stage].name, declared.extent, f"`{declared.method}`", remark
 
 
 def _features(entry: Architecture) -> Iterator[Sequence[str]]:
     derived = {AMOUNTS: entry.vectors, DEPENDENCIES: entry.graphs}
     for feature in FEATURES:
-        when = entry.features.get(feature)
+        condition = entry.features.get(feature)
         if feature in derived:
             yield feature, ALWAYS if derived[feature] else _ignored(feature)
         else:
-            yield feature, "ignored" if when is None else f"with `{when}`" if when else ALWAYS
+            yield feature, "ignored" if condition is None else f"with `{condition}`" if condition else ALWAYS
 
 
 def _ignored(feature: str) -> str:
@@ -174,18 +177,20 @@ def _ignored(feature: str) -> str:
 def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "## Faults"
     yield ""
-    tolerated = ", ".join(f"`{one}`" for one in sorted(entry.tolerates))
+    tolerated = ", ".join(f"`{fault}`" for fault in sorted(entry.tolerates))
     if not tolerated:
         yield "It needs a reliable network."
     else:
-        given = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
-        yield f"It tolerates {tolerated}" + (f"; all but duplication need `{given}`." if given else ".")
+        parameters = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+        yield f"It tolerates {tolerated}" + (f"; all but duplication need `{parameters}`." if parameters else ".")
     yield ""
+
     for file, setting in pictures:
         yield f"Further messages with `{setting}`:"
         yield ""
         yield f"![Message flow of {entry.name} with {setting}]({file})"
         yield ""
+
     hops = f"{entry.hops} link delays" if entry.hops != 1 else "one link delay"
     yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
     yield ""

@@ -29,9 +29,19 @@ ON_DAYS_LIKE_THIS: Final = "on_days_like_this"
 FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
 WIDTHS: Final = {"single": Size(3.33, 2.0, 8.0), "double": Size(7.0, 2.6, 8.0)}
 _LATEX: Final = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
 _UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("$\\mu$s", 1e-6))
 
 
@@ -44,7 +54,7 @@ class Comparisons(Protocol):
 
     @property
     def on_days_like_this(self) -> Sequence[ComparedMeans] | None:
-        """Of single runs, job by job; None in a folder of an earlier version."""
+        """Comparisons of single runs, job by job; None in a folder of an earlier version."""
 
 
 def write_export(
@@ -53,14 +63,15 @@ def write_export(
     """Write tables and figures of a results folder; the folder for them is made.
 
     Args:
-        formats: of `FORMATS`.
+        formats: names from `FORMATS`.
         width: a key of `WIDTHS`.
-        compared: in place of those that the folder has, where another baseline was chosen.
+        compared: comparisons in place of those of the folder, where another baseline was chosen.
 
     Raises:
         InputError: a file of the folder is missing or damaged, or one cannot be written.
     """
     results = read_results(folder)
+
     written = []
     try:
         into.mkdir(parents=True, exist_ok=True)
@@ -73,26 +84,29 @@ def write_export(
 
 
 def _files(
-    results: StoredResults, formats: Sequence[str], size: Size, both: Comparisons
+    results: StoredResults, formats: Sequence[str], size: Size, all_comparisons: Comparisons
 ) -> Iterator[tuple[str, bytes]]:
     runs = results.summary.runs
-    lists = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
-    compared = {name: found for name, found in lists.items() if found}
+    lists = {"differences": all_comparisons.differences, ON_DAYS_LIKE_THIS: all_comparisons.on_days_like_this or ()}
+    compared = {name: comparisons for name, comparisons in lists.items() if comparisons}
     over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
+
     if "csv" in formats:
         yield "runs.csv", _csv(run_rows(runs))
         yield "delay.csv", _csv(delay_rows(group_runs(runs)))
-        for name, found in compared.items():
-            yield f"{name}.csv", _csv(difference_rows(found, runs))
+        for name, comparisons in compared.items():
+            yield f"{name}.csv", _csv(difference_rows(comparisons, runs))
         if over:
             yield "axes.csv", _csv(axis_rows(over))
+
     if "latex" in formats:
         yield "delay.tex", delay_latex(group_runs(runs)).encode()
-        for name, found in compared.items():
-            yield f"{name}.tex", differences_latex(found).encode()
+        for name, comparisons in compared.items():
+            yield f"{name}.tex", differences_latex(comparisons).encode()
         for panel in over:
             yield f"{panel.name}.tex", axis_latex(panel).encode()
-    for suffix in (f".{one}" for one in formats if one in ("pdf", "png", "svg")):
+
+    for suffix in (f".{name_of_format}" for name_of_format in formats if name_of_format in ("pdf", "png", "svg")):
         with style(size):
             for panel in over:
                 yield f"{panel.name}{suffix}", figure_bytes(axis_figure(panel, "", size), suffix)
@@ -119,16 +133,24 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     axes = list(varying(runs))
     measured = [f"{name}_delay_s" for name, _ in STATISTICS]
     yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
+
     for run in runs:
         for jobs in CLASSES:
             members = class_summary(run, jobs)
             if members is None:
                 continue
+
             delay = members.delay_s
             yield [
-                bare_label(run), *(run.axes.get(name) for name in axes), run.seed, jobs, delay.count,
-                *(getattr(delay, name) for _, name in STATISTICS), run.utilisation_mean, run.messages_per_task,
-            ]  # fmt: skip
+                bare_label(run),
+                *(run.axes.get(name) for name in axes),
+                run.seed,
+                jobs,
+                delay.count,
+                *(getattr(delay, name) for _, name in STATISTICS),
+                run.utilisation_mean,
+                run.messages_per_task,
+            ]
 
 
 def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
@@ -136,16 +158,22 @@ def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
     axes = list(varying([run for group in groups for run in group.runs]))
     heads = [f"{name}_delay_s" for name, _ in STATISTICS]
     yield ["architecture", *axes, "jobs", "seeds", *heads, "mean_half_width_s", "utilisation", "messages_per_task"]
+
     for group in groups:
         first = group.runs[0]
         for jobs in group.classes():
             delay = group.delay_s(jobs)
             values = [None if delay is None else getattr(delay, name) for _, name in STATISTICS]
             yield [
-                bare_label(first), *(first.axes.get(name) for name in axes), jobs, len(group.runs), *values,
-                group.half_width_s(jobs), group.mean(lambda run: run.utilisation_mean),
+                bare_label(first),
+                *(first.axes.get(name) for name in axes),
+                jobs,
+                len(group.runs),
+                *values,
+                group.half_width_s(jobs),
+                group.mean(lambda run: run.utilisation_mean),
                 group.mean(lambda run: run.messages_per_task),
-            ]  # fmt: skip
+            ]
 
 
 def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
@@ -155,13 +183,29 @@ def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSumm
     means = ["a_mean", "b_mean", "difference", "low", "high", "ratio", "ratio_low", "ratio_high", "method", "seeds"]
     means += ["comparisons", "verdict"]
     yield ["a", "b", *axes, "jobs", "quantity", "unit", *means]
-    for one in differences:
-        found, of = one.difference, first[one.a]
+
+    for compared in differences:
+        difference, run_of_a = compared.difference, first[compared.a]
         yield [
-            bare_label(of), bare_label(first[one.b]), *(of.axes.get(name) for name in axes), one.jobs, one.quantity,
-            one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high, found.ratio, found.ratio_low,
-            found.ratio_high, found.method, found.seeds, one.comparisons, found.verdict,
-        ]  # fmt: skip
+            bare_label(run_of_a),
+            bare_label(first[compared.b]),
+            *(run_of_a.axes.get(name) for name in axes),
+            compared.jobs,
+            compared.quantity,
+            compared.unit,
+            compared.a_mean,
+            compared.b_mean,
+            difference.mean,
+            difference.low,
+            difference.high,
+            difference.ratio,
+            difference.ratio_low,
+            difference.ratio_high,
+            difference.method,
+            difference.seeds,
+            compared.comparisons,
+            difference.verdict,
+        ]
 
 
 def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
@@ -172,9 +216,17 @@ def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
             for point in line.points:
                 bounds = (point.interval.low, point.interval.high) if point.interval else (None, None)
                 yield [
-                    panel.measure.title, panel.measure.unit, panel.measure.jobs, panel.axis, point.x, panel.setting,
-                    line.label, point.mean, *bounds, point.seeds,
-                ]  # fmt: skip
+                    panel.measure.title,
+                    panel.measure.unit,
+                    panel.measure.jobs,
+                    panel.axis,
+                    point.x,
+                    panel.setting,
+                    line.label,
+                    point.mean,
+                    *bounds,
+                    point.seeds,
+                ]
 
 
 def axis_latex(panel: Panel) -> str:
@@ -182,15 +234,16 @@ def axis_latex(panel: Panel) -> str:
     values = sorted({point.x for line in panel.lines for point in line.points})
     unit, scale = _unit(panel)
     jobs = "" if panel.measure.jobs == "all" else f" of {panel.measure.jobs} jobs"
-    where = f", {escaped(panel.setting)}" if panel.setting else ""
-    how = methods(point.interval for line in panel.lines for point in line.points)
-    half = f" with half of its 95\\,\\% interval ({how})" if how else ""
-    told = f"{escaped(panel.measure.title + jobs)}{where} ({unit}), mean over seeds{half}"
+    setting_note = f", {escaped(panel.setting)}" if panel.setting else ""
+    interval_methods = methods(point.interval for line in panel.lines for point in line.points)
+    half = f" with half of its 95\\,\\% interval ({interval_methods})" if interval_methods else ""
+    caption = f"{escaped(panel.measure.title + jobs)}{setting_note} ({unit}), mean over seeds{half}"
+
     rows = []
     for line in panel.lines:
         at = {point.x: point for point in line.points}
         rows.append([escaped(line.label), *(_latex_point(at.get(x), scale) for x in values)])
-    return _tabular(told, [escaped(panel.axis), *(f"{x:g}" for x in values)], rows)
+    return _tabular(caption, [escaped(panel.axis), *(f"{x:g}" for x in values)], rows)
 
 
 def delay_latex(groups: Sequence[RunGroup]) -> str:
@@ -198,27 +251,32 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
     rows = []
     for group in groups:
         for jobs in group.classes():
-            delay, half = group.delay_s(jobs), group.half_width_s(jobs)
+            delay = group.delay_s(jobs)
+            half = group.half_width_s(jobs)
             if delay is None:
                 continue
-            others = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]
-            numbers = [others[0], _with_half(delay.mean, half), *others[1:]]
+            percentiles = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]
+            numbers = [percentiles[0], _with_half(delay.mean, half), *percentiles[1:]]
             rows.append([escaped(group.label) if jobs == "all" else "", jobs, *numbers])
-    how = methods(group.interval_s("all") for group in groups)
-    told = "Delay (s), means over seeds" + (f", with half of the 95\\,\\% interval of the mean ({how})" if how else "")
-    return _tabular(told, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
+
+    interval_methods = methods(group.interval_s("all") for group in groups)
+    caption = "Delay (s), means over seeds" + (
+        f", with half of the 95\\,\\% interval of the mean ({interval_methods})" if interval_methods else ""
+    )
+    return _tabular(caption, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
 
 
 def differences_latex(differences: Sequence[ComparedMeans]) -> str:
     """A booktabs table of comparisons: ratios of durations, else differences, with intervals and methods."""
     rows = [
         [
-            *map(escaped, (shortened(one.a), shortened(one.b), one.jobs, one.quantity)),
-            *map(_latex_words, (effect(one), interval(one.difference, one.unit))),
-            *map(escaped, (one.difference.method, reading(one))),
+            *map(escaped, (shortened(compared.a), shortened(compared.b), compared.jobs, compared.quantity)),
+            *map(_latex_words, (effect(compared), interval(compared.difference, compared.unit))),
+            *map(escaped, (compared.difference.method, reading(compared))),
         ]
-        for one in differences
+        for compared in differences
     ]
+
     heads = ["a", "b", "jobs", "quantity", "b / a, $b - a$", r"95\,\% interval", "method", "verdict"]
     return _tabular(escaped(rule(differences)), heads, [[*row[:-1], _latex_words(row[-1])] for row in rows])
 
@@ -263,7 +321,7 @@ def _number(value: float) -> str:
     """Three significant digits as LaTeX writes them in formulas, small numbers included."""
     number = digits(value) if abs(value) >= 1 or not value else f"{value:#.3g}"
     number = number.replace(",", "{,}")
-    return re.sub(r"e([+-])0*(\d+)", lambda found: rf" \cdot 10^{{{found[1].strip('+')}{found[2]}}}", number)
+    return re.sub(r"e([+-])0*(\d+)", lambda exponent: rf" \cdot 10^{{{exponent[1].strip('+')}{exponent[2]}}}", number)
 
 
 def _tabular(comment: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

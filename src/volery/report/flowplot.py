@@ -22,12 +22,15 @@ LINE, ROW, GAP = 16, 24, 10
 """Heights in pixels: of a line in a box, of a message, between groups of messages."""
 MARGIN, PADDING, HEAD = 14, 10, 9
 LOOP = 26
-"""How far an arrow from a role to itself reaches."""
+"""The reach of an arrow from a role to itself, pixels."""
 AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 HEARD: Final[Mapping[str, str]] = {
-    "TimerFired": "timers", "Computed": "computed answers", "PeerLost": "lost peers", "PeerBack": "lost peers",
+    "TimerFired": "timers",
+    "Computed": "computed answers",
+    "PeerLost": "lost peers",
+    "PeerBack": "lost peers",
     "Adopted": "adopted tasks",
-}  # fmt: skip
+}
 LINKED_NOTE: Final = "All of this travels in numbered frames that are acknowledged and repeated."
 CAPTION: Final = (
     "Boxes are roles, arrows are messages: blue away from the submitter, orange back, green from a role to itself; "
@@ -40,15 +43,17 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
     """The picture.
 
     Args:
-        alone: as a file of its own, with a background, and colours for light and dark; otherwise for
+        alone: true for a file of its own, with a background, and colours for light and dark; otherwise it is for
             `volery.report.page.figure`, which gives it the colours of its page.
     """
     boxes = {SUBMITTER: [SUBMITTER], **{role.name: _said(role) for role in flow.roles}, TASK: [TASK]}
     centre, width = _columns(flow, boxes)
+
     top = MARGIN + LINE * max(len(lines) for lines in boxes.values()) + PADDING
     rows, bottom = _rows(flow, top)
     parts = [*_lifelines(centre, top, bottom), *_boxes(boxes, centre, top)]
     parts += [part for hop, y in rows for part in _arrow(hop, y, centre)]
+
     if flow.linked:
         bottom += LINE
         parts.append(text(MARGIN, bottom, LINKED_NOTE, "start", 11))
@@ -58,8 +63,8 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
 def _said(role: Role) -> list[str]:
     """The lines of a box: its name, who plays it, how many there are, what the driver tells it."""
     count = "one per machine" if role.on_machines else "one" if role.count == 1 else f"{role.count} of them"
-    heard = list(dict.fromkeys(HEARD[event] for event in role.driver))
-    return [role.name, *role.kinds, count, *heard]
+    events = list(dict.fromkeys(HEARD[event] for event in role.driver))
+    return [role.name, *role.kinds, count, *events]
 
 
 def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int], int]:
@@ -67,17 +72,21 @@ def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int]
     half = {name: _box_width(lines) / 2 for name, lines in boxes.items()}
     order = list(boxes)
     need = {pair: half[pair[0]] + half[pair[1]] + 2 * PADDING for pair in pairwise(order)}
+
     for hop in flow.hops:
         label = LETTER * len(hop.message)
-        for left, right in need:
-            if {hop.source, hop.to} == {left, right}:
-                need[left, right] = max(need[left, right], label + 2 * PADDING + 2 * HEAD)
-            elif hop.source == hop.to == left:
-                need[left, right] = max(need[left, right], label + LOOP + 2 * PADDING)
-    at, centre = MARGIN + half[SUBMITTER], {SUBMITTER: round(MARGIN + half[SUBMITTER])}
-    for left, right in pairwise(order):
-        at += need[left, right]
-        centre[right] = round(at)
+        for left_role, right_role in need:
+            # Labels between neighbours need the room; longer arrows have it.
+            if {hop.source, hop.to} == {left_role, right_role}:
+                need[left_role, right_role] = max(need[left_role, right_role], label + 2 * PADDING + 2 * HEAD)
+            elif hop.source == hop.to == left_role:
+                need[left_role, right_role] = max(need[left_role, right_role], label + LOOP + 2 * PADDING)
+    at = MARGIN + half[SUBMITTER]
+    centre = {SUBMITTER: round(at)}
+    for left_role, right_role in pairwise(order):
+        at += need[left_role, right_role]
+        centre[right_role] = round(at)
+
     return centre, round(at + half[TASK] + MARGIN)
 
 
@@ -87,11 +96,14 @@ def _box_width(lines: list[str]) -> float:
 
 def _rows(flow: Flow, top: int) -> tuple[list[tuple[Hop, int]], int]:
     """Each message with its height; between two roles none stands nearer than it has to."""
-    rows, y, before = [], top + PADDING, None
+    rows: list[tuple[Hop, int]] = []
+    y = top + PADDING
+    pair_before: tuple[str, str] | None = None
+
     for hop in flow.hops:
         pair = (hop.source, hop.to)
-        y += ROW + GAP * (before is not None and pair != before)
-        before = pair
+        y += ROW + GAP * (pair_before is not None and pair != pair_before)
+        pair_before = pair
         rows.append((hop, y))
     return rows, y + PADDING
 
@@ -105,31 +117,37 @@ def _lifelines(centre: Mapping[str, int], top: int, bottom: int) -> Iterator[str
 def _boxes(boxes: Mapping[str, list[str]], centre: Mapping[str, int], top: int) -> Iterator[str]:
     for name, lines in boxes.items():
         width, x = round(_box_width(lines)), centre[name]
-        plain = name in (SUBMITTER, TASK)
-        dashes = ' stroke-dasharray="4 3"' if plain else ""
+        is_end = name in (SUBMITTER, TASK)
+        dashes = ' stroke-dasharray="4 3"' if is_end else ""
+
         yield (
             f'<rect x="{x - width // 2}" y="{MARGIN}" width="{width}" height="{top - MARGIN}" rx="6" fill="{PAGE}" '
             f'stroke="{INK}" stroke-width="1.2"{dashes}/>'
         )
         for place, line in enumerate(lines):
             y = MARGIN + LINE * (place + 1)
-            yield text(x, y, line, "middle", 11 if place else 13, bold=not place and not plain)
+            yield text(x, y, line, "middle", 11 if place else 13, bold=not place and not is_end)
 
 
 def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
     start, end = centre[hop.source], centre[hop.to]
     colour = _colour(hop, start, end)
     dashes = ' stroke-dasharray="5 3"' if TASK in (hop.source, hop.to) else ""
+
     if start == end:
-        path, tip, way = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}", start, -1
+        path = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}"
+        tip = start
+        direction = -1
         label = text(start + LOOP + 5, y, hop.message, "start", 12)
     else:
-        way = 1 if end > start else -1
-        path, tip = f"M{start} {y}H{end - way * HEAD}", end
-        label = text(round((start + end - way * HEAD) / 2), y - 5, hop.message, "middle", 12)
+        direction = 1 if end > start else -1
+        path = f"M{start} {y}H{end - direction * HEAD}"
+        tip = end
+        label = text(round((start + end - direction * HEAD) / 2), y - 5, hop.message, "middle", 12)
+
     yield label
     yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
-    yield f'<path d="M{tip} {y}l{-way * HEAD} -4v8z" fill="{colour}"/>'
+    yield f'<path d="M{tip} {y}l{-direction * HEAD} -4v8z" fill="{colour}"/>'
 
 
 def _colour(hop: Hop, start: int, end: int) -> str:

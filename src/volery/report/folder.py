@@ -60,7 +60,7 @@ class KeptTimeline(msgspec.Struct, frozen=True):
     """A run whose timeline a results folder has; `read_timeline` reads it.
 
     Args:
-        is_small: whether it has a row per task run, else a heat map.
+        is_small: true where the timeline has a row per task run, else it is a heat map.
     """
 
     label: str
@@ -73,7 +73,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     """The task runs of one run by machine and time (`volery.metrics.timeline`).
 
     Args:
-        machines, is_small: as in `KeptTimeline`; the columns are those of task runs, or those of a heat map.
+        machines, is_small: see `KeptTimeline`; the columns are those of task runs, or those of a heat map.
         submit_s: per job.
         curve: times (seconds) and utilisation.
     """
@@ -100,13 +100,13 @@ class StoredResults(msgspec.Struct, frozen=True):
 
     Args:
         curves: label -> utilisation over time per seed.
-        waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
-        refused: likewise, placements that were refused per second; not a number where a run reports none.
+        waiting: label -> tasks that wait over time per seed; NaN where a run has not kept it.
+        refused: label -> placements that were refused per second, per seed; NaN where a run reports none.
         loads: per constraint, before any scheduler has a say.
-        conflicts: likewise, over time.
-        timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
+        conflicts: conflicts over time, before any scheduler has a say.
+        timelines: timelines that runs have kept, in the order of the summary; runs of an earlier version have none.
         profiles: time per stage, where it was measured.
-        flows: who says what to whom, of finished studies.
+        flows: messages between roles, in folders of finished studies.
     """
 
     path: Path
@@ -132,23 +132,37 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
     """Read a results folder.
 
     Args:
-        jobs: of every run, where they have been read.
+        jobs: jobs of every run, where they have been read.
 
     Raises:
         InputError: naming the file that is missing or damaged, and what to do about it.
     """
     manifest = _manifest(folder)
     summary = _json(folder / SUMMARY, StudySummary)
+
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
-    timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
+
+    timelines = _timelines(folder, summary.runs)
+    profiles = _profiles(folder, manifest)
     flows = _json(folder / FLOWS, Flows).flows if (folder / FLOWS).exists() else []
     jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
     curves, waiting, refused = _curves(folder)
+
     return StoredResults(
-        folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting, refused,
+        folder,
+        manifest,
+        summary,
+        curves,
+        loads,
+        timelines,
+        profiles,
+        flows,
+        jobs,
+        waiting,
+        refused,
         read_conflicts(folder),
-    )  # fmt: skip
+    )
 
 
 def tables(folder: Path) -> list[Path]:
@@ -188,12 +202,12 @@ def _manifest(folder: Path) -> ShownManifest:
 
 def _unfinished(manifest: ShownManifest) -> str:
     """Why tables are missing, and what helps."""
-    done = len(manifest.runs)
-    if not done:
+    finished_runs = len(manifest.runs)
+    if not finished_runs:
         return "no run of the study has finished yet; wait for it, or go on with it by its command"
     return (
-        f"{done} of {manifest.planned} runs are finished. Wait for the study, or go on with it by its command; "
-        "volery report DIR puts together what is finished"
+        f"{finished_runs} of {manifest.planned} runs are finished. Wait for the study, or go on with it by its "
+        "command; volery report DIR puts together what is finished"
     )
 
 
@@ -216,20 +230,23 @@ def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
     names = list(dict.fromkeys(labels.tolist()))
     number = {name: place for place, name in enumerate(names)}
     of = np.fromiter((number[label] for label in labels), dtype=np.int64, count=labels.size)
+
     order = np.lexsort((seeds, of))  # stable: rows of a run stay in their order
     edges = np.flatnonzero((np.diff(of[order]) != 0) | (np.diff(seeds[order]) != 0)) + 1
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    rows_of: dict[str, list[Any]] = {name: [] for name in names}
     for rows in np.split(order, edges) if order.size else ():
-        found[names[of[rows[0]]]].append(rows)
-    return found
+        rows_of[names[of[rows[0]]]].append(rows)
+    return rows_of
 
 
 def _curves(folder: Path) -> tuple[dict[str, SeedCurves], dict[str, SeedCurves], dict[str, SeedCurves]]:
     """Utilisation, and tasks that wait and refused placements per second where the table has them."""
     names = ("label", "seed", "time_s", "utilisation")
-    more = [name for name in (WAITING, REFUSED) if name in names_of(folder / UTILISATION)]
-    columns = columns_of(folder / UTILISATION, (*names, *more))
-    rows, times = _by_label_and_seed(columns), columns["time_s"].astype(np.float64)
+    optional_names = [name for name in (WAITING, REFUSED) if name in names_of(folder / UTILISATION)]
+    columns = columns_of(folder / UTILISATION, (*names, *optional_names))
+
+    rows = _by_label_and_seed(columns)
+    times = columns["time_s"].astype(np.float64)
 
     def of(name: str) -> dict[str, SeedCurves]:
         if name not in columns:
@@ -240,7 +257,10 @@ def _curves(folder: Path) -> tuple[dict[str, SeedCurves], dict[str, SeedCurves],
             for label, masks in rows.items()
         }
 
-    refused = {label: SeedCurves(label, one.times_s, _per_second(one)) for label, one in of(REFUSED).items()}
+    refused = {
+        label: SeedCurves(label, refused_tasks.times_s, _per_second(refused_tasks))
+        for label, refused_tasks in of(REFUSED).items()
+    }
     return of("utilisation"), of(WAITING), refused
 
 
@@ -251,40 +271,41 @@ def _per_second(counts: SeedCurves) -> tuple[Floats, ...]:
 
 
 def _profiles(folder: Path, manifest: ShownManifest) -> list[StageProfile]:
-    """Those of the manifest's runs: others were measured before the study or the code changed."""
+    """The profiles of the manifest's runs: others were measured before the study or the code changed."""
     if not (folder / STAGE_TIMES).exists():
         return []
-    known = {line.key for line in manifest.runs}
-    return [profile for profile in _json(folder / STAGE_TIMES, StageTimes).profiles if profile.key in known]
+    run_keys = {line.key for line in manifest.runs}
+    return [profile for profile in _json(folder / STAGE_TIMES, StageTimes).profiles if profile.key in run_keys]
 
 
 def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
     from pyarrow import parquet
 
-    kept: dict[tuple[str, int], bool] = {}
+    is_small_run: dict[tuple[str, int], bool] = {}
     for name in TIMELINE_COLUMNS:
         path = folder / name
         if path.exists():
             with readable(path):
                 rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
             of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
-            kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
-    found = ((run, kept.get((run.label, run.seed))) for run in runs)
-    return [KeptTimeline(run.label, run.seed, run.workers, small) for run, small in found if small is not None]
+            is_small_run |= {(named_run["label"], named_run["seed"]): name == TASK_RUNS for named_run in of.to_pylist()}
+
+    sizes = ((run, is_small_run.get((run.label, run.seed))) for run in runs)
+    return [KeptTimeline(run.label, run.seed, run.workers, small) for run, small in sizes if small is not None]
 
 
-def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
+def read_timeline(folder: Path, kept_timeline: KeptTimeline) -> Timeline:
     """The timeline of one of the runs for which a results folder has one.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
-    only, name = (kept.label, kept.seed), TASK_RUNS if kept.is_small else HEAT
+    only, name = (kept_timeline.label, kept_timeline.seed), TASK_RUNS if kept_timeline.is_small else HEAT
     curve = columns_of(folder / UTILISATION, ("time_s", "utilisation"), only)
     return Timeline(
         *only,
-        kept.machines,
-        kept.is_small,
+        kept_timeline.machines,
+        kept_timeline.is_small,
         columns_of(folder / name, TIMELINE_COLUMNS[name], only),
         columns_of(folder / JOBS, ("submit_s",), only)["submit_s"],
         (curve["time_s"], curve["utilisation"]),

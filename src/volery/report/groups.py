@@ -16,8 +16,8 @@ CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 def class_summary(run: RunSummary, jobs: JobClass) -> RunSummary | ClassSummary | None:
     """The summary of a class of jobs; None where the run has measured none of it."""
-    found = {"all": run, "short": run.short, "long": run.long}[jobs]
-    return found if found is not None and found.delay_s.count else None
+    summary = {"all": run, "short": run.short, "long": run.long}[jobs]
+    return summary if summary is not None and summary.delay_s.count else None
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -45,8 +45,8 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     def interval_s(self, jobs: JobClass) -> Interval | None:
         """The 95 % interval of the mean delay over seeds; None where seeds tell nothing."""
-        found = [] if self.is_alike else self.members(jobs)
-        return interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
+        summaries = [] if self.is_alike else self.members(jobs)
+        return interval_of_mean([summary.delay_s.mean for summary in summaries]) if summaries else None
 
     def half_width_s(self, jobs: JobClass) -> float | None:
         """Half the width of that interval."""
@@ -65,8 +65,8 @@ class RunGroup(msgspec.Struct, frozen=True):
 
 def methods(intervals: Iterable[Interval | None]) -> str:
     """The methods of intervals of means, for captions; without pairs, "paired t" is Student's t."""
-    found = {interval.method for interval in intervals if interval is not None}
-    return " or ".join(sorted("Student's t" if method == PAIRED_T else method for method in found))
+    names = {interval.method for interval in intervals if interval is not None}
+    return " or ".join(sorted("Student's t" if method == PAIRED_T else method for method in names))
 
 
 def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | None:
@@ -83,8 +83,8 @@ def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | N
 
 def label_of(run: RunSummary) -> str:
     """The name of a run: its label, or architecture and parameters."""
-    given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
-    return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
+    parameters = ",".join(f"{name}={value}" for name, value in run.parameters.items())
+    return run.label or (f"{run.architecture}:{parameters}" if parameters else run.architecture)
 
 
 def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:
@@ -92,26 +92,30 @@ def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:
     members: dict[str, list[RunSummary]] = {}
     for run in runs:
         members.setdefault(label_of(run), []).append(run)
-    return [RunGroup(label, tuple(sorted(found, key=lambda run: run.seed))) for label, found in members.items()]
+    return [
+        RunGroup(label, tuple(sorted(runs_of_label, key=lambda run: run.seed)))
+        for label, runs_of_label in members.items()
+    ]
 
 
 def by_setting(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
     """Groups by the setting that their label ends with in square brackets; empty where it ends otherwise."""
-    found: dict[str, list[RunGroup]] = {}
+    groups_of: dict[str, list[RunGroup]] = {}
     for group in groups:
-        found.setdefault(setting_of(group.label), []).append(group)
-    return list(found.items())
+        groups_of.setdefault(setting_of(group.label), []).append(group)
+    return list(groups_of.items())
 
 
 def file_names(values: Iterable[Any]) -> dict[Any, str]:
     """Path -> name, of each file among the values of an axis whose name no other value has."""
-    whole = [value for value in values if isinstance(value, str)]
-    names = [value.rsplit("/", 1)[-1] for value in whole]
-    pairs = zip(whole, names, strict=True)
+    paths = [value for value in values if isinstance(value, str)]
+    names = [value.rsplit("/", 1)[-1] for value in paths]
+    pairs = zip(paths, names, strict=True)
+    # Two files of one name in different folders keep their paths: labels must tell them apart.
     return {value: name for value, name in pairs if value.startswith("/") and name and names.count(name) == 1}
 
 
 def setting_of(label: str) -> str:
     """The setting that a label ends with in square brackets; empty where it ends otherwise."""
-    _, bracket, rest = label.rpartition(" [")
-    return rest.removesuffix("]") if bracket and rest.endswith("]") else ""
+    _, bracket, setting = label.rpartition(" [")
+    return setting.removesuffix("]") if bracket and setting.endswith("]") else ""

@@ -71,17 +71,17 @@ CONFLICTS_NOTE: Final = (
 CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
 
 
-def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
+def write_report(folder: Path, explanations: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
-        why: what runs that explain themselves say of the tasks that waited longest.
+        explanations: explanations, by runs that explain themselves, of the tasks that waited longest.
 
     Raises:
         InputError: when a file of the folder is missing or damaged, or the report cannot be written.
     """
     results = read_results(folder)
-    text = render(results, explored(results, why).content)
+    text = render(results, explored(results, explanations).content)
     path = folder / REPORT
     write_page(path, text)
     return path
@@ -91,6 +91,7 @@ def render(results: StoredResults, content: Content) -> str:
     """The page as text, with what its scripts read."""
     groups = group_runs(results.summary.runs)
     title = str(results.manifest.config.get("name") or "comparison of schedulers")
+
     title = shortened(title[0].upper() + title[1:])
     parts = (
         _verdict(results),
@@ -124,6 +125,7 @@ def render(results: StoredResults, content: Content) -> str:
         section("Message flow", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
+
     code_of_page = script()
     return page(
         title,
@@ -140,16 +142,16 @@ def _comparisons(results: StoredResults) -> Iterator[Markup]:
     differences, on_days = results.summary.differences, results.summary.on_days_like_this
     if not (on_days and is_of_one_seed(differences)):
         title = "Paired differences over seeds" if on_days else "Paired differences"
-        said = "Runs of one seed share their jobs, constraints and machines. " + (
+        chance_note = "Runs of one seed share their jobs, constraints and machines. " + (
             DRAWN_ANEW if on_days == [] else CHOICES
         )
-        yield section(title, comparisons_part(differences, "differences", said))
+        yield section(title, comparisons_part(differences, "differences", chance_note))
     yield section("On days like this", comparisons_part(on_days or (), "on-days-like-this", WORKLOAD))
 
 
-def _table_section(one: Section) -> Markup:
-    found = table(["architecture", *one.heads], map(TableRow, one.rows), text_columns=1 + one.words)
-    return section(one.title, found, *map(paragraph_note, one.notes))
+def _table_section(part: Section) -> Markup:
+    rows_table = table(["architecture", *part.heads], map(TableRow, part.rows), text_columns=1 + part.words)
+    return section(part.title, rows_table, *map(paragraph_note, part.notes))
 
 
 def _pair_view(content: Content) -> Markup:
@@ -158,9 +160,14 @@ def _pair_view(content: Content) -> Markup:
         return EMPTY
 
     def rows() -> Iterator[TableRow]:
-        for one in content.pairs:
-            names = [content.labels[one.a], content.labels[one.b]]
-            counts = [one.jobs, one.a_lower, one.b_lower, one.jobs - one.a_lower - one.b_lower]
+        for compared in content.pairs:
+            names = [content.labels[compared.a], content.labels[compared.b]]
+            counts = [
+                compared.jobs,
+                compared.a_lower,
+                compared.b_lower,
+                compared.jobs - compared.a_lower - compared.b_lower,
+            ]
             yield TableRow([*names, *(f"{count:,}" for count in counts)])
 
     heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
@@ -171,8 +178,8 @@ def _pair_view(content: Content) -> Markup:
 def _why_view(content: Content) -> Markup:
     if not content.why:
         return EMPTY
-    told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
-    words = f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
+    runs_told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
+    words = f"Runs that explain their decisions: {runs_told}. On the command line: volery why JOB/TASK --in DIR."
     return joined((paragraph(words), mount("why")))
 
 
@@ -185,31 +192,41 @@ def _verdict(results: StoredResults) -> Markup:
     differences = results.summary.differences
     on_days = results.summary.on_days_like_this
     ranked = list(best.sentences(best.best(group_runs(results.summary.runs), confidence_of(differences))))
-    many = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
+    has_many_pairs = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
+
     by_job = headline(on_days or (), ("mean delay", "p99 delay"))
-    sentences = ranked if many and ranked else [] if by_job and is_of_one_seed(differences) else headline(differences)
+    # Of many pairs the ranking says more than a sentence on each.
+    sentences = (
+        ranked if has_many_pairs and ranked else [] if by_job and is_of_one_seed(differences) else headline(differences)
+    )
+
     beyond = max(len(sentences), len(by_job)) - SENTENCES_MAX
+    # The limit holds for each of the two kinds of sentences, so that one does not crowd out the other.
     sentences = [*sentences[:SENTENCES_MAX], *by_job[:SENTENCES_MAX]]
     if not sentences:
         sentences = ["Nothing was compared: the results hold one architecture per setting."]
+
     warning = caution(differences, on_days)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
-    more = "More such sentences: see the tables below." if beyond > 0 else ""
+    more_note = "More such sentences: see the tables below." if beyond > 0 else ""
     drawn = end_sentence(results.manifest.stopping) if results.manifest.stopping else ""
-    remarks = (paragraph_note(note) for note in (more, drawn, warning) if note)
+
+    remarks = (paragraph_note(note) for note in (more_note, drawn, warning) if note)
     return tag("div", *map(paragraph, sentences), *remarks, class_="verdict")
 
 
 def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> Markup:
     runs = [run for group in groups for run in group.runs]
     cutoffs = sorted({run.cutoff_s for run in runs if run.cutoff_s is not None})
+
     trace, cluster = manifest.trace, manifest.cluster
     machines = f", constraints {cluster['constraints']}" if cluster.get("constraints") not in (None, "none") else ""
     machines += f", machines from {cluster['machines']}" if cluster.get("machines") else ""
     size = f"{trace.jobs:,} jobs, {trace.tasks:,} tasks" if trace else ""
     traces = sorted({run.trace for run in runs if run.trace})
+
     unfinished = manifest.planned - len(runs)
-    known = (
+    known_facts = (
         ("Architectures", "; ".join(dict.fromkeys(shortened(bare_label(group.runs[0])) for group in groups))),
         (
             "Traces" if len(traces) > 1 else "Trace",
@@ -223,15 +240,18 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> Markup
         ("Runs", f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else "")),
         ("Python", manifest.python),
     )
+
     command = code(manifest.command) if manifest.command else None
-    return joined((command, facts(*((name, value) for name, value in known if value))))
+    return joined((command, facts(*((name, value) for name, value in known_facts if value))))
 
 
 def _settings(config: Mapping[str, Any]) -> str:
     """The settings of a study beside traces and cluster, with every value of their axes."""
     axes = {**(config.get("axes") or {}), **(config.get("parameters") or {})}
-    told = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
-    lists = (f"{name} {', '.join(map(shortened, values))}" for name, values in told if (name, len(values)) != ONE_MODEL)
+    shown_axes = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
+    lists = (
+        f"{name} {', '.join(map(shortened, values))}" for name, values in shown_axes if (name, len(values)) != ONE_MODEL
+    )
     return "; ".join(lists)
 
 
@@ -247,6 +267,7 @@ def _delay_table(groups: Sequence[RunGroup]) -> Markup:
                 delay = group.delay_s(jobs)
                 cells = [duration(getattr(delay, name)) if delay else NOTHING for _, name in STATISTICS]
                 cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
+
                 count = f"{sum(m.delay_s.count for m in group.members(jobs)) / len(group.runs):,.0f}"
                 first = jobs == "all"
                 yield TableRow([group.label if first else "", jobs, count, *cells], "first" if first else "part")
@@ -271,17 +292,24 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> Markup:
     ranking = best.best(groups, confidence)
     if not ranking:
         return EMPTY
-    several = len({one.setting for one in ranking}) > 1
+    several = len({ranked.setting for ranked in ranking}) > 1
 
     def rows() -> Iterator[TableRow]:
-        before = None
-        for one in ranking:
-            first = (one.setting, one.jobs) != before
-            before = (one.setting, one.jobs)
-            mean, after = one.amounts
-            cells = [one.label, mean, ", ".join(one.level) or NOTHING, ", ".join(one.next) or NOTHING, after]
-            where = f"{one.jobs}, {one.setting}" if several else one.jobs
-            yield TableRow([where if first else "", one.quantity, *cells], "first" * first)
+        kind_before = None
+        for ranked in ranking:
+            first = (ranked.setting, ranked.jobs) != kind_before
+            kind_before = (ranked.setting, ranked.jobs)
+
+            mean, next_mean = ranked.amounts
+            cells = [
+                ranked.label,
+                mean,
+                ", ".join(ranked.level) or NOTHING,
+                ", ".join(ranked.next) or NOTHING,
+                next_mean,
+            ]
+            kind_note = f"{ranked.jobs}, {ranked.setting}" if several else ranked.jobs
+            yield TableRow([kind_note if first else "", ranked.quantity, *cells], "first" * first)
 
     heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
     return joined((paragraph(best.told(groups)), table(heads, rows(), text_columns=2, names={2, 4, 5})))
@@ -295,21 +323,23 @@ def _slowdown_table(groups: Sequence[RunGroup]) -> Markup:
                 cells = [
                     _mean_or_nothing([getattr(m.slowdown, p) for m in members]) for p in ("p50", "p90", "p95", "p99")
                 ]
+
                 cells += [_mean_or_nothing([getattr(m.slowdown_per_job, p) for m in members]) for p in ("p50", "p99")]
                 first = jobs == "all"
                 yield TableRow([group.label if first else "", jobs, *cells], "first" if first else "part")
 
     heads = ["architecture", "class", "p50", "p90", "p95", "p99", "per job: p50", "per job: p99"]
-    told = paragraph(
+
+    definition = paragraph(
         "A percentile of job response times over the same percentile of ideal ones, taken separately (Pigeon's "
         "definition); per job: percentiles of each job's own ratio."
     )
-    return joined((told, table(heads, rows(), text_columns=2)))
+    return joined((definition, table(heads, rows(), text_columns=2)))
 
 
 def _mean_or_nothing(values: Sequence[Any]) -> str:
-    known = [value for value in values if value is not None]
-    return digits(sum(known) / len(known)) if known else NOTHING
+    numbers = [value for value in values if value is not None]
+    return digits(sum(numbers) / len(numbers)) if numbers else NOTHING
 
 
 def _cost_table(groups: Sequence[RunGroup]) -> Markup:
@@ -319,22 +349,32 @@ def _cost_table(groups: Sequence[RunGroup]) -> Markup:
 
 def _timeline_figures(results: StoredResults) -> Iterator[Markup]:
     """A picture of the first seed of each architecture and setting, as many as a page bears."""
-    first = {one.label: one for one in reversed(results.timelines)}
-    shown = [one for one in results.timelines if first[one.label] is one]
-    for place, kept in enumerate(shown[:TIMELINES_MAX]):
-        one = read_timeline(results.path, kept)
-        killed = one.is_small and bool(one.columns["killed"].any())
-        what = (
+    first = {kept_timeline.label: kept_timeline for kept_timeline in reversed(results.timelines)}
+    shown = [kept_timeline for kept_timeline in results.timelines if first[kept_timeline.label] is kept_timeline]
+    for place, kept_timeline in enumerate(shown[:TIMELINES_MAX]):
+        timeline = read_timeline(results.path, kept_timeline)
+
+        killed = timeline.is_small and bool(timeline.columns["killed"].any())
+        description = (
             "every task run is a bar in the colour of its job; nine colours return"
             + ("; dashed frames were killed" if killed else "")
-            if one.is_small
+            if timeline.is_small
             else "how busy the machines were; the deeper the colour, the busier"
         )
-        yield figure(gantt.picture(one), f"timeline-{place}", f"{shortened(one.label)}, seed {one.seed}: {what}.")
+        yield figure(
+            gantt.picture(timeline),
+            f"timeline-{place}",
+            f"{shortened(timeline.label)}, seed {timeline.seed}: {description}.",
+        )
+
     if results.timelines:
-        rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
-        more = f"{rest} more runs, in this folder: volery timeline . --run NAME --seed N -o FILE.svg. " if rest else ""
-        yield paragraph_note(f"{more}To see a run played, in this folder: volery watch . --run NAME --seed N")
+        hidden_runs = len(results.timelines) - min(len(shown), TIMELINES_MAX)
+        more_note = (
+            f"{hidden_runs} more runs, in this folder: volery timeline . --run NAME --seed N -o FILE.svg. "
+            if hidden_runs
+            else ""
+        )
+        yield paragraph_note(f"{more_note}To see a run played, in this folder: volery watch . --run NAME --seed N")
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> Markup:
@@ -346,8 +386,9 @@ def _allocation_table(groups: Sequence[RunGroup]) -> Markup:
             yield TableRow([group.label, duration(total), duration(p99), *map(duration, parts)])
 
     heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
-    told = "From the arrival of a task to its start, over all tasks that started; the parts are means."
-    return joined((paragraph(told), table(heads, rows())))
+
+    definition = "From the arrival of a task to its start, over all tasks that started; the parts are means."
+    return joined((paragraph(definition), table(heads, rows())))
 
 
 def _stage_figures(results: StoredResults) -> Iterator[Markup]:
@@ -366,8 +407,8 @@ def _counter_table(groups: Sequence[RunGroup]) -> Markup:
     names = sorted({name for group in groups for run in group.runs for name in run.counters})
 
     def value(group: RunGroup, name: str) -> str:
-        known = [run.counters[name] for run in group.runs if name in run.counters]
-        return digits(sum(known) / len(known)) if known else NOTHING
+        values = [run.counters[name] for run in group.runs if name in run.counters]
+        return digits(sum(values) / len(values)) if values else NOTHING
 
     if not names:
         return EMPTY
@@ -391,10 +432,13 @@ def _conflict_table(conflicts: Sequence[ConflictTable]) -> Markup:
         return EMPTY
 
     def rows() -> Iterator[TableRow]:
-        for one in conflicts:
+        for conflict_table in conflicts:
             for kind in KINDS:
                 first = kind == KINDS[0]
-                yield TableRow([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
+                yield TableRow(
+                    [conflict_table.title if first else "", kind, *map(digits, conflict_table.over[kind])],
+                    "first" * first,
+                )
 
     return joined((paragraph(CONFLICTS_NOTE), table(CONFLICT_HEADS, rows(), text_columns=2)))
 
@@ -408,10 +452,12 @@ def _conflicts(results: StoredResults, content: Content) -> Iterator[Markup]:
 def _flow_figures(results: StoredResults) -> Iterator[Markup]:
     """A picture per flow; architectures that differ in parameters alone may share it."""
     labels: dict[Flow, list[str]] = {}
-    for one in results.flows:
-        labels.setdefault(one.flow, []).append(one.label)
+    for labelled in results.flows:
+        labels.setdefault(labelled.flow, []).append(labelled.label)
+
     if labels:
         yield paragraph(flowplot.CAPTION)
+
     for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
         named = ", ".join(map(shortened, dict.fromkeys(members)))
         yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
@@ -420,11 +466,15 @@ def _flow_figures(results: StoredResults) -> Iterator[Markup]:
 def _verify(results: StoredResults) -> Markup:
     manifest = results.manifest
     lines = [TableRow([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
-    return joined((
-        paragraph("In this folder, the command below runs everything again and compares every number of every file, "
-                  "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
-                  "answer to every job):"),
-        code("volery verify ."),
-        facts(("Trace SHA-256", manifest.trace.sha256)) if manifest.trace else None,
-        folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3)),
-    ))  # fmt: skip
+    return joined(
+        (
+            paragraph(
+                "In this folder, the command below runs everything again and compares every number of every file, "
+                "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
+                "answer to every job):"
+            ),
+            code("volery verify ."),
+            facts(("Trace SHA-256", manifest.trace.sha256)) if manifest.trace else None,
+            folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3)),
+        )
+    )

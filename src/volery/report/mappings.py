@@ -53,8 +53,8 @@ class PublishedMappings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """The paper's mappings, and mean matches by class and stage.
 
     Args:
-        scheduler: in the order of its tables.
-        means: as its tables III and VIII print them, per cent.
+        scheduler: the schedulers in the order of the paper's tables.
+        means: means as the paper's tables III and VIII print them, per cent.
         ranges: the least and the greatest mean that the stages can have which those tables leave out.
     """
 
@@ -67,13 +67,13 @@ class MappingRow(msgspec.Struct, frozen=True):
     """A scheduler in the matrix.
 
     Args:
-        name: of the architecture, or of the published scheduler.
-        source: where it was described.
+        name: name of the architecture, or of the published scheduler.
+        source: the publication that describes it.
         marks: one per stage.
         percent: mean match per group; for published ones from all symbols of the row, so that it is exact even where
             it is not known in which column a symbol stands.
         bounds: the least and the greatest rating that each stage may have, in per cent.
-        methods: what realises the stages of ours.
+        methods: methods that realise the stages, of our architectures alone.
     """
 
     name: str
@@ -121,19 +121,23 @@ def _row(scheduler: PublishedMapping) -> MappingRow:
     for group, stages in BY_GROUP.items():
         printed, cells = scheduler.printed[group], scheduler.cells[group]
         percent[group] = sum(RATINGS[MARKS[symbol]] for symbol in printed) / len(stages)
+
+        # The paper prints marks per group, and names the stage of some alone: the remaining marks belong to unknown
+        # stages. The bounds of these stages are the least and the greatest of the marks that are left.
         unplaced = [symbol for symbol in "F~" for _ in range(printed.count(symbol) - cells.count(symbol))]
         ratings = [RATINGS[MARKS[symbol]] for symbol in unplaced]
         least = min(ratings) if ratings and len(ratings) == cells.count("?") else 0.0
+
         for stage, symbol in zip(stages, cells, strict=True):
             mark = marks[stage] = MARKS[symbol]
-            known = RATINGS.get(mark)
-            bounds[stage] = (least, max(ratings)) if known is None else (known, known)
+            rating = RATINGS.get(mark)
+            bounds[stage] = (least, max(ratings)) if rating is None else (rating, rating)
     return MappingRow(scheduler.name, scheduler.source, marks, percent, bounds)
 
 
 def of_class(name: str) -> list[MappingRow]:
     """The published schedulers of one of `CLASSES`."""
-    members = [found.name for found in paper().scheduler if name in (found.designed, found.published)]
+    members = [scheduler.name for scheduler in paper().scheduler if name in (scheduler.designed, scheduler.published)]
     return [row for row in from_paper() if row.name in members]
 
 
@@ -164,14 +168,15 @@ def whole(percent: float) -> int:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Of at least one."""
-    found = list(values)
-    return sum(found) / len(found)
+    """The mean of at least one value."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
 
 
 def render(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
     """The page as text; `theirs` is empty where the paper's mappings are not wanted."""
     boxes = [_panel("Volery", {stage: mean_bounds(ours, stage) for stage in Stage}, frozenset())]
+
     classes = CLASSES if theirs else ()
     boxes += [_panel(name.capitalize(), class_means(name), frozenset(paper().means[name])) for name in classes]
     return page(
@@ -228,6 +233,7 @@ def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> Markup:
         for place, stage in enumerate(stages)
     ]
     heads += [tag("th", f"{group} %", title=GROUPS[group]) for group in BY_GROUP]
+
     body = [*map(_line, ours)]
     if theirs:
         titles = ("Volery", "as the paper maps them")
@@ -238,22 +244,27 @@ def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> Markup:
 
 def _line(row: MappingRow) -> Markup:
     cells = [
-        tag("td", SHOWN[row.marks[stage]], class_=f"cell {row.marks[stage]}{'' if place else ' opens'}",
-            title=_said(row, stage))
+        tag(
+            "td",
+            SHOWN[row.marks[stage]],
+            class_=f"cell {row.marks[stage]}{'' if place else ' opens'}",
+            title=_said(row, stage),
+        )
         for stages in BY_GROUP.values()
         for place, stage in enumerate(stages)
-    ]  # fmt: skip
+    ]
+
     cells += [tag("td", whole(row.percent[group]), class_="percent") for group in BY_GROUP]
     return tag("tr", tag("th", row.name), *cells)
 
 
 def _said(row: MappingRow, stage: Stage) -> str:
-    said = f"{row.name}, {stage.value} {STAGES[stage].name}: {row.marks[stage]}"
-    found = row.methods.get(stage)
-    if found is None:
-        return said
-    when = f" (with {found.when})" if found.when else ""
-    return f"{said} by {found.method}{when}" + (f": {found.how}" if found.how else "")
+    description = f"{row.name}, {stage.value} {STAGES[stage].name}: {row.marks[stage]}"
+    method = row.methods.get(stage)
+    if method is None:
+        return description
+    condition = f" (with {method.when})" if method.when else ""
+    return f"{description} by {method.method}{condition}" + (f": {method.how}" if method.how else "")
 
 
 def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> Markup:
@@ -267,16 +278,17 @@ def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> Markup:
 def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> Markup:
     low, high = (f"{bound:.0f}" for bound in bounds)
     shown = low if low == high else f"{low}\u2013{high}"
-    kind, style = "box printed" if printed else "box", f"--low: {low}%; --high: {high}%"
+    kind = "box printed" if printed else "box"
+    style = f"--low: {low}%; --high: {high}%"
     return tag("div", tag("b", stage.value), shown, class_=kind, style=style, title=STAGES[stage].name)
 
 
 def _methods(ours: Sequence[MappingRow]) -> Markup:
     rows = []
     for row in ours:
-        found_of = [(stage, row.methods[stage]) for stage in Stage if stage in row.methods]
-        for place, (stage, found) in enumerate(found_of):
-            cells = (row.name if not place else "", stage.value, found.extent, found.method, found.how, found.when)
+        methods_of_row = [(stage, row.methods[stage]) for stage in Stage if stage in row.methods]
+        for place, (stage, method) in enumerate(methods_of_row):
+            cells = (row.name if not place else "", stage.value, method.extent, method.method, method.how, method.when)
             rows.append(TableRow(cells, "" if place else "first"))
     return table(("architecture", "stage", "match", "method", "how", "only with"), rows, text_columns=6)
 
@@ -285,10 +297,18 @@ def _stages() -> Markup:
     rows = []
     for group, stages in BY_GROUP.items():
         for place, stage in enumerate(stages):
-            said = STAGES[stage]
+            description = STAGES[stage]
             policies = ", ".join(POLICIES.get(stage, ()))
             first = GROUPS[group] if not place else ""
-            cells = (first, stage.value, said.name, said.mode, said.takes, said.gives, policies)
+            cells = (
+                first,
+                stage.value,
+                description.name,
+                description.mode,
+                description.takes,
+                description.gives,
+                policies,
+            )
             rows.append(TableRow(cells, "" if place else "first"))
     return table(("group", "id", "stage", "mode", "takes", "gives", "policies named"), rows, text_columns=7)
 

@@ -37,40 +37,49 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         count = "One seed."
     else:
         count = f"Every number is a mean over {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} seeds."
+
     if alike := [shortened(group.label) for group in groups if group.is_alike]:
-        which = "Nothing is random here" if len(alike) == len(groups) else f"Nothing is random under {', '.join(alike)}"
-        count += f" {which}: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds gave the same run."
+        subject = (
+            "Nothing is random here" if len(alike) == len(groups) else f"Nothing is random under {', '.join(alike)}"
+        )
+        count += f" {subject}: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds gave the same run."
+
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
-    found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
-    if how := methods(group.interval_s("all") for group in groups):
-        found.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({how}).")
+    lines = [f"Delay = job response time {MINUS} {ideal}. {count}"]
+
+    if interval_methods := methods(group.interval_s("all") for group in groups):
+        lines.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({interval_methods}).")
     if abandoned := max(run.abandoned_tasks for run in runs):
-        found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
+        lines.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
-        found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
+        lines.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
     if tagged := max(run.counters.get(TAG_TASKS_GIVEN_UP, 0) for run in runs):
-        found.append(f"Tasks given up because those near which they had to run had ended: up to {int(tagged):,}.")
+        lines.append(f"Tasks given up because those near which they had to run had ended: up to {int(tagged):,}.")
+
     if unsatisfiable := {run.unplaceable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
-        found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
-        found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
-    if taken := sorted({run.cutoff_from_trace_s for run in runs if run.cutoff_from_trace_s is not None}):
+        lines.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
+        lines += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
+
+    if cutoffs := sorted({run.cutoff_from_trace_s for run in runs if run.cutoff_from_trace_s is not None}):
         firsts = [group.runs[0] for group in groups if group.runs[0].cutoff_from_trace_s is not None]
         labels = dict.fromkeys(shortened(bare_label(run)) for run in firsts)
-        shown = " to ".join(duration(cutoff) for cutoff in dict.fromkeys((taken[0], taken[-1])))
-        found.append(
+        shown = " to ".join(duration(cutoff) for cutoff in dict.fromkeys((cutoffs[0], cutoffs[-1])))
+        lines.append(
             f"Cutoff of {', '.join(labels)}: {shown}, which the mean task of 90 % of the jobs does not exceed; "
             "--cutoff S sets another."
         )
-    found += omission_notes(groups)
+
+    lines += omission_notes(groups)
     if names := list(dict.fromkeys(name for run in runs for name in run.unheeded_resources)):
-        found.append(f"Requests of {', '.join(names)} do not count; --resources, or --capacity, says which do.")
-    found += ignorance_lines(groups)
-    found += measured_notes(runs)
+        lines.append(f"Requests of {', '.join(names)} do not count; --resources, or --capacity, says which do.")
+    lines += ignorance_lines(groups)
+    lines += measured_notes(runs)
+
     if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
-        found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
-    return found
+        lines.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
+    return lines
 
 
 def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
@@ -78,12 +87,14 @@ def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
     lines = []
     for group in groups:
         ignored = list(dict.fromkeys(feature for run in group.runs for feature in run.ignores))
-        kept = list(dict.fromkeys(feature for run in group.runs for feature in run.kept_by_driver))
-        told = [f"ignores {', '.join(ignored)}"] if ignored else []
-        told += [f"leaves {', '.join(kept)} to the driver"] if kept else []
-        told += ["does not declare what it heeds"] if any(not run.declares for run in group.runs) else []
-        if told:
-            lines.append(f"{shortened(group.label)}: of this workload it {'; '.join(told)}.")
+        left_features = list(dict.fromkeys(feature for run in group.runs for feature in run.kept_by_driver))
+
+        clauses = [f"ignores {', '.join(ignored)}"] if ignored else []
+        clauses += [f"leaves {', '.join(left_features)} to the driver"] if left_features else []
+        clauses += ["does not declare what it heeds"] if any(not run.declares for run in group.runs) else []
+
+        if clauses:
+            lines.append(f"{shortened(group.label)}: of this workload it {'; '.join(clauses)}.")
     return lines
 
 
@@ -93,11 +104,13 @@ def measured_notes(runs: Sequence[RunSummary]) -> Iterator[str]:
         sizes = [run.workers for run in runs if run.load_by == load_by]
         counted = f" {min(sizes):,} to {max(sizes):,} machines." if load_by == "machines" else ""
         yield LOAD_BY[load_by] + counted
+
     for estimates in dict.fromkeys(run.estimates for run in runs if run.estimates != "mean"):
         yield f"Schedulers are told estimates of durations by the model {estimates}."
+
     windows = [run.window for run in runs if run.window is not None]
     if windows:
-        begins, ends, jobs = ({getattr(one, name) for one in windows} for name in ("begin_s", "end_s", "jobs"))
+        begins, ends, jobs = ({getattr(window, name) for window in windows} for name in ("begin_s", "end_s", "jobs"))
         bounds = f"{_range(begins)} to {_range(ends)}"
         yield (
             f"Only jobs that were submitted from {bounds} count ({min(jobs):,}"
@@ -165,33 +178,40 @@ def _sentence(title: str, part: Omissions, several: bool) -> str:
 
 def share(part: Omissions) -> str:
     """The waits, jobs or tasks that are omitted, the jobs that have some, and the share of the machine time."""
-    jobs = min(sum(one.jobs for one in part.reasons), part.jobs)
-    is_exact = jobs <= max([one.jobs for one in part.reasons], default=0)  # a job may have tasks of several reasons
-    most = "" if is_exact else "at most "
-    where = f" in {most}{jobs:,} of {part.jobs:,} jobs ({percent(jobs / part.jobs)})" if jobs else ""
+    jobs = min(sum(omission.jobs for omission in part.reasons), part.jobs)
+    is_exact = jobs <= max(
+        [omission.jobs for omission in part.reasons], default=0
+    )  # a job may have tasks of several reasons
+    upper_bound = "" if is_exact else "at most "
+
+    jobs_note = f" in {upper_bound}{jobs:,} of {part.jobs:,} jobs ({percent(jobs / part.jobs)})" if jobs else ""
     if part.waits_omitted:
-        return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
+        return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){jobs_note}"
 
     tasks = f"{part.tasks_omitted:,} of {part.tasks:,} tasks"
     if jobs * part.tasks <= part.tasks_omitted * part.jobs:
-        where = ""  # the share of jobs adds nothing to that of tasks
+        jobs_note = ""  # the share of jobs adds nothing to that of tasks
+
     if part.jobs_left_out:
         counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"
         counted += f", {tasks}" if part.tasks_omitted > part.jobs_left_out else ""
-        counted += where if jobs > part.jobs_left_out else ""
+        counted += jobs_note if jobs > part.jobs_left_out else ""
     else:
-        counted = f"{tasks} ({percent(part.tasks_omitted / part.tasks)}){where}"
+        counted = f"{tasks} ({percent(part.tasks_omitted / part.tasks)}){jobs_note}"
+
     if not part.machine_share:
         return f"{counted}, none of the machine time" + (" that is known" if part.unmeasured else "")
-    least = "at least " if part.unmeasured else ""
-    return f"{counted}, {least}{percent(part.machine_share)} of the machine time"
+    lower_bound = "at least " if part.unmeasured else ""
+    return f"{counted}, {lower_bound}{percent(part.machine_share)} of the machine time"
 
 
 def reasons(part: Omissions) -> str:
     """Why, with counts where there is more than one reason."""
     if len(part.reasons) == 1:
         return part.reasons[0].reason
-    return "; ".join(f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}: {one.reason}" for one in part.reasons)
+    return "; ".join(
+        f"{omission.tasks:,} task{'s' if omission.tasks > 1 else ''}: {omission.reason}" for omission in part.reasons
+    )
 
 
 def end_sentence(end: StudyEnd) -> str:
@@ -200,13 +220,16 @@ def end_sentence(end: StudyEnd) -> str:
     at = f"one look at {counts[0]}" if len(counts) == 1 else f"looks at {', '.join(counts[:-1])} and {counts[-1]}"
     drawn = f"{_count(end.looks[-1].seeds, 'seed')} drawn ({at})"
     undecided = end.looks[-1].undecided
+
     if end.reason == DECIDED:
         return f"{drawn}: every comparison with {end.baseline} is decided."
+
     reason = limit_reached(end.seeds_max)
     if end.reason == BUDGET:
         reason = f"the budget of {end.budget_s:g} CPU seconds is used up"
-    left = f"{undecided} of {_count(end.comparisons, 'comparison')} with {end.baseline}"
-    return f"{drawn}: {reason}, and {left} {'is' if undecided == 1 else 'are'} not decided."
+
+    undecided_note = f"{undecided} of {_count(end.comparisons, 'comparison')} with {end.baseline}"
+    return f"{drawn}: {reason}, and {undecided_note} {'is' if undecided == 1 else 'are'} not decided."
 
 
 def limit_reached(seeds_max: int) -> str:

@@ -91,10 +91,14 @@ def table(
     kinds = ["text label"] + ["text"] * (text_columns - 1) + [None] * (len(heads) - text_columns)
     kinds = ["text name" if place in names else kind for place, kind in enumerate(kinds)]
     shown_heads = (tag("th", breakable(name), class_=kind and "text") for kind, name in zip(kinds, heads, strict=True))
+
     rows, body = list(rows), []
     for place, row in enumerate(rows):
         cells = [tag("td", breakable(c) if kind else c, class_=kind) for kind, c in zip(kinds, row.cells, strict=True)]
+        # Rows with the same first cell share one cell that spans them.
         following = sum(1 for _ in itertools.takewhile(lambda later: not later.cells[0], rows[place + 1 :]))
+
+        # A row that continues the one before is under its spanning cell.
         if not row.cells[0] and place:
             del cells[0]
         elif following:
@@ -107,16 +111,20 @@ def figure(svg: str, name: str, caption: str) -> Markup:
     """A picture that follows the page's colours, with its caption.
 
     Args:
-        svg: from `volery.report.plots`.
+        svg: the text of a picture of `volery.report.plots`.
         name: unlike that of any other picture of the page: it keeps their inner references apart.
         caption: also read out in place of the picture.
     """
-    used = {found.group(2) for found in _REFERENCE.finditer(svg)}
-    svg = _ID.sub(lambda found: f' id="{name}-{found.group(1)}"' if found.group(1) in used else "", svg)
-    svg = _REFERENCE.sub(lambda found: f"{found.group(1)}{name}-{found.group(2)}", svg)
-    svg = _STYLED.sub(lambda found: _COLOUR.sub(lambda c: THEMED.get(c.group(), c.group()), found.group()), svg)
+    used = {reference.group(2) for reference in _REFERENCE.finditer(svg)}
+    # Pictures of one page would share the ids that matplotlib gives: those that are referred to get the picture's name.
+    svg = _ID.sub(lambda reference: f' id="{name}-{reference.group(1)}"' if reference.group(1) in used else "", svg)
+    svg = _REFERENCE.sub(lambda reference: f"{reference.group(1)}{name}-{reference.group(2)}", svg)
+    svg = _STYLED.sub(lambda reference: _COLOUR.sub(lambda c: THEMED.get(c.group(), c.group()), reference.group()), svg)
+
+    # Neither is needed inside an HTML page, and the fixed size would keep the picture from following the page's width.
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'<svg width="[^"]*" height="[^"]*"|<svg height="[^"]*" width="[^"]*"', "<svg", svg)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escaped(caption)}"', 1)
+
     return tag("figure", Markup(svg), tag("figcaption", caption))

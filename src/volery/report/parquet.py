@@ -17,10 +17,14 @@ from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
 from volery.report.sums import demand_digest
 
 TYPES: Final[dict[str, Any]] = {
-    "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
+    "job": np.int64,
+    "submit_s": np.float64,
+    "tasks": np.int64,
+    "jrt_s": np.float64,
+    "delay_s": np.float64,
     "is_short": np.bool_,
-}  # fmt: skip
-"""Of the columns of a run's jobs; a table of an old version may lack some."""
+}
+"""Types of the columns of a run's jobs; a table of an old version may lack some."""
 COUNTED: Final = "counted"
 """The column of jobs that were submitted within the measurement window; others are not measured."""
 AGAIN: Final = "run the study again with the same output folder: finished runs are kept"
@@ -30,7 +34,7 @@ class RunJobs(msgspec.Struct, frozen=True, eq=False):
     """The jobs of one run; a delay of NaN stands for a job that was not measured.
 
     Args:
-        submit_s: when each was submitted, seconds since the run began.
+        submit_s: time of submission, seconds since the run began.
         jrt_s, delay_s: job response time and delay, seconds; a delay is negative on machines faster than the trace.
     """
 
@@ -59,27 +63,30 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     columns: dict[str, Any]
 
 
-Told = Callable[[int, int], None]
-"""Told how many rows of how many have been read."""
+ReportProgress = Callable[[int, int], None]
+"""A function that is called with the number of rows that have been read, and of all rows."""
 
 
-def read_jobs(folder: Path, told: Told | None = None) -> list[RunJobs]:
+def read_jobs(folder: Path, progress: ReportProgress | None = None) -> list[RunJobs]:
     """The jobs of every run of a results folder, in the order of the file.
 
     Raises:
         InputError: when the table is missing or damaged.
     """
     parts: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for part in each_part(folder, told):
+    for part in each_part(folder, progress):
         parts.setdefault((part.label, part.seed), []).append(part.columns)
-    return [RunJobs(*run, **{name: _joined([one[name] for one in of]) for name in TYPES}) for run, of in parts.items()]
+    return [
+        RunJobs(*run, **{name: _joined([columns[name] for columns in columns_of_parts]) for name in TYPES})
+        for run, columns_of_parts in parts.items()
+    ]
 
 
 def _joined(columns: Sequence[Any]) -> Any:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
+def each_part(folder: Path, progress: ReportProgress | None = None) -> Iterator[Part]:
     """The rows of jobs.parquet, one group of them in memory after the other.
 
     Raises:
@@ -89,10 +96,14 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
 
     path = folder / JOBS
     with readable(path), parquet.ParquetFile(path, read_dictionary=["label"]) as file:
+        # Tables of earlier versions lack columns; `_typed` puts defaults in their place.
         present = file.schema_arrow.names
         _check(path, ("label", "seed", "delay_s", "is_short"), present)
         names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
-        rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
+
+        rows = file.metadata.num_rows
+        read = 0
+        rows_of = dict[tuple[str, int], int]()
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=names)
             for run, columns, count in _by_run(table):
@@ -100,8 +111,8 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
                 yield Part(*run, _typed(columns, first, count))
                 rows_of[run] = first + count
             read += table.num_rows
-            if told is not None:
-                told(read, rows)
+            if progress is not None:
+                progress(read, rows)
 
 
 @contextmanager
@@ -132,31 +143,36 @@ def _check(path: Path, names: Sequence[str], present: Sequence[str]) -> None:
 
 
 def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]:
-    """Stretches of rows of one run: which, its columns, and how many rows."""
+    """Stretches of rows of one run: label and seed, columns, and number of rows."""
     labels = table.unify_dictionaries().column("label").combine_chunks()
     names = labels.dictionary.to_pylist()
-    number, seed = labels.indices.to_numpy(), table.column("seed").to_numpy()
+    number = labels.indices.to_numpy()
+    seed = table.column("seed").to_numpy()
     columns = {name: table.column(name).to_numpy() for name in table.column_names if name not in ("label", "seed")}
     if not number.size:
         return
+
+    # A row group may end one run and begin the next.
     edges = np.flatnonzero((np.diff(number) != 0) | (np.diff(seed) != 0)) + 1
     for low, high in zip([0, *edges.tolist()], [*edges.tolist(), number.size], strict=True):
-        found = {name: column[low:high] for name, column in columns.items()}
-        yield (names[number[low]], int(seed[low])), found, high - low
+        run_columns = {name: column[low:high] for name, column in columns.items()}
+        yield (names[number[low]], int(seed[low])), run_columns, high - low
 
 
-def _typed(found: dict[str, Any], first: int, count: int) -> dict[str, Any]:
+def _typed(columns: dict[str, Any], first: int, count: int) -> dict[str, Any]:
     """Columns in their types; what the table of an old version lacks is numbered from `first`, or unknown.
 
     Old versions have -1e-06 where nothing was measured; a job response time, unlike a delay, is never negative.
     """
-    measured = found.get("jrt_s", found["delay_s"]) >= 0
-    if COUNTED in found:
-        measured &= found[COUNTED]
-    found = found | {"delay_s": np.where(measured, found["delay_s"], np.nan)}
-    unknown = {"job": np.arange(first, first + count), "tasks": np.zeros(count)}
+    measured = columns.get("jrt_s", columns["delay_s"]) >= 0
+
+    if COUNTED in columns:
+        measured &= columns[COUNTED]
+    columns = columns | {"delay_s": np.where(measured, columns["delay_s"], np.nan)}
+
+    defaults = {"job": np.arange(first, first + count), "tasks": np.zeros(count)}
     return {
-        name: np.asarray(found[name] if name in found else unknown.get(name, np.full(count, np.nan)), dtype=kind)
+        name: np.asarray(columns[name] if name in columns else defaults.get(name, np.full(count, np.nan)), dtype=kind)
         for name, kind in TYPES.items()
     }
 
@@ -175,6 +191,7 @@ def columns_of(path: Path, names: tuple[str, ...], only: tuple[str, int] | None 
     from pyarrow import parquet
 
     _check(path, names, names_of(path))
+
     with readable(path):
         matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
         table = parquet.read_table(path, columns=list(names), filters=matching)
@@ -209,7 +226,7 @@ class ConflictTable(msgspec.Struct, frozen=True, eq=False):
     """Conflicts per second of one workload on one cluster, in the intervals of the seed that lasts longest.
 
     Args:
-        title: of workload and cluster, where a study has several.
+        title: name of workload and cluster, where a study has several.
         mean, largest: kind ("waiting" or "collisions") -> per interval; means over the seeds, the largest of any.
         over: kind -> mean, median, p95, p99 (means over the seeds) and maximum of all seconds.
     """
@@ -236,6 +253,7 @@ def read_loads(folder: Path) -> list[LoadTable]:
 
 
 def _mean_loads(columns: dict[str, Any], rows: Any) -> list[ConstraintLoad]:
+
     numbers = columns["constraint"][rows].astype(np.int64)
     statistics: dict[str, Floats] = {name: columns[name][rows] for name in ("mean", "median", "p95", "p99")}
     return [
@@ -253,27 +271,31 @@ def read_conflicts(folder: Path) -> list[ConflictTable]:
     path = folder / CONFLICTS
     if not path.exists():
         return []
-    values = [name for kind in KINDS for name in (kind, f"{kind}_max", *(f"{kind}_{one}" for one in STATISTICS))]
+    values = [
+        name for kind in KINDS for name in (kind, f"{kind}_max", *(f"{kind}_{statistic}" for statistic in STATISTICS))
+    ]
     columns = columns_of(path, ("seed", "begin_s", "end_s", *values, *_of_setting(path)))
     return [_conflict_table(title, columns, rows) for title, rows in _settings(columns)]
 
 
 def _conflict_table(title: str, columns: dict[str, Any], rows: Any) -> ConflictTable:
     seeds = [rows & (columns["seed"] == seed) for seed in np.unique(columns["seed"][rows])]
-    longest = max(seeds, key=lambda one: float(columns["end_s"][one].max()))
+    longest = max(seeds, key=lambda seed_rows: float(columns["end_s"][seed_rows].max()))
     begin, end = columns["begin_s"][longest], columns["end_s"][longest]
-    places = [np.searchsorted(columns["begin_s"][one], begin, side="right") - 1 for one in seeds]
+    places = [np.searchsorted(columns["begin_s"][seed_rows], begin, side="right") - 1 for seed_rows in seeds]
 
     def at(name: str) -> Any:
         """Per seed, what stands where each interval begins; nothing before its workload begins or after it ends."""
-        found = []
-        for one, place in zip(seeds, places, strict=True):
-            active = (place >= 0) & (begin < columns["end_s"][one].max())
-            found.append(np.where(active, columns[name][one][np.maximum(place, 0)], 0.0))
-        return np.array(found)
+        rows_of_seeds = []
+        for seed_rows, place in zip(seeds, places, strict=True):
+            active = (place >= 0) & (begin < columns["end_s"][seed_rows].max())
+            rows_of_seeds.append(np.where(active, columns[name][seed_rows][np.maximum(place, 0)], 0.0))
+        return np.array(rows_of_seeds)
 
     def over(kind: str) -> tuple[float, ...]:
-        means = (float(np.mean([columns[f"{kind}_{name}"][one][0] for one in seeds])) for name in STATISTICS)
+        means = (
+            float(np.mean([columns[f"{kind}_{name}"][seed_rows][0] for seed_rows in seeds])) for name in STATISTICS
+        )
         return *means, float(columns[f"{kind}_max"][rows].max())
 
     return ConflictTable(
@@ -293,13 +315,16 @@ def _of_setting(path: Path) -> list[str]:
 def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Workload and cluster, with a mask of their rows."""
     rows = len(next(iter(columns.values())))
-    titles = np.array([
-        " on ".join(
-            ([str(columns["trace"][i])] if "trace" in columns else [])
-            + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
-        )
-        + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
-        for i in range(rows)
-    ])  # fmt: skip
+    titles = np.array(
+        [
+            " on ".join(
+                ([str(columns["trace"][i])] if "trace" in columns else [])
+                + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
+            )
+            + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
+            for i in range(rows)
+        ]
+    )
+
     for title in dict.fromkeys(titles.tolist()):
         yield title, titles == title

@@ -54,13 +54,18 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     """
     results = read_results(folder)
     groups = group_runs(results.summary.runs)
+
     written = []
     try:
         into.mkdir(parents=True, exist_ok=True)
         for picture in itertools.chain(
-            axis_pictures(results), delay_pictures(results, groups), utilisation_pictures(results, groups),
-            allocation_pictures(groups), load_pictures(results), conflict_pictures(results),
-        ):  # fmt: skip
+            axis_pictures(results),
+            delay_pictures(results, groups),
+            utilisation_pictures(results, groups),
+            allocation_pictures(groups),
+            load_pictures(results),
+            conflict_pictures(results),
+        ):
             path = into / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
             written.append(path)
@@ -72,19 +77,20 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
 def axis_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
     """The measures that matter most over each axis of numbers, as the load."""
     runs = results.summary.runs
-    measures = [one for one in MEASURES if one.name in HEADLINE]
+    measures = [measure for measure in MEASURES if measure.name in HEADLINE]
+
     for axis in numeric_axes(runs):
         for panel in itertools.islice(panels(runs, axis, measures), FIGURES_MAX):
             jobs = CLASS_TITLES[panel.measure.jobs]
-            where = f", {shortened(panel.setting)}" if panel.setting else ""
-            how = methods(point.interval for line in panel.lines for point in line.points)
+            setting_note = f", {shortened(panel.setting)}" if panel.setting else ""
+            interval_methods = methods(point.interval for line in panel.lines for point in line.points)
             note = (
-                f"; the band is the 95 % interval of the mean over seeds ({how})."
-                if how
+                f"; the band is the 95 % interval of the mean over seeds ({interval_methods})."
+                if interval_methods
                 else "; one seed, no interval."
             )
             yield CaptionedPicture(
-                panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}"
+                panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{setting_note}{note}"
             )
 
 
@@ -95,13 +101,14 @@ def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterat
         for jobs in classes:
             series = delay_series(results, setting, members, jobs)
             if series:
-                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {shortened(setting)}" if setting else "")
-                many = any(len(one.per_seed) > 1 for one in series)
+                title = f"Delay of {CLASS_TITLES[jobs]}" + (f", {shortened(setting)}" if setting else "")
+
+                has_many_seeds = any(len(drawn_series.per_seed) > 1 for drawn_series in series)
                 note = ": share of jobs that are delayed by at most so much" + (
-                    "; thin lines are seeds." if many else "."
+                    "; thin lines are seeds." if has_many_seeds else "."
                 )
                 yield CaptionedPicture(
-                    slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), what + note
+                    slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), title + note
                 )
 
 
@@ -109,19 +116,21 @@ def delay_series(
     results: StoredResults, setting: str, members: Sequence[RunGroup], jobs: JobClass
 ) -> list[plots.Series]:
     """Delays of a class of jobs in one setting, per architecture that has any."""
-    found = [results.delays_s(group.label, jobs) for group in members]
-    return [_renamed(one, setting) for one in found if one.per_seed]
+    all_series = [results.delays_s(group.label, jobs) for group in members]
+    return [_renamed(drawn_series, setting) for drawn_series in all_series if drawn_series.per_seed]
 
 
 def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
     """Busy slots over time."""
     for setting, members in settings(groups):
-        found = [results.curves.get(group.label) for group in members]
-        curves = [plots.SeedCurves(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
+        label_curves = [results.curves.get(group.label) for group in members]
+        curves = [
+            plots.SeedCurves(_without(c.label, setting), c.times_s, c.values) for c in label_curves if c is not None
+        ]
         if curves:
-            many = any(len(one.values) > 1 for one in curves)
+            has_many_seeds = any(len(curve.values) > 1 for curve in curves)
             caption = "Utilisation over time" + (f", {shortened(setting)}" if setting else "")
-            caption += "; the band is the range over seeds." if many else "."
+            caption += "; the band is the range over seeds." if has_many_seeds else "."
             yield CaptionedPicture(
                 slug("utilisation", setting), plots.utilisation_curves(curves, title=setting), caption
             )
@@ -147,14 +156,18 @@ def load_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
 
 def conflict_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
     """Pictures of scheduling conflicts, second by second."""
-    for one in results.conflicts[:FIGURES_MAX]:
-        caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")
-        name = slug("conflicts", one.title)
-        yield CaptionedPicture(name, plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
+    for conflict_table in results.conflicts[:FIGURES_MAX]:
+        caption = "Scheduling conflicts per second" + (
+            f", {shortened(conflict_table.title)}" if conflict_table.title else ""
+        )
+        name = slug("conflicts", conflict_table.title)
+        yield CaptionedPicture(
+            name, plots.conflict_curves(conflict_table), f"{caption}; the band reaches to the largest."
+        )
 
 
-def _renamed(one: plots.Series, setting: str) -> plots.Series:
-    return plots.Series(_without(one.label, setting), one.per_seed)
+def _renamed(series: plots.Series, setting: str) -> plots.Series:
+    return plots.Series(_without(series.label, setting), series.per_seed)
 
 
 def mean_part_s(group: RunGroup, part: Callable[[AllocationSummary], float]) -> float:
@@ -186,14 +199,21 @@ def stage_times(profiles: Sequence[StageProfile], *, title: str = "") -> str:
     shown = [profile for profile in profiles if _entered(profile)]
     if not shown:
         return ""
+
     rows = [len(_entered(profile)) for profile in shown]
     height = ROW_INCHES * sum(rows) + HEAD_INCHES * len(rows) + FOOT_INCHES
+
     with style():
         figure = blank_figure(height, title)
         panels = figure.subplots(
-            len(shown), 2, squeeze=False, sharex="col", width_ratios=(3, 1.15),
+            len(shown),
+            2,
+            squeeze=False,
+            sharex="col",
+            width_ratios=(3, 1.15),
             height_ratios=[count + HEAD_INCHES / ROW_INCHES for count in rows],
-        )  # fmt: skip
+        )
+
         for (calls, shares), profile in zip(panels, shown, strict=True):
             _draw_calls(calls, profile)
             _draw_shares(shares, profile)
@@ -206,8 +226,8 @@ def _entered(profile: StageProfile) -> list[MethodTime]:
     """The methods that were called, in the order of the stages; none where the percentiles are not those we draw."""
     if not set(NEEDED) <= set(profile.percentiles):
         return []
-    found = (time for time in profile.times if time.calls and len(time.call_s) == len(profile.percentiles))
-    return sorted(found, key=lambda time: min(ORDER.get(stage, len(ORDER)) for stage in time.stages))
+    times = (time for time in profile.times if time.calls and len(time.call_s) == len(profile.percentiles))
+    return sorted(times, key=lambda time: min(ORDER.get(stage, len(ORDER)) for stage in time.stages))
 
 
 def _whole_s(profile: StageProfile) -> float:
@@ -223,10 +243,11 @@ def _draw_calls(axes: Axes, profile: StageProfile) -> None:
         axes.barh(middle, right - at[25], left=at[25], height=BOX, color=PALETTE[5])
         axes.plot([at[50]] * 2, [middle - BOX / 2, middle + BOX / 2], color=PALETTE[1], linewidth=2)
         axes.plot([at[max(at)]], [middle], marker="o", markersize=3.2, color=PALETTE[0])
-        said = f"{' '.join(time.stages)}  {time.method}"
+        name = f"{' '.join(time.stages)}  {time.method}"
         axes.text(
-            0, middle - BOX / 2 - 0.06, literal(said), fontsize=10, va="bottom", transform=axes.get_yaxis_transform()
+            0, middle - BOX / 2 - 0.06, literal(name), fontsize=10, va="bottom", transform=axes.get_yaxis_transform()
         )
+
     axes.axvline(
         max(LEAST_S, profile.own_costs_s[0]),
         color=PALETTE[6],
@@ -235,17 +256,19 @@ def _draw_calls(axes: Axes, profile: StageProfile) -> None:
         zorder=0.6,
         linestyle=(0, (3, 2)),
     )
+
     axes.set_title(literal(shortened(profile.label, LINE_MAX)), loc="left", fontsize=10.5, fontweight="bold", pad=3)
     _rows(axes, profile)
 
 
 def _draw_shares(axes: Axes, profile: StageProfile) -> None:
-    whole = _whole_s(profile)
+    whole_s = _whole_s(profile)
     for place, time in enumerate(_entered(profile)):
-        share = time.cpu_s / whole if whole else 0.0
+        share = time.cpu_s / whole_s if whole_s else 0.0
         axes.barh(place + 0.2, share, height=BOX, color=PALETTE[0])
         axes.text(0, place + 0.2 - BOX / 2 - 0.06, percent(share), fontsize=10, va="bottom")
-    axes.set_title(f"of {duration(whole)}", loc="left", fontsize=10, pad=3)
+
+    axes.set_title(f"of {duration(whole_s)}", loc="left", fontsize=10, pad=3)
     _rows(axes, profile)
 
 
@@ -260,11 +283,14 @@ def _rows(axes: Axes, profile: StageProfile) -> None:
 def _log_axis(axes: Axes, profiles: Sequence[StageProfile]) -> None:
     every = [s for profile in profiles for time in _entered(profile) for s in time.call_s]
     low = 10.0 ** np.floor(np.log10(max(LEAST_S, min(every))))
+    # At least a decade, so that an axis of equal values is one, too.
     high = max(low * 10, *every) * 1.5
+
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     decades = np.arange(round(np.log10(low)), np.floor(np.log10(high)) + 1)
     axes.set_xticks([float(10.0**decade) for decade in decades[:: -(-len(decades) // 6)]])
+
     axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter(lambda value, _: tick(value))
     axes.set_xlabel("CPU time of a call (log scale)")

@@ -26,12 +26,21 @@ if TYPE_CHECKING:
     from volery.report.parquet import ConflictTable
 
 PALETTE: Final = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
-)  # fmt: skip
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#7f7f7f",
+    "#4b2e83",
+    "#8c510a",
+    "#01665e",
+)
 DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 FEW = 4
-"""So many lines are told apart by colour and dashes alone; more get markers, or a strip each."""
+"""The number of lines that colour and dashes alone tell apart; more lines get markers, or a strip each."""
 INK: Final = "#1f2328"
 GRID: Final = "#d0d7de"
 PAGE: Final = "#fefefe"
@@ -42,11 +51,12 @@ LEGEND_LETTERS = 54
 """A longer label takes several lines of the legend; a legend wider than the picture would leave no room for that."""
 STRIP_INCHES = 0.85
 STRIPS_POINTS = 10_000
-"""Of all strips of a picture together: as many as ten runs keep."""
+"""The number of points of all strips of a picture together: as many as ten runs keep."""
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
-    ".svg": {"Date": None}, ".png": {"Software": None},
+    ".svg": {"Date": None},
+    ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}  # fmt: skip
+}
 """Endings of pictures, with what keeps a date and a version out of the file."""
 PRINT_DPI: Final = 300
 PAGE_FONT: Final = 11.5
@@ -95,21 +105,33 @@ def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
 
 def delay_figure(series: Sequence[Series], title: str = "", size: Size = SCREEN) -> Figure:
     """The picture of `delay_cdf`; it is made, and written, within `style`."""
-    columns, lines = legend_size([one.label for one in series], size)
+    columns, lines = legend_size([drawn_series.label for drawn_series in series], size)
     figure, axes = new_figure(lines, title, size)
-    pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
+    pooled = [
+        np.sort(np.concatenate(drawn_series.per_seed)) if drawn_series.per_seed else np.zeros(0)
+        for drawn_series in series
+    ]
     _delay_axis(axes, [delays for delays in pooled if delays.size], 8 if size.width > WIDTH_INCHES / 1.5 else 4)
-    for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
-        if len(one.per_seed) > 1:
-            for seed in one.per_seed:
+
+    for place, (drawn_series, delays) in enumerate(zip(series, pooled, strict=True)):
+        if len(drawn_series.per_seed) > 1:
+            for seed in drawn_series.per_seed:
                 axes.step(
                     *_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6 * size.scale, alpha=0.45
                 )
+
         x, y = _cdf(delays)
         axes.step(
-            x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9 * size.scale,
-            label=in_legend(one.label), **(_marks(place, size) if len(series) > FEW else {}),
-        )  # fmt: skip
+            x,
+            y,
+            where="post",
+            color=colour(place),
+            linestyle=dash(place),
+            linewidth=1.9 * size.scale,
+            label=in_legend(drawn_series.label),
+            **(_marks(place, size) if len(series) > FEW else {}),
+        )
+
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
     axes.set_ylabel("share of jobs")
@@ -121,14 +143,16 @@ def delay_figure(series: Sequence[Series], title: str = "", size: Size = SCREEN)
 def utilisation_curves(curves: Sequence[SeedCurves], *, title: str = "") -> str:
     """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
     with style():
-        last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
+        last = max((float(times[-1]) for curve in curves for times in curve.times_s if times.size), default=1.0)
         divisor, unit = time_unit(last)
         if len(curves) > FEW:
             return _strips(curves, divisor, unit, title)
-        columns, lines = legend_size([one.label for one in curves])
+
+        columns, lines = legend_size([curve.label for curve in curves])
         figure, axes = new_figure(lines, title)
-        for place, one in enumerate(curves):
-            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=in_legend(one.label))
+        for place, curve in enumerate(curves):
+            _draw_curve(axes, curve, divisor, color=colour(place), linestyle=dash(place), label=in_legend(curve.label))
+
         _share_axes(axes)
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
@@ -136,7 +160,7 @@ def utilisation_curves(curves: Sequence[SeedCurves], *, title: str = "") -> str:
 
 
 def time_unit(last_s: float) -> tuple[float, str]:
-    """In what an axis of time counts that ends there: seconds of the unit, and its sign."""
+    """The unit of an axis of time that ends there: its seconds, and its sign."""
     return (1.0, "s") if last_s < 600 else (60.0, "min") if last_s < 36_000 else (3600.0, "h")
 
 
@@ -144,30 +168,38 @@ def _strips(curves: Sequence[SeedCurves], divisor: float, unit: str, title: str)
     """Many curves hide each other: a strip for each, with the first in grey behind it."""
     figure = blank_figure(0.6 + STRIP_INCHES * len(curves), title)
     strips = figure.subplots(len(curves), 1, sharex=True, sharey=True)
-    each = max(1, STRIPS_POINTS // len(curves))
-    for place, (axes, one) in enumerate(zip(strips, curves, strict=True)):
+    points_per_strip = max(1, STRIPS_POINTS // len(curves))
+
+    for place, (axes, curve) in enumerate(zip(strips, curves, strict=True)):
         axes.patch.set_visible(False)
         if place:
-            _draw_curve(axes, curves[0], divisor, each, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
-        _draw_curve(axes, one, divisor, each, color=PALETTE[0], linestyle="-")
-        behind = f" (grey: {shortened(curves[0].label, LINE_MAX)})" if place == 1 else ""
-        axes.set_title(literal(shortened(one.label, LINE_MAX) + behind), loc="left", fontsize=10, pad=2)
+            # All strips share their axes, so that a strip shows a curve against the first one at the same height.
+            _draw_curve(
+                axes, curves[0], divisor, points_per_strip, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7
+            )
+        _draw_curve(axes, curve, divisor, points_per_strip, color=PALETTE[0], linestyle="-")
+        grey_note = f" (grey: {shortened(curves[0].label, LINE_MAX)})" if place == 1 else ""
+        axes.set_title(literal(shortened(curve.label, LINE_MAX) + grey_note), loc="left", fontsize=10, pad=2)
+
     _share_axes(strips[0])
     strips[-1].set_xlabel(f"time since the first job was submitted ({unit})")
     figure.supylabel("busy slots / slots", fontsize=11.5)
     return svg_text(figure, 0)
 
 
-def _draw_curve(axes: Axes, one: SeedCurves, divisor: float, most: int = STRIPS_POINTS, **style: Any) -> None:
+def _draw_curve(axes: Axes, curve: SeedCurves, divisor: float, points_max: int = STRIPS_POINTS, **style: Any) -> None:
     """The mean over seeds, and the range over seeds as a band; of at most so many points, each for its neighbours."""
-    times, low, mean, high = over_seeds(one)
+    times, low, mean, high = over_seeds(curve)
     if not times.size:
         return
-    if times.size > most:
-        first = np.arange(0, times.size, -(-times.size // most))
+
+    if times.size > points_max:
+        # Neighbours become one point: their mean, and for the band the least and the largest of them.
+        first = np.arange(0, times.size, -(-times.size // points_max))
         mean = np.add.reduceat(mean, first) / np.diff(first, append=times.size)
         times, low, high = times[first], np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
-    if len(one.values) > 1:
+
+    if len(curve.values) > 1:
         axes.fill_between(times / divisor, low, high, color=style["color"], alpha=0.18, linewidth=0)
     axes.plot(times / divisor, mean, **({"linewidth": 1.5} | style))
 
@@ -184,6 +216,7 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
     """Load per constraint: the mean as a bar, median, 95th and 99th percentile as marks."""
     with style():
         figure, axes = new_figure(2, title)
+
         places = np.arange(len(loads))
         axes.bar(places, [load.mean for load in loads], color=PALETTE[5], width=0.7, label="mean")
         for name, marker, place, values in (
@@ -195,6 +228,7 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
             axes.plot(
                 places, values, linestyle="", marker=marker, color=face, markersize=6, markeredgewidth=1.8, label=name
             )
+
         axes.set_xticks(places, [str(load.constraint) for load in loads], fontsize=9)
         axes.grid(visible=False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
@@ -210,6 +244,7 @@ def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
     with style():
         divisor, unit = time_unit(float(conflicts.end_s[-1]))
         figure, axes = new_figure(1, title)
+
         times = np.append(conflicts.begin_s, conflicts.end_s[-1]) / divisor
         for place, kind in enumerate(conflicts.mean):
             mean, largest = (
@@ -217,6 +252,7 @@ def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
             )
             axes.fill_between(times, mean, largest, step="post", color=PALETTE[place], alpha=0.18, linewidth=0)
             axes.step(times, mean, where="post", color=PALETTE[place], linewidth=1.4, label=kind)
+
         axes.set_xlim(float(times[0]), float(times[-1]))
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"time since the run began ({unit})")
@@ -234,13 +270,16 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
     with style():
         figure, axes = new_figure(1, title, Size(height=0.9 + 0.68 * len(labels)))
         places = np.arange(len(labels))
-        whole = np.sum([np.asarray(values) for values in parts.values()], axis=0)
-        left = np.zeros(len(labels))
+        totals_s = np.sum([np.asarray(values) for values in parts.values()], axis=0)
+
+        # Shares, not seconds: a bar of a slow design would press those of the others to nothing.
+        left_end = np.zeros(len(labels))
         for place, (name, values) in enumerate(parts.items()):
-            share = np.divide(values, whole, out=np.zeros(len(labels)), where=whole > 0)
-            axes.barh(places, share, left=left, height=0.45, color=PALETTE[place], label=name)
-            left += share
-        for place, (label, total) in enumerate(zip(labels, whole, strict=True)):
+            share = np.divide(values, totals_s, out=np.zeros(len(labels)), where=totals_s > 0)
+            axes.barh(places, share, left=left_end, height=0.45, color=PALETTE[place], label=name)
+            left_end += share
+
+        for place, (label, total) in enumerate(zip(labels, totals_s, strict=True)):
             axes.text(
                 0,
                 place - 0.32,
@@ -249,6 +288,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
                 ha="left",
                 fontsize=10,
             )
+
         axes.set_yticks([])
         axes.set_ylim(len(labels) - 0.6, -0.75)
         axes.set_xlim(0, 1)
@@ -281,7 +321,8 @@ def _marks(place: int, size: Size) -> dict[str, Any]:
 def legend_size(labels: Sequence[str], size: Size = SCREEN) -> tuple[int, int]:
     """Columns, as many as the labels leave room for, at most five; and lines, those of broken labels included."""
     broken = [broken_label(shortened(label), LEGEND_LETTERS) for label in labels]
-    letters = max((len(line) for one in broken for line in one), default=0)
+
+    letters = max((len(line) for label_lines in broken for line in label_lines), default=0)
     inches = size.scale * (LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * letters)
     columns = max(1, min(5, len(labels), int((size.width - 0.7 * size.scale) / inches)))
     return columns, -(-sum(map(len, broken)) // columns)
@@ -305,28 +346,33 @@ def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
     return np.insert(ordered[ranks - 1], 0, ordered[0]), np.insert(ranks / count, 0, 0.0)
 
 
-def _delay_axis(axes: Axes, samples: Iterable[Floats], most: int) -> None:
+def _delay_axis(axes: Axes, samples: Iterable[Floats], ticks_max: int) -> None:
     """A logarithmic axis of durations; a linear stretch below the smallest delay makes room for zero."""
     samples = list(samples)
+
     positive = [float(sample[sample > 0].min()) for sample in samples if (sample > 0).any()]
     if not positive:
         axes.set_xlim(-0.05, 1)
         axes.set_xticks([0], ["0"])
         return
+
     low, high = min(positive), max(float(sample.max()) for sample in samples)
     floor = 10.0 ** np.floor(np.log10(low))
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high * 1.0001)) + 1)
-    stride = -(-len(decades) // most)
+    stride = -(-len(decades) // ticks_max)
     ticks = [float(10.0**decade) for decade in decades[::stride]]
+
     if any(float(sample[0]) <= 0 for sample in samples):
+        # A logarithmic axis has no zero: the linear stretch shows it.
         axes.set_xscale("symlog", linthresh=floor, linscale=0.5)
         axes.set_xlim(-floor * 0.1, high * 1.3)
         ticks = [0.0, *ticks]
     else:
         axes.set_xscale("log")
         axes.set_xlim(floor if low < 3 * floor else low / 1.3, max(high * 1.3, low * 10))
-    left, right = axes.get_xlim()
-    axes.set_xticks([tick for tick in ticks if left <= tick <= right])
+
+    left_end, right = axes.get_xlim()
+    axes.set_xticks([tick for tick in ticks if left_end <= tick <= right])
     axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter(lambda value, _: tick(value))
 
@@ -441,7 +487,7 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
     """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
 
     Args:
-        legend_columns: of the legend that is still to be made; 0 makes none.
+        legend_columns: number of columns of the legend that is still to be made; 0 makes none.
     """
     if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:
         add_legend(figure.axes[0], legend_columns)

@@ -39,16 +39,16 @@ class TraceFacts(msgspec.Struct, frozen=True):
     """The input of a run as it was read.
 
     Args:
-        name: what the trace calls itself.
+        name: name that the trace gives itself.
         sha256: digest over all its columns, task constraints included.
         jobs: number of jobs.
         tasks: number of tasks.
         read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
-        left_out: what is omitted of the file, by effect and reason; None for synthetic work and `.tr` files.
+        left_out: omissions from the file, by effect and reason; None for synthetic work and `.tr` files.
         in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
         cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
             this mean.
-        unheeded_resources: that tasks of the file ask for, and that do not count.
+        unheeded_resources: resources that tasks of the file ask for, and that do not count.
     """
 
     name: str
@@ -66,11 +66,11 @@ class FinishedRun(msgspec.Struct, frozen=True):
     """A line of the manifest.
 
     Args:
-        key: of its files in `runs`: a digest of all that the run depends on.
+        key: name of its files in `runs`: a digest of all that the run depends on.
         architecture: registry name.
-        parameters: that differ from the defaults.
-        label: what tables call runs that differ in the seed alone.
-        seed: of all random streams.
+        parameters: parameters that differ from the defaults.
+        label: name in tables of runs that differ in the seed alone.
+        seed: seed of all random streams.
         digest: SHA-256 of what happened to every task.
         trace_sha256: of the input, task constraints included.
     """
@@ -102,7 +102,7 @@ class StudyEnd(msgspec.Struct, frozen=True):
         baseline: label of the architecture that the others were compared with.
         comparisons: number of those that decide: each other architecture, each setting, median, mean and p99 delay of
             all jobs.
-        looks: in the order of seeds.
+        looks: looks in the order of seeds.
         seeds_max: limit of the seeds.
         budget_s: limit of the CPU seconds of all runs together; None: none.
     """
@@ -120,17 +120,17 @@ class ResultsManifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True)
 
     Args:
         format: layout of the folder.
-        volery_version: of the package.
+        volery_version: version of the package.
         code_sha256: of the sources that results depend on.
         python: version of the interpreter.
         numpy: version of the library that draws synthetic work.
         created: when the folder was begun (ISO 8601, UTC).
-        command: how it was called.
+        command: the command that ran the study.
         config: the study; a `StudySpec` where it is run again, a plain table where it is only shown.
         trace: the input of the first finished run; jobs and tasks.
         cluster: machines of the first setting.
-        seeds: as in the study.
-        planned: how many runs the study has.
+        seeds: seeds of the study.
+        planned: number of runs of the study.
         inputs: SHA-256 of the bytes of every file that the study names; a file is recognised by it wherever it lies.
         runs: the finished ones, in the order of the tables.
         stopping: the reason why a study that adds seeds has ended; unset while it has not.
@@ -178,11 +178,12 @@ class MethodTime(msgspec.Struct, frozen=True):
     """The time of a method that realises one or more stages; declared methods that it calls count there.
 
     Args:
-        stages: that it realises; where there are several, their times cannot be told apart.
-        method: as declared.
-        calls: how often it was entered.
-        cycles: in how many cycles; a cycle is an event that a component handles, as far as it enters declared methods.
-        cpu_s: of one thread, with the cost of measuring.
+        stages: stages that it realises; where there are several, their times cannot be told apart.
+        method: its name as declared.
+        calls: number of its calls.
+        cycles: number of cycles with a call: a cycle is an event that a component handles, as far as it enters
+            declared methods.
+        cpu_s: CPU time of one thread, with the cost of measuring.
         wall_s: the same by the wall clock.
         call_s: CPU time of a single call at the percentiles of the profile; empty: no calls.
     """
@@ -200,12 +201,12 @@ class StageProfile(msgspec.Struct, frozen=True):
     """The time per stage of one run (`--profile stages`).
 
     Args:
-        label: of the run.
+        label: label of the run.
         cpu_s: all of it, measuring included.
         own_costs_s: the cost of measuring, per call and per declared method that makes the call, CPU seconds.
         times: per declared method.
-        key: of the run.
-        percentiles: of single calls, in `times`.
+        key: key of the run.
+        percentiles: percentiles of single calls that `times` has.
     """
 
     label: str

@@ -29,9 +29,9 @@ Rows = list[list[str]]
 """Label and cells; a row without a label continues the one before."""
 
 LOSSES_MAX: Final = 20
-"""The largest losses of an architecture; `--json` has all."""
+"""The number of losses that are shown per architecture, the largest first; `--json` has all."""
 QUEUES: Final = ("queued_tasks", "queued_reservations")
-"""At a scheduler or master; in a worker's own queue."""
+"""Counters of queues: of tasks at a scheduler or master, of reservations in a worker's own queue."""
 RATIOS: Final = {"median": "p50", "mean": "mean", "p90": "p90", "p99": "p99", "max": "max"}
 WORK: Final = ("msg/task", "probes", "stolen", "queue", "queue max", "blocked")
 DECISIONS: Final = ("jobs", "busyness", "wasted", "no room", "conflicts", "first try", "placed", "given up")
@@ -39,58 +39,58 @@ DEADLINES: Final = ("with a deadline", "met", "latest", "best effort: mean", "p9
 PLANS: Final = ("plans", "CPU: mean", "p90", "longest", "variables", "rows", "gap")
 LOSSES: Final = ("loser", "winner", "tasks", "run in vain")
 _WAITS: Final[Sequence[Column[WorkloadWaits]]] = (
-    ("busyness", lambda one: one.busyness, percent),
-    ("deviation", lambda one: one.busyness_mad, percent),
-    ("wasted", lambda one: one.wasted, percent),
-    ("no room", lambda one: one.fruitless, percent),
-    ("conflicts", lambda one: one.conflict_fraction, digits),
-    ("first try", lambda one: one.wait_first_s.mean, duration),
-    ("given up", lambda one: one.abandoned_jobs, digits),
+    ("busyness", lambda waits: waits.busyness, percent),
+    ("deviation", lambda waits: waits.busyness_mad, percent),
+    ("wasted", lambda waits: waits.wasted, percent),
+    ("no room", lambda waits: waits.fruitless, percent),
+    ("conflicts", lambda waits: waits.conflict_fraction, digits),
+    ("first try", lambda waits: waits.wait_first_s.mean, duration),
+    ("given up", lambda waits: waits.abandoned_jobs, digits),
 )
-_PLACED: Final[Sequence[Column[WorkloadWaits]]] = (("placed", lambda one: one.wait_full_s.mean, duration),)
+_PLACED: Final[Sequence[Column[WorkloadWaits]]] = (("placed", lambda waits: waits.wait_full_s.mean, duration),)
 _DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
-    ("with a deadline", lambda one: one.jobs, digits),
-    ("met", lambda one: one.attainment, percent),
-    ("best effort: mean", lambda one: one.best_effort_jrt_s.mean, duration),
-    ("p90", lambda one: one.best_effort_jrt_s.p90, duration),
+    ("with a deadline", lambda deadlines: deadlines.jobs, digits),
+    ("met", lambda deadlines: deadlines.attainment, percent),
+    ("best effort: mean", lambda deadlines: deadlines.best_effort_jrt_s.mean, duration),
+    ("p90", lambda deadlines: deadlines.best_effort_jrt_s.p90, duration),
 )
 _GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
-    ("jobs", lambda one: one.jobs, digits),
-    ("slot hours", lambda one: one.slot_hours, digits),
-    ("of the oracle's", lambda one: one.of_oracle, percent),
-    ("above it", lambda one: one.above_oracle, percent),
-    ("changes per job", lambda one: one.changes_per_job, digits),
+    ("jobs", lambda allotments: allotments.jobs, digits),
+    ("slot hours", lambda allotments: allotments.slot_hours, digits),
+    ("of the oracle's", lambda allotments: allotments.of_oracle, percent),
+    ("above it", lambda allotments: allotments.above_oracle, percent),
+    ("changes per job", lambda allotments: allotments.changes_per_job, digits),
 )
 _PLANS: Final[Sequence[Column[Distribution]]] = (
-    ("plans", lambda one: one.count, digits),
-    ("CPU: mean", lambda one: one.mean, duration),
-    ("p90", lambda one: one.p90, duration),
-    ("longest", lambda one: one.max, duration),
+    ("plans", lambda times: times.count, digits),
+    ("CPU: mean", lambda times: times.mean, duration),
+    ("p90", lambda times: times.p90, duration),
+    ("longest", lambda times: times.max, duration),
 )
 _LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
-    ("node", lambda one: one.node, percent),
-    ("rack", lambda one: one.rack, percent),
-    ("any", lambda one: one.any, percent),
-    ("node, by job", lambda one: one.node_by_job, percent),
+    ("node", lambda locality: locality.node, percent),
+    ("rack", lambda locality: locality.rack, percent),
+    ("any", lambda locality: locality.any, percent),
+    ("node, by job", lambda locality: locality.node_by_job, percent),
 )
 _PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
-    ("machine h", lambda one: one.machine_h, digits),
-    ("used", lambda one: one.used_machine_h, digits),
-    ("paid", lambda one: one.paid_machine_h, digits),
-    ("cost", lambda one: one.cost, digits),
-    ("boots", lambda one: one.boots, digits),
-    ("supply", lambda one: one.supply_mean, digits),
-    ("demand", lambda one: one.demand_mean, digits),
-    ("missing", lambda one: one.under_accuracy, percent),
-    ("too much", lambda one: one.over_accuracy, percent),
-    ("time missing", lambda one: one.under_share, percent),
-    ("time too much", lambda one: one.over_share, percent),
+    ("machine h", lambda provisioning: provisioning.machine_h, digits),
+    ("used", lambda provisioning: provisioning.used_machine_h, digits),
+    ("paid", lambda provisioning: provisioning.paid_machine_h, digits),
+    ("cost", lambda provisioning: provisioning.cost, digits),
+    ("boots", lambda provisioning: provisioning.boots, digits),
+    ("supply", lambda provisioning: provisioning.supply_mean, digits),
+    ("demand", lambda provisioning: provisioning.demand_mean, digits),
+    ("missing", lambda provisioning: provisioning.under_accuracy, percent),
+    ("too much", lambda provisioning: provisioning.over_accuracy, percent),
+    ("time missing", lambda provisioning: provisioning.under_share, percent),
+    ("time too much", lambda provisioning: provisioning.over_share, percent),
 )
 _WORKFLOWS: Final[Sequence[Column[WorkflowSummary]]] = (
-    ("task response", lambda one: one.task_response_s.mean, duration),
-    ("job makespan", lambda one: one.makespan_s.mean, duration),
-    ("schedule length", lambda one: one.schedule_length.mean, digits),
-    ("job waiting", lambda one: one.waiting_s.mean, duration),
+    ("task response", lambda workflows: workflows.task_response_s.mean, duration),
+    ("job makespan", lambda workflows: workflows.makespan_s.mean, duration),
+    ("schedule length", lambda workflows: workflows.schedule_length.mean, digits),
+    ("job waiting", lambda workflows: workflows.waiting_s.mean, duration),
 )
 
 
@@ -146,7 +146,7 @@ class SchedulerWork(msgspec.Struct, frozen=True):
 
     Args:
         messages_per_task, probes_per_task, stolen_probes_per_task: counts / tasks.
-        queue: what waits in `queue_mean` and `queue_max`: "tasks" or "reservations".
+        queue: the unit of `queue_mean` and `queue_max`: "tasks" or "reservations".
         queue_mean: mean of the lengths that were seen: as a job arrives, or as a worker starts the first task of one.
         queue_max: mean over the seeds of the largest.
         blocked_s_per_task: time that tasks waited behind long ones at their workers (head-of-line blocking) / tasks.
@@ -163,7 +163,7 @@ class SchedulerWork(msgspec.Struct, frozen=True):
 
     @property
     def cells(self) -> list[str]:
-        """As text, under `WORK`."""
+        """The cells of a table row as text, under `WORK`."""
         counts = [self.messages_per_task, self.probes_per_task, self.stolen_probes_per_task]
         counts += [self.queue_mean, self.queue_max]
         blocked = self.blocked_s_per_task
@@ -175,7 +175,7 @@ class Section(msgspec.Struct, frozen=True):
     """A table of a report with its notes.
 
     Args:
-        heads: of the columns after the label.
+        heads: heads of the columns after the label.
         rows: label and cells; a row without a label continues the one before.
         words: number of columns after the label that hold words; the others hold numbers.
     """
@@ -191,11 +191,12 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
     """The sections that have rows, in the order of a report.
 
     Args:
-        groups: of the study; a cell is a mean over the seeds of its group.
+        groups: groups of the study; a cell is a mean over the seeds of its group.
         baseline: label, without its setting, of the architecture that ratios are taken to; empty: no ratios.
     """
     compared = ratios(groups, baseline) if baseline else []
-    found = [
+
+    all_sections = [
         Section(f"Ratio to {shortened(baseline)}", ("jobs", *RATIOS), compared, [NOTES["Ratio"]], 1),
         _section("Work of the schedulers", WORK, _work_rows(groups)),
         _section("Decisions of the schedulers", DECISIONS, decisions(groups), words=1),
@@ -207,7 +208,8 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
         _section("Preempted tasks", LOSSES, losses(groups), *returns(groups), words=2),
         _section("Workflows", _heads(_WORKFLOWS), _means(groups, lambda run: run.workflows, _WORKFLOWS)),
     ]
-    return [section for section in found if section.rows]
+
+    return [section for section in all_sections if section.rows]
 
 
 def _section(title: str, heads: Sequence[str], rows: Rows, *warnings: str, words: int = 0) -> Section:
@@ -220,13 +222,18 @@ def ratios(groups: Sequence[RunGroup], baseline: str) -> Rows:
     for setting, members in by_setting(groups):
         own = f"{baseline} [{setting}]" if setting else baseline
         base = next((group for group in members if group.label == own), None)
+
+        # A setting without a finished run of the baseline has no ratios.
         for group in members if base is not None else ():
             if group is base or base is None:
                 continue
+
             for place, jobs in enumerate(group.classes()):
                 pair = group.delay_s(jobs), base.delay_s(jobs)
-                found = [[None if one is None else getattr(one, name) for one in pair] for name in RATIOS.values()]
-                rows.append([group.label if not place else "", jobs, *(_ratio(*values) for values in found)])
+                delays = [
+                    [None if delay is None else getattr(delay, name) for delay in pair] for name in RATIOS.values()
+                ]
+                rows.append([group.label if not place else "", jobs, *(_ratio(*values) for values in delays)])
     return rows
 
 
@@ -240,7 +247,8 @@ def work(groups: Sequence[RunGroup]) -> list[SchedulerWork]:
 
 
 def _work(group: RunGroup) -> SchedulerWork:
-    queue, blocked_us = _queue(group), _per_task(group, "blocked_us")
+    queue = _queue(group)
+    blocked_us = _per_task(group, "blocked_us")
     return SchedulerWork(
         group.label,
         group.mean(lambda run: run.messages_per_task),
@@ -255,10 +263,11 @@ def _work(group: RunGroup) -> SchedulerWork:
 
 def _work_rows(groups: Sequence[RunGroup]) -> Rows:
     """The cells of `SchedulerWork`; no rows where no group reports more than messages."""
-    found = work(groups)
-    if all(one.probes_per_task is None and not one.queue for one in found):
+    groups_work = work(groups)
+    # Messages alone stand in the table of costs already.
+    if all(scheduler_work.probes_per_task is None and not scheduler_work.queue for scheduler_work in groups_work):
         return []
-    return [[one.label, *one.cells] for one in found]
+    return [[scheduler_work.label, *scheduler_work.cells] for scheduler_work in groups_work]
 
 
 def _queue(group: RunGroup) -> str:
@@ -273,30 +282,32 @@ def _per_task(group: RunGroup, counter: str) -> float | None:
 
 
 def _mean(group: RunGroup, counter: str) -> float | None:
-    known = [run.counters[counter] for run in group.runs if counter in run.counters]
-    return sum(known) / len(known) if known else None
+    values = [run.counters[counter] for run in group.runs if counter in run.counters]
+    return sum(values) / len(values) if values else None
 
 
 def decisions(groups: Sequence[RunGroup]) -> Rows:
     """Busyness and waits under `DECISIONS`, a row per type of job."""
     rows = []
+
     for group, runs in _having(groups, lambda run: run.transactions):
         for name in sorted({name for run in runs for name in run.workloads}):
-            found = [run.workloads[name] for run in runs if name in run.workloads]
-            busyness, deviation, *others, given_up = _cells(found, _WAITS)
-            full = [one for one in found if one.wait_full_s.count]
-            placed = _cells(full, _PLACED) if full else [NOTHING]
-            rows.append([group.label, name, f"{busyness} \u00b1 {deviation}", *others, *placed, given_up])
+            waits = [run.workloads[name] for run in runs if name in run.workloads]
+            busyness, deviation, *other_cells, given_up = _cells(waits, _WAITS)
+            placed_waits = [wait for wait in waits if wait.wait_full_s.count]
+            placed = _cells(placed_waits, _PLACED) if placed_waits else [NOTHING]
+            rows.append([group.label, name, f"{busyness} \u00b1 {deviation}", *other_cells, *placed, given_up])
     return rows
 
 
 def deadlines(groups: Sequence[RunGroup]) -> Rows:
     """The groups with deadlines."""
     rows = []
-    for group, found in _having(groups, lambda run: run.deadlines):
-        jobs, met, *others = _cells(found, _DEADLINES)
-        latest = max([one.relative.max for one in found if one.relative is not None], default=0.0)
-        rows.append([group.label, jobs, met, percent(latest), *others])
+
+    for group, summaries in _having(groups, lambda run: run.deadlines):
+        jobs, met, *other_cells = _cells(summaries, _DEADLINES)
+        latest = max([summary.relative.max for summary in summaries if summary.relative is not None], default=0.0)
+        rows.append([group.label, jobs, met, percent(latest), *other_cells])
     return rows
 
 
@@ -307,15 +318,19 @@ def plans(groups: Sequence[RunGroup]) -> Rows:
         return run.compute_s if "plan_jobs_count" in run.counters else None
 
     rows = []
-    for group, found in _having(groups, times):
+    for group, times_of_runs in _having(groups, times):
         planned = [run.counters for run in group.runs if times(run) is not None]
-        asked = [counters for counters in planned if "plan_variables_max" in counters]
+        solver_counters = [counters for counters in planned if "plan_variables_max" in counters]
+
         cells = [NOTHING] * 3
-        if asked:
-            largest = [max(counters[name] for counters in asked) for name in ("plan_variables_max", "plan_rows_max")]
-            gap = sum(counters["plan_gap_per_mille_mean"] for counters in asked) / len(asked) / 1000
+        if solver_counters:
+            largest = [
+                max(counters[name] for counters in solver_counters) for name in ("plan_variables_max", "plan_rows_max")
+            ]
+            gap = sum(counters["plan_gap_per_mille_mean"] for counters in solver_counters) / len(solver_counters) / 1000
             cells = [*map(digits, largest), percent(gap)]
-        rows.append([group.label, *_cells(found, _PLANS), *cells])
+
+        rows.append([group.label, *_cells(times_of_runs, _PLANS), *cells])
     return rows
 
 
@@ -325,10 +340,12 @@ def losses(groups: Sequence[RunGroup]) -> Rows:
     for group in groups:
         tasks: dict[tuple[str, str], int] = defaultdict(int)
         wasted_s: dict[tuple[str, str], float] = defaultdict(float)
+
         for run in group.runs:
             for loss in run.preemption.losses if run.preemption is not None else ():
                 tasks[loss.loser, loss.winner] += loss.tasks
                 wasted_s[loss.loser, loss.winner] += loss.wasted_s
+
         for pair in sorted(tasks, key=lambda pair: (-wasted_s[pair], pair))[:LOSSES_MAX]:
             names = [name or "(no name)" for name in pair]
             count = len(group.runs)
@@ -338,13 +355,14 @@ def losses(groups: Sequence[RunGroup]) -> Rows:
 
 def returns(groups: Sequence[RunGroup]) -> list[str]:
     """A warning for each group in which places went back to users who had lost them."""
-    taken = {
+    regained = {
         group.label: sum(run.preemption.taken_back for run in group.runs if run.preemption is not None)
         for group in groups
     }
+
     return [
         f"{shortened(label)}: {count} places went back to users who had lost them before."
-        for label, count in taken.items()
+        for label, count in regained.items()
         if count
     ]
 
@@ -353,7 +371,7 @@ def _means(
     groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[Column[Part]]
 ) -> Rows:
     """The groups with runs that have a part, a mean per column."""
-    return [[group.label, *_cells(found, columns)] for group, found in _having(groups, part)]
+    return [[group.label, *_cells(parts, columns)] for group, parts in _having(groups, part)]
 
 
 def _heads(columns: Sequence[Column[Part]]) -> list[str]:
@@ -365,11 +383,11 @@ def _having(
 ) -> Iterator[tuple[RunGroup, list[Part]]]:
     """The groups with runs that have such a part, and these parts by seed."""
     for group in groups:
-        found = [one for one in map(part, group.runs) if one is not None]
-        if found:
-            yield group, found
+        parts = [found_part for found_part in map(part, group.runs) if found_part is not None]
+        if parts:
+            yield group, parts
 
 
-def _cells(found: Sequence[Part], columns: Sequence[Column[Part]]) -> list[str]:
+def _cells(parts: Sequence[Part], columns: Sequence[Column[Part]]) -> list[str]:
     """Each quantity's mean over the parts, of which there is at least one."""
-    return [written(sum(map(of, found)) / len(found)) for _, of, written in columns]
+    return [written(sum(map(of, parts)) / len(parts)) for _, of, written in columns]

@@ -16,26 +16,47 @@ from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.svg import picture, text
 
 WIDTH, HEIGHT, ACROSS, DOWN = 215, 30, 265, 46
-"""Of a box, and from box to box, pixels."""
+"""The size of a box, and the distances from box to box, pixels."""
 MARGIN, SQUARE, LINE, LETTER = 20, 16, 20, 8
 COLUMNS: Final = (
     (Stage.J1, Stage.J2, Stage.J3, Stage.J4, Stage.J5, Stage.T1, Stage.T2, Stage.T3),
     (Stage.M1, Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6, Stage.B),
-    (Stage.R1, Stage.R2, Stage.R3, Stage.R4, Stage.R5, Stage.T4, Stage.T5, Stage.T6, Stage.T7, Stage.T8, Stage.J6,
-     Stage.J7),
+    (
+        Stage.R1,
+        Stage.R2,
+        Stage.R3,
+        Stage.R4,
+        Stage.R5,
+        Stage.T4,
+        Stage.T5,
+        Stage.T6,
+        Stage.T7,
+        Stage.T8,
+        Stage.J6,
+        Stage.J7,
+    ),
     (Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12),
-)  # fmt: skip
+)
 TITLES: Final = ("jobs and tasks", "hierarchy", "machines and the life of a task", "changes while tasks run")
 LINKS: Final = (
-    (Stage.T3, Stage.M1), (Stage.M1, Stage.B), (Stage.M6, Stage.R1), (Stage.R5, Stage.R6), (Stage.T6, Stage.T10),
-    (Stage.T6, Stage.T11), (Stage.T6, Stage.T12), (Stage.T9, Stage.R5),
-)  # fmt: skip
+    (Stage.T3, Stage.M1),
+    (Stage.M1, Stage.B),
+    (Stage.M6, Stage.R1),
+    (Stage.R5, Stage.R6),
+    (Stage.T6, Stage.T10),
+    (Stage.T6, Stage.T11),
+    (Stage.T6, Stage.T12),
+    (Stage.T9, Stage.R5),
+)
 """Arrows beside those from each box to the next of its column."""
 APART: Final = frozenset({Stage.B, Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12})
 """Boxes to which no arrow leads from the box above."""
 COLOURS: Final[dict[Mark, str]] = {
-    "full": PALETTE[2], "partial": PALETTE[1], "none": PAGE, "undetermined": GRID,
-}  # fmt: skip
+    "full": PALETTE[2],
+    "partial": PALETTE[1],
+    "none": PAGE,
+    "undetermined": GRID,
+}
 
 
 def stages_svg(rows: Sequence[MappingRow]) -> str:
@@ -45,31 +66,33 @@ def stages_svg(rows: Sequence[MappingRow]) -> str:
         rows: the schedulers, in the order of the squares.
     """
     places = {stage: (column, row) for column, own in enumerate(COLUMNS) for row, stage in enumerate(own)}
+
     head = MARGIN + LINE * (len(rows) + 1)
-    at = {
-        stage: (MARGIN + ACROSS * column, head + LINE + DOWN * row) for stage, (column, row) in places.items()
-    }  # fmt: skip
+    at = {stage: (MARGIN + ACROSS * column, head + LINE + DOWN * row) for stage, (column, row) in places.items()}
     width = 2 * MARGIN + ACROSS * (len(COLUMNS) - 1) + WIDTH
     bottom = head + LINE + DOWN * max(map(len, COLUMNS))
+
     parts = [*_legend(rows)]
     parts += [text(MARGIN + ACROSS * n, head + 8, title, "start", 12, bold=True) for n, title in enumerate(TITLES)]
     for own in COLUMNS:
-        parts += [_arrow(at[one], at[two]) for one, two in pairwise(own) if two not in APART]
-    parts += [_arrow(at[one], at[two]) for one, two in LINKS]
+        parts += [_arrow(at[box], at[next_box]) for box, next_box in pairwise(own) if next_box not in APART]
+    parts += [_arrow(at[box], at[next_box]) for box, next_box in LINKS]
     parts += [part for stage, place in at.items() for part in _box(stage, place, rows)]
+
     return picture(width, bottom, parts, alone=True)
 
 
 def _legend(rows: Sequence[MappingRow]) -> Iterator[str]:
     for number, row in enumerate(rows):
-        what = "as the paper maps it" if row.published else "as the code declares it"
-        yield text(MARGIN, MARGIN + LINE * number, f"square {number + 1}: {row.name}, {what}", "start", 12)
+        origin = "as the paper maps it" if row.published else "as the code declares it"
+        yield text(MARGIN, MARGIN + LINE * number, f"square {number + 1}: {row.name}, {origin}", "start", 12)
+
     x, y = MARGIN, MARGIN + LINE * len(rows)
     for mark, words in LEGEND.items():
-        said = words.partition(":")[0]
+        match = words.partition(":")[0]
         yield from _square(x, y - 12, mark)
-        yield text(x + SQUARE + 4, y, said, "start", 12)
-        x += SQUARE + 24 + LETTER * len(said)
+        yield text(x + SQUARE + 4, y, match, "start", 12)
+        x += SQUARE + 24 + LETTER * len(match)
 
 
 def _square(x: int, y: int, mark: Mark) -> Iterator[str]:
@@ -90,14 +113,15 @@ def _box(stage: Stage, place: tuple[int, int], rows: Sequence[MappingRow]) -> It
     )
     for number, row in enumerate(rows):
         yield from _square(x + 7 + number * (SQUARE + 3), y + 7, row.marks[stage])
-    left = x + 11 + len(rows) * (SQUARE + 3)
-    yield text(left, y + 19, f"{stage.value} {STAGES[stage].name}", "start", 11)
+    text_x = x + 11 + len(rows) * (SQUARE + 3)
+    yield text(text_x, y + 19, f"{stage.value} {STAGES[stage].name}", "start", 11)
 
 
-def _arrow(one: tuple[int, int], two: tuple[int, int]) -> str:
-    """From a box to one below it, or to one in another column."""
-    (x, y), (to_x, to_y) = one, two
+def _arrow(start_box: tuple[int, int], end_box: tuple[int, int]) -> str:
+    """An arrow from a box to one below it, or to one in another column."""
+    (x, y), (to_x, to_y) = start_box, end_box
     middle, to_middle = y + HEIGHT // 2, to_y + HEIGHT // 2
+
     if x == to_x and to_y == y + DOWN:
         path = f"M{x + WIDTH // 2} {y + HEIGHT}V{to_y - 3}l-4 -5h8l-4 5"
     elif x == to_x:

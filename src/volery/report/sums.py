@@ -44,13 +44,15 @@ def recorded_sums(folder: Path) -> dict[str, str]:
     """The digests in a folder's `SHA256SUMS`, by file name; empty where there is none.
 
     Raises:
-        DamagedError: a line of it is none.
+        DamagedError: A line has no digest with the name of a file.
     """
     path = folder / SUMS
+
     try:
         lines = path.read_bytes().decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return {}
+
     sums = {}
     for number, line in enumerate(lines, 1):
         words = _LINE.fullmatch(line)

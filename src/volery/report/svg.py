@@ -9,10 +9,15 @@ from volery.look.html import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 DARK: Final[Mapping[str, str]] = {
-    INK: "#e6edf3", GRID: "#3d444d", PAGE: "#0d1117", PALETTE[0]: "#58b0e6", PALETTE[1]: "#ff8a3d",
-    PALETTE[2]: "#2bc79b", PALETTE[6]: "#a0a0a0",
-}  # fmt: skip
-"""What stands for a colour where the reader wants a dark page."""
+    INK: "#e6edf3",
+    GRID: "#3d444d",
+    PAGE: "#0d1117",
+    PALETTE[0]: "#58b0e6",
+    PALETTE[1]: "#ff8a3d",
+    PALETTE[2]: "#2bc79b",
+    PALETTE[6]: "#a0a0a0",
+}
+"""The colours of a dark page, by those of a light page."""
 
 
 def text(x: float, y: float, words: str, anchor: str, size: int, *, bold: bool = False) -> str:
@@ -28,8 +33,8 @@ def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -
     """The whole of a picture.
 
     Args:
-        width, height: in pixels.
-        alone: as a file of its own, with a background, and colours for light and dark; otherwise for
+        width, height: size in pixels.
+        alone: true for a file of its own, with a background, and colours for light and dark; otherwise it is for
             `volery.report.page.figure`, which gives it the colours of its page.
     """
     background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""
@@ -56,12 +61,12 @@ def short(value: float) -> str:
 
 
 def plain_text(
-    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, more: str = ""
+    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, attributes: str = ""
 ) -> str:
     """Text without a rim, with further attributes."""
     placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
     at = f'x="{short(x)}" y="{short(y)}" font-size="{short(size)}"'
-    return f'<text {at} fill="{fill}"{placed}{more}>{escaped(words)}</text>'
+    return f'<text {at} fill="{fill}"{placed}{attributes}>{escaped(words)}</text>'
 
 
 def drawing(width: float, height: float, parts: Iterable[str]) -> str:

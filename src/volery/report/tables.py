@@ -44,21 +44,21 @@ from volery.report.verdict import (
 from volery.statistics import ComparedMeans
 
 WIDE = 118
-"""From this width on, delays and costs stand in one table."""
+"""The least width, in columns, at which delays and costs share one table."""
 LABEL_WIDTH = 20
-"""Of the architecture column in a narrow terminal: what six durations leave of 80 columns."""
+"""The width of the architecture column in a narrow terminal: what six durations leave of 80 columns."""
 BEST_COLUMNS = 46
-"""What the ranking takes beside its two columns of labels."""
+"""The width of the ranking without its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
 MEAN_PLACE = 1
-"""Of the mean among these."""
+"""The place of the mean among the statistics."""
 
 
 class CostColumn(msgspec.Struct, frozen=True):
     """A column of the table of costs.
 
     Args:
-        head: in the terminal; empty: not in 80 columns.
+        head: head of the column in the terminal; empty: the column is not shown in 80 columns.
         of: the quantity, whose mean over the seeds is shown.
     """
 
@@ -95,25 +95,34 @@ def comparison(
         runs: summaries, grouped by label; every number is a mean over the seeds of its group.
         differences: paired differences between groups, over seeds.
         on_days: comparisons of single runs, job by job; None where that is not known.
-        width: of the terminal in columns; a narrow one gets delays and costs in two tables.
+        width: width of the terminal in columns; a narrow one gets delays and costs in two tables.
         baseline: label of the architecture that ratios are taken to; empty: there is no such table.
     """
     groups = group_runs(runs)
+
     parts: list[RenderableType] = [Text(line, style="bold yellow") for line in warnings(groups)]
+
     if width >= WIDE:
         parts.append(_group_table(groups, width, delays=True, costs=True))
     else:
         parts += [_group_table(groups, width, delays=True), "", _group_table(groups, width, costs=True)]
-    told = [*notes(groups), "tasks/s: per CPU second."]
+
+    remarks = [*notes(groups), "tasks/s: per CPU second."]
     for section in sections(groups, baseline):
         parts += ["", _section_table(section, width)]
-        told += section.notes
-    parts += ["", *(Text(note, style="dim") for note in told)]
-    for setting, ranking in itertools.groupby(best(groups, confidence_of(differences)), key=lambda one: one.setting):
+        remarks += section.notes
+    parts += ["", *(Text(note, style="dim") for note in remarks)]
+
+    for setting, ranking in itertools.groupby(
+        best(groups, confidence_of(differences)), key=lambda ranked: ranked.setting
+    ):
         parts += ["", _best_table(setting, list(ranking), width)]
+
+    # One seed shows nothing of the chance of choices where jobs are compared one by one: that table is left out.
     if not (on_days and is_of_one_seed(differences)):
         parts += _difference_tables(differences, over_seeds(on_days), width)
     parts += _difference_tables(on_days or (), ON_DAYS, width)
+
     if warning := caution(differences, on_days):
         parts += ["", Text(warning, style="yellow")]
     return Group(*parts)
@@ -127,8 +136,8 @@ def print_comparison(
     baseline: str = "",
 ) -> None:
     """Print the tables, fitted to the console's width."""
-    found = comparison(runs, differences, on_days, width=console.width, baseline=baseline)
-    console.print(found, highlight=False)
+    tables = comparison(runs, differences, on_days, width=console.width, baseline=baseline)
+    console.print(tables, highlight=False)
 
 
 def plain(
@@ -149,14 +158,16 @@ def _difference_tables(differences: Sequence[ComparedMeans], chance: str, width:
     """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
 
     Args:
-        chance: in a few words, which chance they are about.
-        width: of the terminal in columns.
+        chance: the chance that they are about, in a few words.
+        width: width of the terminal in columns.
     """
     if not differences:
         return []
+
     pairs: dict[tuple[str, str], list[ComparedMeans]] = {}
     for compared in differences:
         pairs.setdefault((compared.a, compared.b), []).append(compared)
+
     parts: list[RenderableType] = []
     if len(pairs) <= PAIRS_TOLD_WHOLE:
         for (a, b), pair in pairs.items():
@@ -175,6 +186,7 @@ def _new_table(title: str) -> Table:
 def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False, costs: bool = False) -> Table:
     table = _new_table(" and ".join(["Delay"] * delays + ["Cost"] * costs).capitalize())
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+
     classes = delays and any(len(list(group.classes())) > 1 for group in groups)
     if classes:
         table.add_column("jobs", no_wrap=True)
@@ -183,12 +195,14 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
             table.add_column(f"{name:>{NUMBER_WIDTH}}", no_wrap=True)
             if place == MEAN_PLACE and costs:
                 table.add_column(PLUS_MINUS, no_wrap=True)
+
     if costs and not delays:
         table.add_column(f"{PLUS_MINUS} mean", no_wrap=True)
     if costs:
         for cost in BRIEF:
             justify: Literal["left", "right"] = "left" if cost.written is duration else "right"
             table.add_column(cost.head, justify=justify, no_wrap=True)
+
     for group in groups:
         jobs: list[JobClass] = list(group.classes()) if delays else ["all"]
         for row, (name, members) in enumerate(zip(_label_rows(group.label, len(jobs), width), jobs, strict=True)):
@@ -206,12 +220,14 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
 
 def _delays(group: RunGroup, jobs: JobClass, *, spread: bool) -> list[str]:
     delay = group.delay_s(jobs)
+
     if delay is None:
         return [f"{NOTHING:>{NUMBER_WIDTH}}"] * (len(STATISTICS) + spread)
-    found = [aligned_duration(getattr(delay, name)) for _, name in STATISTICS]
+    cells = [aligned_duration(getattr(delay, name)) for _, name in STATISTICS]
+
     if spread:
-        found.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
-    return found
+        cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
+    return cells
 
 
 def plus_minus(half_width_s: float | None) -> str:
@@ -263,17 +279,17 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     def listed(labels: Sequence[str], sign: str = "") -> str:
         broken = (broken_label(shortened(label), room - len(sign)) for label in labels)
         lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
-        return "\n".join(before + line for before, line in lines)
+        return "\n".join(margin + line for margin, line in lines)
 
-    before = ""
-    for one in ranking:
-        lowest = Text(listed([one.label]), style="bold")
-        if one.level:
-            lowest.append("\n" + listed(one.level, "= "), style="not bold")
-        mean, after = one.amounts
-        cells = lowest, mean, Text(listed(one.next) or NOTHING), after
-        table.add_row(one.jobs if one.jobs != before else "", one.quantity, *cells)
-        before = one.jobs
+    jobs_before = ""
+    for ranked in ranking:
+        lowest = Text(listed([ranked.label]), style="bold")
+        if ranked.level:
+            lowest.append("\n" + listed(ranked.level, "= "), style="not bold")
+        mean, next_mean = ranked.amounts
+        cells = lowest, mean, Text(listed(ranked.next) or NOTHING), next_mean
+        table.add_row(ranked.jobs if ranked.jobs != jobs_before else "", ranked.quantity, *cells)
+        jobs_before = ranked.jobs
     return table
 
 
@@ -281,6 +297,7 @@ def _against_table(title: str, differences: Sequence[ComparedMeans], width: int)
     """A line per other architecture and class of jobs, which are compared with one architecture."""
     table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+
     quantities, lines = by_quantity(differences)
     members: dict[str, list[str]] = {}
     for _, b, jobs in lines:
@@ -288,38 +305,44 @@ def _against_table(title: str, differences: Sequence[ComparedMeans], width: int)
     classes = len({jobs for _, _, jobs in lines}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)
+
     for quantity in quantities:
         table.add_column(
             quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."),
             justify="right",
             overflow="fold",
         )
+
     names = {
         (b, jobs): name
         for b, all_jobs in members.items()
         for name, jobs in zip(_label_rows(b, len(all_jobs), width), all_jobs, strict=True)
     }
-    for (_, b, jobs), known in lines.items():
-        cells = [Text(against(d), style="" if d.difference.is_shown else "dim") if d else "" for d in known]
+
+    for (_, b, jobs), comparisons in lines.items():
+        cells = [Text(against(d), style="" if d.difference.is_shown else "dim") if d else "" for d in comparisons]
         table.add_row(Text(names[b, jobs]), *[jobs] * classes, *cells)
     return table
 
 
 def _difference_table(title: str, differences: Sequence[ComparedMeans], width: int) -> Table:
     table = _new_table(title)
+
     columns = comparison_columns(differences)
     classes = len({compared.jobs for compared in differences}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)
+
     numbers = [*["a", "b"] * (width >= WIDE), "effect", "interval"]
     table.add_column(columns["quantity"][0], no_wrap=True)
     for name in numbers:
         table.add_column(columns[name][0], justify="right", no_wrap=True)
     table.add_column(columns["verdict"][0], overflow="fold")
-    before = ""
+
+    jobs_before = ""
     for compared in differences:
-        jobs = [compared.jobs if compared.jobs != before else ""] * classes
+        jobs = [compared.jobs if compared.jobs != jobs_before else ""] * classes
         *cells, verdict = (columns[name][1](compared) for name in ("quantity", *numbers, "verdict"))
         table.add_row(*jobs, *cells, Text(verdict, style="bold" if compared.difference.is_shown else "dim"))
-        before = compared.jobs
+        jobs_before = compared.jobs
     return table

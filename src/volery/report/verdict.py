@@ -25,7 +25,7 @@ PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6
 """A smaller difference of fractions is written as 0.000 pp: no reader gains from its exponent."""
 MARK: Final = "*"
-"""Beside a comparison whose own interval shows a difference that the correction takes away."""
+"""The sign beside a comparison whose own interval shows a difference that the correction takes away."""
 ON_DAYS: Final = "on days like this (chance: workload)"
 CHOICES: Final = (
     "Seeds tell the chance of choices (random choices of the schedulers, drawn constraints) for exactly these jobs; "
@@ -39,7 +39,7 @@ DRAWN_ANEW: Final = (
 
 def confidence_of(comparisons: Sequence[ComparedMeans]) -> float:
     """The confidence of the intervals of comparisons of one kind."""
-    return next((one.confidence or CONFIDENCE for one in comparisons), CONFIDENCE)
+    return next((compared.confidence or CONFIDENCE for compared in comparisons), CONFIDENCE)
 
 
 def amount(value: float, unit: str) -> str:
@@ -67,18 +67,19 @@ def _factor(value: float) -> str:
 
 def factor(compared: ComparedMeans) -> float | None:
     """The ratio b / a of durations; None for all else, and where durations were compared by their difference."""
-    found = compared.difference
-    if found.ratio is not None:
-        return 1 / found.ratio
-    if compared.unit == "s" and not found.method and min(compared.a_mean, compared.b_mean) > 0:
+    difference = compared.difference
+    if difference.ratio is not None:
+        return 1 / difference.ratio
+
+    if compared.unit == "s" and not difference.method and min(compared.a_mean, compared.b_mean) > 0:
         return compared.b_mean / compared.a_mean
     return None
 
 
 def effect(compared: ComparedMeans) -> str:
     """The ratio b / a of durations, the difference b - a of all else."""
-    found = factor(compared)
-    return signed(-compared.difference.mean, compared.unit) if found is None else times(found)
+    b_over_a = factor(compared)
+    return signed(-compared.difference.mean, compared.unit) if b_over_a is None else times(b_over_a)
 
 
 def interval(difference: Difference, unit: str) -> str:
@@ -87,6 +88,7 @@ def interval(difference: Difference, unit: str) -> str:
         return f"{_factor(1 / difference.ratio_high)} \u2026 {times(1 / difference.ratio_low)}"
     if difference.low is None or difference.high is None or not difference.method:
         return NOTHING
+
     low, high = signed(-difference.high, unit), signed(-difference.low, unit)
     return f"{low.removesuffix(' pp')} \u2026 {high}"
 
@@ -101,8 +103,10 @@ def reading(compared: ComparedMeans) -> str:
     difference = compared.difference
     if interval(difference, compared.unit) == NOTHING and difference.seeds < SEEDS_MIN:
         return NOTHING
+
     if not difference.is_shown:
         return difference.verdict.partition(":")[0] + MARK * (difference.verdict == CORRECTED)
+
     of_a = difference.ratio
     size = ratio(compared.a_mean, compared.b_mean) if of_a is None else times(max(of_a, 1 / of_a))
     return f"a {difference.verdict}, {size}"
@@ -110,49 +114,52 @@ def reading(compared: ComparedMeans) -> str:
 
 def against(compared: ComparedMeans) -> str:
     """The cell that compares b with a: the ratio of durations, the difference of all else, and the interval."""
-    found = compared.difference
-    if found.verdict == IDENTICAL:
+    difference = compared.difference
+    if difference.verdict == IDENTICAL:
         return IDENTICAL
-    bounds = _of_b(found, compared.unit)
-    if not bounds and not is_exact(found):
+
+    bounds = _of_b(difference, compared.unit)
+    if not bounds and not is_exact(difference):
+        # An exact difference has no interval, and is a result all the same: every seed gave the same two runs.
         return NOTHING
-    if not found.is_shown and not is_exact(found):
-        return f"no diff.{MARK * (found.verdict == CORRECTED)} ({bounds})"
+    if not difference.is_shown and not is_exact(difference):
+        return f"no diff.{MARK * (difference.verdict == CORRECTED)} ({bounds})"
     return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
 
 
 def comparison_columns(differences: Sequence[ComparedMeans]) -> dict[str, tuple[str, Callable[[ComparedMeans], str]]]:
     """The columns of a table of comparisons by name: the head, and the text of a cell."""
     return {
-        "quantity": ("quantity", lambda one: one.quantity),
-        "a": ("a", lambda one: amount(one.a_mean, one.unit)),
-        "b": ("b", lambda one: amount(one.b_mean, one.unit)),
+        "quantity": ("quantity", lambda compared: compared.quantity),
+        "a": ("a", lambda compared: amount(compared.a_mean, compared.unit)),
+        "b": ("b", lambda compared: amount(compared.b_mean, compared.unit)),
         "effect": (f"b / a, b {MINUS} a", effect),
         "interval": (
-            f"{confidence(confidence_of(differences))} interval", lambda one: interval(one.difference, one.unit)
+            f"{confidence(confidence_of(differences))} interval",
+            lambda compared: interval(compared.difference, compared.unit),
         ),
         "verdict": ("verdict", reading),
-        "method": ("method", lambda one: one.difference.method),
-    }  # fmt: skip
+        "method": ("method", lambda compared: compared.difference.method),
+    }
 
 
 def by_quantity(
     differences: Sequence[ComparedMeans],
 ) -> tuple[list[str], dict[tuple[str, str, str], list[ComparedMeans | None]]]:
     """The quantities, and by pair and class of jobs the comparison of each quantity, where there is one."""
-    quantities = list(dict.fromkeys(one.quantity for one in differences))
-    found = {(one.a, one.b, one.jobs, one.quantity): one for one in differences}
-    lines = dict.fromkeys((one.a, one.b, one.jobs) for one in differences)
-    return quantities, {line: [found.get((*line, quantity)) for quantity in quantities] for line in lines}
+    quantities = list(dict.fromkeys(compared.quantity for compared in differences))
+    comparisons = {(compared.a, compared.b, compared.jobs, compared.quantity): compared for compared in differences}
+    lines = dict.fromkeys((compared.a, compared.b, compared.jobs) for compared in differences)
+    return quantities, {line: [comparisons.get((*line, quantity)) for quantity in quantities] for line in lines}
 
 
-def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
+def _of_b(difference: Difference, unit: str, between: str = "\u2013") -> str:
     """The interval of b / a, or of b - a; empty where there is none."""
-    if found.ratio_low is not None and found.ratio_high is not None:
-        return f"{_factor(1 / found.ratio_high)}{between}{_factor(1 / found.ratio_low)}"
-    if found.low is None or found.high is None or not found.method:
+    if difference.ratio_low is not None and difference.ratio_high is not None:
+        return f"{_factor(1 / difference.ratio_high)}{between}{_factor(1 / difference.ratio_low)}"
+    if difference.low is None or difference.high is None or not difference.method:
         return ""
-    return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
+    return f"{signed(-difference.high, unit)} to {signed(-difference.low, unit)}"
 
 
 def sentence(compared: ComparedMeans) -> str:
@@ -160,45 +167,60 @@ def sentence(compared: ComparedMeans) -> str:
     if isinstance(compared, ComparedJobs):
         return _on_days(compared)
     difference, unit = compared.difference, compared.unit
+
     quantity = _quantity(compared)
     a, b = shortened(compared.a), shortened(compared.b)
     numbers = f"{amount(compared.a_mean, unit)} against {amount(compared.b_mean, unit)}"
     seeds = f"{difference.seeds} seed{'s' if difference.seeds != 1 else ''}"
     size = f"{b} {MINUS if factor(compared) is None else '/'} {a} {effect(compared)}"
-    told = f"{size}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
-    told += f", {difference.method} over {seeds}"
+    evidence = f"{size}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
+    evidence += f", {difference.method} over {seeds}"
+
+    # From here on one return per kind of verdict, the strongest claim first.
     if difference.is_shown:
-        return f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} ({told})."
+        return f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} ({evidence})."
+
     if difference.verdict == IDENTICAL:
         return f"The {quantity} is identical under {a} and {b}: {numbers} ({seeds})."
+
     if is_exact(difference) or difference.seeds < SEEDS_MIN:
-        why = f"nothing is random here: {seeds} gave the same run" if is_exact(difference) else "one seed, no interval"
-        return f"The {quantity} is {numbers} under {a} and {b} ({size}; {why})."
-    why = difference.verdict.partition(": ")[2]
-    return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({told}; {why})."
+        reason = (
+            f"nothing is random here: {seeds} gave the same run" if is_exact(difference) else "one seed, no interval"
+        )
+        return f"The {quantity} is {numbers} under {a} and {b} ({size}; {reason})."
+
+    reason = difference.verdict.partition(": ")[2]
+    return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({evidence}; {reason})."
 
 
-def _on_days(one: ComparedJobs) -> str:
+def _on_days(compared: ComparedJobs) -> str:
     """The verdict on single runs, job by job: how b stands to a on other days like this one."""
-    found, quantity = one.difference, _quantity(one)
-    a, b = shortened(one.a), shortened(one.b)
-    how = f"{found.method}, blocks of {one.block:,} jobs"
-    bounds = _of_b(found, one.unit, " to ")
-    if found.verdict == IDENTICAL:
-        return f"The {quantity} is identical under {a} and {b}: {amount(one.a_mean, one.unit)} (seed {one.seed})."
+    difference, quantity = compared.difference, _quantity(compared)
+    a, b = shortened(compared.a), shortened(compared.b)
+    method = f"{difference.method}, blocks of {compared.block:,} jobs"
+    bounds = _of_b(difference, compared.unit, " to ")
+
+    if difference.verdict == IDENTICAL:
+        mean = amount(compared.a_mean, compared.unit)
+        return f"The {quantity} is identical under {a} and {b}: {mean} (seed {compared.seed})."
+
     if not bounds:
-        values = f"{amount(one.a_mean, one.unit)} under {a} and {amount(one.b_mean, one.unit)} under {b}"
-        return f"The {quantity} of this day is {values}; {found.verdict}."
-    if not found.is_shown:
-        why = found.verdict.partition(": ")[2]
-        told = f"no difference shown in the {quantity} between {a} and {b}: {why}"
-        return f"On days like this one, {told} ({bounds}; {how})."
-    of_b = factor(one)
+        values = (
+            f"{amount(compared.a_mean, compared.unit)} under {a} and {amount(compared.b_mean, compared.unit)} under {b}"
+        )
+        return f"The {quantity} of this day is {values}; {difference.verdict}."
+
+    if not difference.is_shown:
+        reason = difference.verdict.partition(": ")[2]
+        claim = f"no difference shown in the {quantity} between {a} and {b}: {reason}"
+        return f"On days like this one, {claim} ({bounds}; {method})."
+
+    of_b = factor(compared)
     if of_b is None:
-        size = f"{effect(one)} ({bounds}) against that of {a}"
+        size = f"{effect(compared)} ({bounds}) against that of {a}"
     else:
         size = f"{_factor(of_b)} times ({bounds}) that of {a}"
-    return f"On days like this one, the {quantity} of {b} is {size}; {how}."
+    return f"On days like this one, the {quantity} of {b} is {size}; {method}."
 
 
 def _quantity(compared: ComparedMeans) -> str:
@@ -210,36 +232,44 @@ def headline(
 ) -> list[str]:
     """Sentences about all jobs, pair by pair: of these quantities, of the first alone where there are many pairs."""
     pairs = {(d.a, d.b) for d in differences}
-    told = quantities if len(pairs) <= PAIRS_TOLD_WHOLE else quantities[:1]
-    return [sentence(d) for d in differences if d.jobs == "all" and d.quantity in told]
+    shown_quantities = quantities if len(pairs) <= PAIRS_TOLD_WHOLE else quantities[:1]
+    return [sentence(d) for d in differences if d.jobs == "all" and d.quantity in shown_quantities]
 
 
 def rule(differences: Sequence[ComparedMeans]) -> str:
     """The caption of a table of comparisons: what is compared, by which method, and the correction; empty for none."""
     if not differences:
         return ""
+
     methods = _listed(d.difference.method for d in differences)
     blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs) and d.block})
     if blocks:
         several = f"{blocks[0]:,}" + (f" to {blocks[-1]:,}" if len(blocks) > 1 else "")
-        paired, details = "job by job in single runs of one seed", f": {methods}, blocks of {several} jobs"
+        paired = "job by job in single runs of one seed"
+        details = f": {methods}, blocks of {several} jobs"
     else:
-        paired, details = "paired by seed", f" over seeds: {methods}"
-    how = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
-    what = "Delays are compared as ratios b / a"
+        paired = "paired by seed"
+        details = f" over seeds: {methods}"
+
+    procedure = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
+    subject = "Delays are compared as ratios b / a"
+    # A comparison job by job has no means over seeds: its quantities are those of single runs.
     by_job = any(isinstance(d, ComparedJobs) for d in differences)
-    what += "" if by_job else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
+    subject += "" if by_job else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
+
     unstated = sorted({d.difference.verdict for d in differences if d.difference.verdict.startswith(NO_STATEMENT)})
-    why = f" A dash: {'; '.join(unstated)}." if unstated else ""
+    remark = f" A dash: {'; '.join(unstated)}." if unstated else ""
+
     if not methods:
-        return f"{what}.{why}"
+        return f"{subject}.{remark}"
+
     most = max(d.comparisons for d in differences)
     corrected = (
         f" Verdicts are corrected for the {most} comparisons of each quantity (Holm); {MARK}: the interval alone "
         "would show a difference."
     )
     spans = "Nothing is called lower or higher where the interval spans 1 (of a difference: 0)."
-    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}{why}"
+    return f"{subject}, {procedure}. {spans}{corrected if most > 1 else ''}{remark}"
 
 
 def _listed(methods: Iterable[str]) -> str:
@@ -250,7 +280,7 @@ def over_seeds(on_days: Sequence[ComparedMeans] | None) -> str:
     """The chance that differences over seeds are about, in a few words.
 
     Args:
-        on_days: the same job by job; empty where every seed draws the workload, None where that is not known.
+        on_days: comparisons job by job; empty where every seed draws the workload, None where that is not known.
     """
     if on_days is None:
         return "over seeds"
@@ -266,17 +296,24 @@ def caution(differences: Sequence[ComparedMeans], on_days: Sequence[ComparedMean
     """A warning of what the seeds do not show; empty where there is none.
 
     Args:
-        on_days: of single runs, job by job; None where that is not known.
+        on_days: comparisons of single runs, job by job; None where that is not known.
     """
     if not differences:
         return ""
+
     seeds = min(d.difference.seeds for d in differences)
     if seeds < SEEDS_MIN:
-        told = " The intervals tell of the workload alone." if any(d.difference.method for d in on_days or ()) else ""
-        return f"One seed does not tell how much random choices of the schedulers matter; --seeds 3 or more does.{told}"
-    if all(d.difference.low is None for d in differences):
-        other = "; what other days may bring is told job by job" if on_days else ", and say nothing of other workloads"
+        workload_note = (
+            " The intervals tell of the workload alone." if any(d.difference.method for d in on_days or ()) else ""
+        )
         return (
-            f"Nothing is random here: {seeds} seeds gave the same run. The differences are exact for this trace{other}."
+            "One seed does not tell how much random choices of the schedulers matter; --seeds 3 or more does."
+            f"{workload_note}"
+        )
+
+    if all(d.difference.low is None for d in differences):
+        scope = "; what other days may bring is told job by job" if on_days else ", and say nothing of other workloads"
+        return (
+            f"Nothing is random here: {seeds} seeds gave the same run. The differences are exact for this trace{scope}."
         )
     return DRAWN_ANEW if on_days is not None and not on_days else ""

@@ -15,14 +15,14 @@ Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices", "delay"]
 ALL_SHORT: Final[dict[str, Value]] = {"cutoff_s": 1e9}
 """The closed forms know one class of jobs."""
 WARM_UP: Final = 0.3
-"""Share of a run, in time."""
+"""The share of a run that is its warm-up, in time."""
 GROUPS_PER_TASK: Final = 3
 """Groups share the moments at which jobs arrive, so that their queues are not independent as equation 3 has it: the
 fewer groups for a job's tasks, the more jobs that wait nowhere."""
 SPARROW_WORKERS_PER_TASK: Final = 100
-"""So many that a job's probes and tasks hardly change the share of idle workers."""
+"""The number of workers at which a job's probes and tasks hardly change the share of idle workers."""
 CHOICES_WORKERS: Final = 1_000
-"""The fixed point is that of infinitely many; the deviation shrinks as 1 / workers."""
+"""The number of servers: the fixed point is that of infinitely many, and the deviation shrinks as 1 / workers."""
 MILLISECONDS: Final = 1_000
 
 
@@ -56,30 +56,36 @@ def simulate_point(model: Model, point: AnalysisPoint, tasks: int, seed: int) ->
         raise ValueError("give a DelayPoint to simulate_delay")
     if point.load <= 0:
         raise InputError("--load", "nothing arrives at load 0; simulate a load above it")
+
     if model in ("mm1", "mmc"):
         servers = 1 if model == "mm1" else point.workers
-        found = _run(point, "oracle", {}, servers, 1, tasks, seed)
-        wait_ms = MILLISECONDS * found.delay_s
+        steady = _run(point, "oracle", {}, servers, 1, tasks, seed)
+        wait_ms = MILLISECONDS * steady.delay_s
         if model == "mm1":
             return {"wait_ms": wait_ms, "response_ms": wait_ms + point.mean_ms}
-        return {"waits": 1 - found.never_waits, "wait_ms": wait_ms}
+        return {"waits": 1 - steady.never_waits, "wait_ms": wait_ms}
+
     if model == "sparrow":
         workers = SPARROW_WORKERS_PER_TASK * point.fanout
-        found = _run(point, "sparrow", {"probe_ratio": point.choices}, workers, point.fanout, tasks, seed)
-        return {"job_never_waits": found.never_waits}
+        steady = _run(point, "sparrow", {"probe_ratio": point.choices}, workers, point.fanout, tasks, seed)
+        return {"job_never_waits": steady.never_waits}
+
     if model == "choices":
         parameters: dict[str, Value] = {"late_binding": False, "sampling": "per-task", "probe_ratio": point.choices}
-        found = _run(point, "sparrow", parameters, CHOICES_WORKERS, 1, tasks, seed)
-        wait_ms = MILLISECONDS * found.delay_s
+        steady = _run(point, "sparrow", parameters, CHOICES_WORKERS, 1, tasks, seed)
+        wait_ms = MILLISECONDS * steady.delay_s
         return {"response_ms": wait_ms + point.mean_ms, "wait_ms": wait_ms}
+
     return _pigeon(point, tasks, seed)
 
 
 def _pigeon(point: AnalysisPoint, tasks: int, seed: int) -> dict[str, float]:
-    alone: dict[str, Value] = {"reserved": 0, "weight": 0, "groups": 1, **ALL_SHORT}
-    task = _run(point, "pigeon", alone, point.workers, 1, tasks, seed)
+    # Without reserved workers and weights a group is the queue of the closed form.
+    parameters: dict[str, Value] = {"reserved": 0, "weight": 0, "groups": 1, **ALL_SHORT}
+    task = _run(point, "pigeon", parameters, point.workers, 1, tasks, seed)
+
     groups = GROUPS_PER_TASK * point.fanout
-    job = _run(point, "pigeon", alone | {"groups": groups}, groups * point.workers, point.fanout, tasks, seed)
+    job = _run(point, "pigeon", parameters | {"groups": groups}, groups * point.workers, point.fanout, tasks, seed)
     return {
         "task_never_waits": task.never_waits,
         "task_wait_ms": MILLISECONDS * task.delay_s,
@@ -100,6 +106,7 @@ def _run(
     jobs = -(-tasks // fanout)
     mean_s = point.mean_ms / MILLISECONDS
     trace = f"poisson:load={point.load},workers={workers},fanout={fanout},mean={mean_s!r},jobs={jobs}"
+
     run = RunSpec(trace=trace, workers=workers, architecture=architecture, parameters=parameters, seed=seed, delay_us=0)
     outcome = execute(run)
     return settle(outcome.jobs, outcome.curve, SettledWindow(warm_up_s=WARM_UP * _span_s(outcome)), architecture)
@@ -145,9 +152,11 @@ def simulate_delay(point: DelayPoint, tasks: int, seed: int) -> dict[str, float]
         parameters={"delay": "skips", "node_skips": point.skips, "rack_skips": 0},
         delay_us=0,
     )
+
     near = wait_us = 0.0
     for k in range(runs):
         summary = execute(msgspec.structs.replace(run, seed=seed + k)).summary
         near += summary.locality.node if summary.locality is not None else 0.0
         wait_us += summary.counters["locality_wait_us_mean"]
+
     return {"locality": near / runs, "wait_ms": wait_us / runs / MILLISECONDS}

@@ -60,6 +60,7 @@ def _check_runs(folder: Path) -> Iterator[CheckedFile]:
         listed = {line.key: f"{line.label}, seed {line.seed}" for line in results.manifest().runs}
     except InputError:  # listed as damaged
         listed = {}
+
     for key in sorted(listed.keys() | {path.stem for path in (folder / RUNS).glob("*.json")}):
         path = folder / RUNS / f"{key}.json"
         if not path.exists():
@@ -67,6 +68,8 @@ def _check_runs(folder: Path) -> Iterator[CheckedFile]:
             continue
         file = checked(path, partial(_check_json, StoredRun))
         yield file
+
+        # The columns can be checked only against the digest in a sound JSON file.
         stored = results.summarised(key) if not file.damages else None
         if stored is not None:
             yield checked(path.with_suffix(".npz"), partial(_check_columns, results, stored))
@@ -83,7 +86,8 @@ def _check_columns(results: ResultsFolder, stored: StoredRun, path: Path) -> str
 def _check_sums(path: Path) -> str | tuple[str, ...]:
     folder = path.parent
     damages = tuple(str(error) for error in damaged_files(folder))
-    recorded, tables = recorded_sums(folder), sorted(table.name for table in folder.glob("*.parquet"))
+    recorded = recorded_sums(folder)
+    tables = sorted(table.name for table in folder.glob("*.parquet"))
     if path.exists():
         return *damages, *(f"does not name {table}, which lies beside it" for table in tables if table not in recorded)
     return "has no digests: an earlier version wrote the tables, or a study has not ended" if tables else ""

@@ -28,12 +28,12 @@ from volery.study.runs import RunOutcome, execute
 from volery.study.watcher import LostRunError, Permit, Watcher, always, tell
 
 CONNECT_S = 10.0
-"""How long a scheduler may take to answer."""
+"""The longest wait for the answer of a scheduler."""
 ADDRESS: Final = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 REPORTS: Final[dict[str, type]] = {kind.__name__: kind for kind in (TraceFacts, Progress)}
 BEGUN: Final = "begun"
 LOADED_S: Final = time.time()
-"""When this process loaded its code; sources that are younger are not what it runs."""
+"""The time at which this process loaded its code; it does not run sources that are younger."""
 
 _log = logging.getLogger("distributed.client")
 _alone = threading.Lock()
@@ -59,8 +59,8 @@ class DaskOutcomes:
     Closing it gives up the runs that are not finished: workers drop them at their next sign of progress.
 
     Args:
-        address: of the scheduler, tcp://HOST:PORT.
-        watcher: told how far the runs are.
+        address: address of the scheduler, tcp://HOST:PORT.
+        watcher: receives the progress of the runs.
         may_begin: once it is false, runs that no worker has begun are given up.
 
     Raises:
@@ -81,17 +81,20 @@ class DaskOutcomes:
         self._arrivals: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._level = _log.level
         _log.setLevel(logging.CRITICAL)  # it would tell of a lost scheduler by a traceback, where we have a sentence
+
         try:
             self._client = _connect(address)
         except BaseException:
             _log.setLevel(self._level)
             raise
+
         try:
             self._check_workers()
         except BaseException:
             self.close()
             raise
-        self._outcomes = self._each()
+
+        self._outcomes = self._collect()
 
     def __iter__(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
         return self
@@ -108,41 +111,49 @@ class DaskOutcomes:
         _log.setLevel(self._level)
 
     def _check_workers(self) -> None:
+
         names = sorted({run.spec.architecture for run in self._runs.values()})
-        ours = Code(volery.__version__, code_digest(*names))
-        found = self._client.run(_examination(names), on_error="return")
-        codes = {worker: code for worker, code in found.items() if not isinstance(code, OSError)}
+        own_code = Code(volery.__version__, code_digest(*names))
+        answers = self._client.run(_examination(names), on_error="return")
+        codes = {worker: code for worker, code in answers.items() if not isinstance(code, OSError)}
+
         if not codes:
             start = f"`dask worker {self._address} --nthreads 1`"
             raise InputError(self._address, f"the scheduler has no workers; start some, each with {start}")
+
         for worker, answer in codes.items():
             if isinstance(answer, BaseException):
                 raise answer
-            problem = _unlike(Code(*answer), ours)
+            problem = _unlike(Code(*answer), own_code)
             if problem:
                 raise InputError(f"worker {worker}", problem)
 
-    def _each(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
+    def _collect(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
+        # One queue receives the events of workers and the ends of futures, so that one thread handles them in order.
         topic = f"volery-{self._client.id}"
-        self._client.subscribe_topic(topic, lambda event: self._arrivals.put(("", event[1])))
+        self._client.subscribe_topic(topic, self._receive_event)
         for key, run in self._runs.items() if self._may_begin() else ():
             future = self._client.submit(
                 run_on_worker, run, inputs_key(run.spec), topic, key=f"{topic}-{key}", pure=False
             )
             self._pending[key] = future
-            future.add_done_callback(lambda done, key=key: self._arrivals.put((key, done)))
+            future.add_done_callback(lambda ended, key=key: self._arrivals.put((key, ended)))
+
         while self._pending:
             key, arrived = self._arrivals.get()
             if not key:
-                self._hear(arrived)
+                self._report_event(arrived)
             elif key in self._pending:
                 outcome = self._outcome(self._runs[key], arrived)
                 del self._pending[key]  # nobody needs the worker's copy now
-                self._hear({"run": key, "kind": BEGUN})
+                self._report_event({"run": key, "kind": BEGUN})
                 tell(self._watcher, self._runs[key], outcome)
                 yield self._runs[key], outcome
                 if not self._may_begin():
                     self._give_up_waiting()
+
+    def _receive_event(self, event: tuple[Any, dict[str, Any]]) -> None:
+        self._arrivals.put(("", event[1]))
 
     def _give_up_waiting(self) -> None:
         """Cancel the runs that no worker has begun, as far as is known here."""
@@ -151,7 +162,7 @@ class DaskOutcomes:
         self._begun |= waiting.keys()  # a worker that begins one now is not reported
         self._client.cancel(list(waiting.values()), force=True)
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _report_event(self, event: dict[str, Any]) -> None:
         """Tell the watcher what a worker reports; nothing of a run that has ended, and each beginning once."""
         key = event["run"]
         if key not in self._pending and event["kind"] != BEGUN:
@@ -164,11 +175,13 @@ class DaskOutcomes:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 
     def _outcome(self, run: PlannedRun, future: Any) -> RunOutcome:
+
         name = f"{run.spec.label} (seed {run.spec.seed})"
         if future.status in ("cancelled", "lost"):
             raise LostRunError(
                 f"the Dask scheduler {self._address} is gone, or has dropped {name}; what is finished is kept"
             )
+
         try:
             outcome: RunOutcome = future.result()
         except distributed.KilledWorker as error:
@@ -180,10 +193,12 @@ class DaskOutcomes:
             if str(error.name).partition(".")[0] != "volery":
                 raise
             raise InputError(self._address, "a worker that has joined the cluster lacks volery; install it") from None
+
         return outcome
 
 
 def _connect(address: str) -> Any:
+
     if not ADDRESS.fullmatch(address):
         raise InputError("--dask", f"{address!r} is not an address like tcp://HOST:PORT")
     client: Any = distributed.Client
@@ -221,16 +236,20 @@ def code_here(names: Sequence[str]) -> tuple[str, str, str]:
         return volery.__version__, "", f"{error.place}: {error.problem}"
 
 
-def _unlike(theirs: Code, ours: Code) -> str:
+def _unlike(worker_code: Code, own_code: Code) -> str:
     """The advice for a worker with other code; empty where it has the same."""
-    if theirs.problem:
-        return f"{theirs.problem} (volery {ours.version} and the study's schedulers must be installed on every worker)"
-    if theirs.version != ours.version:
-        return f"has volery {theirs.version}, here is {ours.version}; install the same on every worker"
-    if theirs.digest != ours.digest:
+    if worker_code.problem:
         return (
-            f"has other sources of volery {ours.version} (SHA-256 {theirs.digest[:12]}, here {ours.digest[:12]}); "
-            "install the same on every worker and restart it"
+            f"{worker_code.problem} (volery {own_code.version} and the study's schedulers must be installed on every "
+            "worker)"
+        )
+
+    if worker_code.version != own_code.version:
+        return f"has volery {worker_code.version}, here is {own_code.version}; install the same on every worker"
+    if worker_code.digest != own_code.digest:
+        return (
+            f"has other sources of volery {own_code.version} (SHA-256 {worker_code.digest[:12]}, here "
+            f"{own_code.digest[:12]}); install the same on every worker and restart it"
         )
     return ""
 
@@ -255,6 +274,7 @@ def run_on_worker(run: PlannedRun, inputs: str, topic: str) -> RunOutcome:
             raise UnwantedRunError(run.spec.label)
         worker.log_event(topic, {"run": run.key, "kind": kind, "report": content})
 
+    # A worker with several threads runs one run at a time, so that times and memory are those of one run.
     with _alone:
         report(BEGUN)
         _check_key(run, inputs, f"worker {worker.address}")

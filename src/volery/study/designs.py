@@ -24,24 +24,30 @@ INDEX = "index.md"
 
 def pages(entries: Iterable[Architecture]) -> dict[str, str]:
     """The text of each file, by name: a page per entry, with its pictures."""
-    found = {}
+    texts = {}
+
     for entry in entries:
         flow = example_flow(entry, entry.defaults)
         pictures = [(f"{entry.name}.svg", "")]
-        found[f"{entry.name}.svg"] = flow_svg(flow)
+        texts[f"{entry.name}.svg"] = flow_svg(flow)
+
         if entry.bearing:
             bearing = example_flow(entry, architectures.configure(entry, entry.bearing))
             if bearing != flow:
-                given = ",".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
-                pictures.append((f"{entry.name}-bearing.svg", given))
-                found[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
-        rows = [(one.name, one.type, one.default, one.description) for one in architectures.parameters(entry)]
-        found[f"{entry.name}.md"] = design_page(entry, rows, flow, pictures)
-    return found
+                parameters = ",".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+                pictures.append((f"{entry.name}-bearing.svg", parameters))
+                texts[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
+
+        rows = [
+            (parameter.name, parameter.type, parameter.default, parameter.description)
+            for parameter in architectures.parameters(entry)
+        ]
+        texts[f"{entry.name}.md"] = design_page(entry, rows, flow, pictures)
+    return texts
 
 
 def all_pages() -> dict[str, str]:
-    """Those of all that come with this package, and a list of them."""
+    """The pages of all designs of this package, and a list of them."""
     entries = list(architectures.REGISTRY.values())
     return pages(entries) | {INDEX: index_page(entries)}
 
@@ -64,7 +70,7 @@ def write_pages(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 MACHINES = 40
-"""Of the cluster for which a design is built to look at its components."""
+"""The number of machines of the cluster for which a design is built to look at its components."""
 
 
 def example_flow(architecture: Architecture, config: Any) -> Flow:
@@ -82,12 +88,14 @@ def write_flows(folder: Path, specs: Iterable[RunSpec]) -> None:
     Raises:
         InputError: when it cannot be written.
     """
-    chosen = {spec.label: spec for spec in specs}
-    found = []
-    for label, spec in chosen.items():
+    specs_by_label = {spec.label: spec for spec in specs}
+    flows = []
+
+    for label, spec in specs_by_label.items():
         try:
             entry = architectures.lookup(spec.architecture)
-            found.append(LabelledFlow(label, example_flow(entry, architectures.configure(entry, spec.parameters))))
+            flows.append(LabelledFlow(label, example_flow(entry, architectures.configure(entry, spec.parameters))))
         except InputError:
             continue
-    write_json(folder / FLOWS, Flows(found))
+
+    write_json(folder / FLOWS, Flows(flows))

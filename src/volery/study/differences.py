@@ -66,7 +66,7 @@ class JobTimes(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, seed: int, columns: Mapping[str, Any]) -> JobTimes:
-        """From the columns of a run's jobs."""
+        """The times of the jobs of a run, from its columns."""
         measured = columns.get("counted", True) & (columns["jrt_s"] >= 0)
         return cls(seed, columns["submit_s"], np.where(measured, columns["delay_s"], np.nan), columns["is_short"])
 
@@ -81,9 +81,11 @@ def differences(
     Args:
         settings: per setting, label -> its runs.
         baselines: labels that others are compared with; the first label in a setting that has none of them.
-        confidence: of each interval, and of each family of verdicts.
+        confidence: confidence of each interval, and of each family of verdicts.
     """
-    return [found for groups in settings for found in _over_seeds(_baseline(groups, baselines), groups, confidence)]
+    return [
+        compared for groups in settings for compared in _over_seeds(_baseline(groups, baselines), groups, confidence)
+    ]
 
 
 def on_days_like_this(jobs: Mapping[str, JobTimes], baselines: Collection[str] = ()) -> list[ComparedJobs]:
@@ -91,12 +93,13 @@ def on_days_like_this(jobs: Mapping[str, JobTimes], baselines: Collection[str] =
 
     Args:
         jobs: label -> jobs of one run, all of the same workload.
-        baselines: as for `differences`.
+        baselines: see `differences`.
     """
     first = _baseline(jobs, baselines)
-    found = [one for name in CLASSES for one in _of_class(name, first, jobs)]
+    comparisons = [compared for name in CLASSES for compared in _of_class(name, first, jobs)]
+    # In the order of the study, as the tables over seeds are, and not class by class.
     order = list(jobs)
-    return sorted(found, key=lambda one: order.index(one.b))
+    return sorted(comparisons, key=lambda compared: order.index(compared.b))
 
 
 def _baseline(groups: Mapping[str, Any], baselines: Collection[str]) -> str:
@@ -104,8 +107,9 @@ def _baseline(groups: Mapping[str, Any], baselines: Collection[str]) -> str:
 
 
 def _over_seeds(a: str, groups: Mapping[str, Sequence[RunSummary]], confidence: float) -> list[ComparedMeans]:
+
     families = [list(_of_quantity(a, groups, confidence, *quantity)) for quantity in _QUANTITIES]
-    return [one for b in groups for family in families for one in family if one.b == b]
+    return [compared for b in groups for family in families for compared in family if compared.b == b]
 
 
 def _of_quantity(
@@ -122,10 +126,12 @@ def _of_quantity(
     for b in groups:
         runs_a, runs_b = ({run.seed: run for run in groups[label]} for label in (a, b))
         pairs = [(quantity(runs_a[seed]), quantity(runs_b[seed])) for seed in sorted(runs_a.keys() & runs_b.keys())]
-        whole = [(x, y) for x, y in pairs if x is not None and y is not None]
-        if whole and b != a:
-            values[b] = [x for x, _ in whole], [y for _, y in whole]
+        complete_pairs = [(x, y) for x, y in pairs if x is not None and y is not None]
+        if complete_pairs and b != a:
+            values[b] = [x for x, _ in complete_pairs], [y for _, y in complete_pairs]
+
     compare = paired_ratio if unit == "s" else paired_difference
+
     random = {b: _is_random(groups[a]) or _is_random(groups[b]) for b in values}
     single = {
         b: seeded_difference(*pair, random=random[b], skewed=unit == "s", confidence=confidence)
@@ -136,9 +142,11 @@ def _of_quantity(
         return compare(*values[b], confidence=level).is_shown
 
     for b, difference in _corrected(single, is_shown, confidence).items():
-        a_mean, b_mean = (sum(one) / len(one) for one in values[b])
-        told = msgspec.UNSET if confidence == CONFIDENCE else confidence
-        yield ComparedMeans(a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1, told)
+        a_mean, b_mean = (sum(quantities) / len(quantities) for quantities in values[b])
+        stated_confidence = msgspec.UNSET if confidence == CONFIDENCE else confidence
+        yield ComparedMeans(
+            a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1, stated_confidence
+        )
 
 
 def _is_random(runs: Sequence[RunSummary]) -> bool:
@@ -158,52 +166,78 @@ def _corrected(
     def of(label: str) -> Callable[[float], bool]:
         return lambda level: single[label].is_shown and is_shown(label, level)
 
-    told = _told(single)
-    if len(told) < 2:
+    judged = _told(single)
+
+    if len(judged) < 2:
         return dict(single)
-    kept = dict(zip(told, holm([of(label) for label in told], confidence), strict=True))
+
+    is_kept = dict(zip(judged, holm([of(label) for label in judged], confidence), strict=True))
     return {
-        label: msgspec.structs.replace(one, verdict=CORRECTED) if one.is_shown and not kept[label] else one
-        for label, one in single.items()
+        label: msgspec.structs.replace(difference, verdict=CORRECTED)
+        if difference.is_shown and not is_kept[label]
+        else difference
+        for label, difference in single.items()
     }
 
 
 def _told(single: Mapping[str, Difference]) -> list[str]:
     """The comparisons of a family that have an interval."""
-    return [label for label, one in single.items() if one.method]
+    return [label for label, difference in single.items() if difference.method]
 
 
 def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[ComparedJobs]:
     """The comparisons of a class of jobs with those of a."""
     base = jobs[a]
     members = {"all": np.ones(len(base.is_short), bool), "short": base.is_short, "long": ~base.is_short}[name]
-    others = [label for label in jobs if label != a]
+    other_labels = [label for label in jobs if label != a]
     names = [quantity.removesuffix(" delay") for quantity in _STATISTICS]
+    # A class with all jobs would repeat the comparison of all.
     if not members.any() or (name != "all" and members.all()):
         return
+
     submit_s, base_s = base.submit_s[members], base.delay_s[members]
     by_label = {
         b: dict(zip(_STATISTICS, jobs_difference(submit_s, base_s, jobs[b].delay_s[members], names), strict=True))
-        for b in others
+        for b in other_labels
     }
+
     for quantity in _STATISTICS:
-        family = {b: found[quantity] for b, found in by_label.items()}
-        single = {b: _as_difference(one) for b, one in family.items()}
+        family = {b: by_quantity[quantity] for b, by_quantity in by_label.items()}
+        single = {b: _as_difference(compared) for b, compared in family.items()}
+
         for b, difference in _corrected(single, functools.partial(_is_shown_at, family)).items():
-            one = family[b]
+            compared = family[b]
             yield ComparedJobs(
-                a, b, name, quantity, "s", one.a, one.b, difference, len(_told(single)) or 1,
-                seed=base.seed, job_count=one.jobs, block=one.block,
-            )  # fmt: skip
+                a,
+                b,
+                name,
+                quantity,
+                "s",
+                compared.a,
+                compared.b,
+                difference,
+                len(_told(single)) or 1,
+                seed=base.seed,
+                job_count=compared.jobs,
+                block=compared.block,
+            )
 
 
 def _is_shown_at(family: Mapping[str, JobsDifference], label: str, confidence: float) -> bool:
     return family[label].is_shown_at(confidence)
 
 
-def _as_difference(one: JobsDifference) -> Difference:
+def _as_difference(compared: JobsDifference) -> Difference:
     """The comparison by its ratio, unless only the difference has an interval."""
-    ratio = None if one.method and one.ratio_low is None else one.ratio
+    ratio = None if compared.method and compared.ratio_low is None else compared.ratio
     return Difference(
-        one.difference, one.low, one.high, 1, one.verdict, one.method, ratio, one.ratio_low, one.ratio_high
+        compared.difference,
+        compared.low,
+        compared.high,
+        1,
+        compared.verdict,
+        compared.method,
+        ratio,
+        compared.ratio_low,
+        compared.ratio_high,
     )

@@ -73,49 +73,59 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     """A study from parsed tables.
 
     Args:
-        folder: what relative file names in it are relative to.
-        root: begins every place in an error message.
+        folder: the folder that relative file names start from.
+        root: beginning of every place in an error message.
         name: the study's name where [study] gives none.
 
     Raises:
         InputError: naming the place of the first key or value that is wrong.
     """
     _check_keys(table, root)
+
     parameters: dict[str, Any] = {}
     if "axes" in table:
-        plain, parameters = split_parameters(table["axes"])
-        table = {**table, "axes": plain}
-    where = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
+        setting_axes, parameters = split_parameters(table["axes"])
+        table = {**table, "axes": setting_axes}
+
+    section_of = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
 
     def place(axis: str, i: int | None) -> str:
-        section = where.get(axis, "axes" if axis in (*STUDY_AXES, *parameters) else "workload")
-        given = {**table.get("axes", {}), **parameters}
-        numbered = section == "axes" and i is not None and isinstance(given.get(axis), list)
+        section = section_of.get(axis, "axes" if axis in (*STUDY_AXES, *parameters) else "workload")
+
+        swept_values = {**table.get("axes", {}), **parameters}
+        numbered = section == "axes" and i is not None and isinstance(swept_values.get(axis), list)
+
         if axis in TABLES["study"]:
             return f"{root}.study.{axis}"
         return f"{root}.{section}.{axis}[{i}]" if numbered else f"{root}.{section}.{axis}"
 
     table = _with_costs(table, folder)
+
     lists = dict(table.get("axes", {}))
-    about = table.get("study", {})
-    limits = about.get("seeds_max"), about.get("budget_s")
+    study_table = table.get("study", {})
+    limits = study_table.get("seeds_max"), study_table.get("budget_s")
     seeds, auto = read_seeds(lists.pop("seeds", 1), *limits, lambda name: place(name, None))
     architectures = _architectures(lists.pop("architectures", None), place)
     axes = {axis: _as_list(values, place(axis, None)) for axis, values in lists.items()}
+
     for section in ("workload", "network"):
         for axis, value in table.get(section, {}).items():
             if axis in axes:
                 raise InputError(f"{root}.{section}.{axis}", "is given under [axes] as well; leave one out")
             _check_single(axis, value, f"{root}.{section}.{axis}")
             axes[axis] = [value]
+
     for axis in axes:
         axes[axis] = [_relative(value, folder) if is_file(axis, value) else value for value in axes[axis]]
-    title = about.get("name", name)
+
+    title = study_table.get("name", name)
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")
-    baseline = about.get("baseline", "")
+
+    baseline = study_table.get("baseline", "")
     if not isinstance(baseline, str):
         raise InputError(place("baseline", None), f"expected an architecture's name, not {baseline!r}")
+
     swept = {axis: _as_list(values, place(axis, None)) for axis, values in parameters.items()}
     return make_study(title, architectures, axes, seeds, place, parameters=swept, baseline=baseline, auto=auto)
 
@@ -127,10 +137,11 @@ def _check_keys(table: Mapping[str, Any], root: str) -> None:
             raise InputError(f"{root}.{key}", f"unknown table{suggestion(key, TABLES)}")
         if not isinstance(content, dict):
             raise InputError(f"{root}.{key}", f"is a table: write [{key}]")
-        known = split_parameters(content)[0] if key == "axes" else content
-        for inner in known:
-            if inner not in TABLES[key]:
-                raise InputError(f"{root}.{key}.{inner}", f"unknown key{_belongs(inner, key)}")
+
+        keys = split_parameters(content)[0] if key == "axes" else content
+        for inner_key in keys:
+            if inner_key not in TABLES[key]:
+                raise InputError(f"{root}.{key}.{inner_key}", f"unknown key{_belongs(inner_key, key)}")
 
 
 def _check_single(axis: str, value: Any, place: str) -> None:
@@ -154,10 +165,12 @@ def _with_costs(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     named = network.get("costs")
     if not isinstance(named, str):
         return table
-    given = {name: value for name, value in network.items() if name != "costs"}
+
+    own_values = {name: value for name, value in network.items() if name != "costs"}
     measured = settings(read_costs(folder / named))
-    known = {name: value for name, value in measured.items() if name not in table.get("axes", {})}
-    return {**table, "network": known | given}
+    file_values = {name: value for name, value in measured.items() if name not in table.get("axes", {})}
+    # An axis of the study is stronger as well: with both, the setting would have two values.
+    return {**table, "network": file_values | own_values}
 
 
 def _as_list(values: Any, place: str) -> list[Any]:
@@ -166,32 +179,35 @@ def _as_list(values: Any, place: str) -> list[Any]:
     return values
 
 
-def _architectures(given: Any, place: Any) -> list[ArchitectureChoice]:
+def _architectures(listed: Any, place: Any) -> list[ArchitectureChoice]:
     """Each is a string as on the command line, or { name = "pigeon", parameters = { weight = 20 } }."""
-    if given is None:
+    if listed is None:
         raise InputError(place("architectures", None), 'is missing; for example ["megha", "pigeonc"]')
-    chosen = []
-    for i, item in enumerate(_as_list(given, place("architectures", None))):
-        here = place("architectures", i)
+    choices = []
+
+    for i, item in enumerate(_as_list(listed, place("architectures", None))):
+        item_place = place("architectures", i)
         if isinstance(item, str):
-            chosen.append(parse_architecture(item, here))
+            choices.append(parse_architecture(item, item_place))
         elif isinstance(item, dict):
-            chosen.append(_architecture_table(item, here))
+            choices.append(_architecture_table(item, item_place))
         else:
-            raise InputError(here, f"expected an architecture's name, not {item!r}")
-    return chosen
+            raise InputError(item_place, f"expected an architecture's name, not {item!r}")
+    return choices
 
 
 def _architecture_table(item: Mapping[str, Any], place: str) -> ArchitectureChoice:
-    known = ("name", "parameters")
+    keys = ("name", "parameters")
     for key in item:
-        if key not in known:
-            raise InputError(f"{place}.{key}", f"unknown key{suggestion(key, known)}")
+        if key not in keys:
+            raise InputError(f"{place}.{key}", f"unknown key{suggestion(key, keys)}")
+
     name, parameters = item.get("name"), item.get("parameters", {})
     if not isinstance(name, str):
         raise InputError(f"{place}.name", f"expected an architecture's name, not {name!r}")
     if not isinstance(parameters, dict):
         raise InputError(f"{place}.parameters", f"expected a table of parameters, not {parameters!r}")
+
     values: dict[str, Value] = {}
     for key, value in parameters.items():
         if not isinstance(value, str | int | float | bool):
@@ -204,8 +220,8 @@ def _relative(value: Any, folder: Path) -> Any:
     """A file beside the study file; a synthetic workload's name is left as it is."""
     if not isinstance(value, str) or not value:
         return value
-    beside = folder.absolute() / value
-    return value if is_synthetic(value) and not beside.exists() else os.path.normpath(beside)
+    path = folder.absolute() / value
+    return value if is_synthetic(value) and not path.exists() else os.path.normpath(path)
 
 
 NETWORK: Final = tuple(CostModel.__struct_fields__)
@@ -220,9 +236,11 @@ def read_costs(path: Path) -> CostModel:
         InputError: naming the file and the key.
     """
     table = read_tables(path)
+
     for key in table:
         if key not in NETWORK:
             raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, NETWORK))
+
     try:
         return msgspec.convert(table, CostModel)
     except msgspec.ValidationError as error:
@@ -233,8 +251,8 @@ def read_costs(path: Path) -> CostModel:
 
 def settings(model: CostModel) -> dict[str, Any]:
     """The fields of a setting that a file of costs speaks of."""
-    found = msgspec.to_builtins(model)
-    return {name: found[name] for name in NETWORK if found[name] not in (None, {})}
+    fields = msgspec.to_builtins(model)
+    return {name: fields[name] for name in NETWORK if fields[name] not in (None, {})}
 
 
 def write_costs(model: CostModel, path: Path, heading: str, *, force: bool) -> None:
@@ -252,7 +270,8 @@ def write_costs(model: CostModel, path: Path, heading: str, *, force: bool) -> N
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     """A table of TOML: numbers, then tables; costs of an event stand on one line."""
     costs = set(EventCost.__struct_fields__)
-    inner = {}
+    inner_tables = {}
+
     for key, value in table.items():
         if not isinstance(value, Mapping):
             if value is not None:
@@ -260,8 +279,9 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         elif value and set(value) <= costs:
             yield f"{_key(key)} = {{ {', '.join(f'{name} = {_number(value[name])}' for name in value)} }}"
         elif value:
-            inner[key] = value
-    for key, value in inner.items():
+            inner_tables[key] = value
+
+    for key, value in inner_tables.items():
         name = (*path, key)
         content = list(_lines(value, name))
         if content and not content[0].startswith(("[", "\n")) and content[0]:

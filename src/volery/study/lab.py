@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack, get_type_hints
 
@@ -42,13 +43,13 @@ def run_study(
     """Run a study and return its results; Ctrl-C returns those of the runs that are finished, `interrupted`.
 
     Args:
-        folder: where to keep the results; a study that was stopped there is continued.
-        processes: 1 runs here; more: each run in a fresh process of its own, so many at once. A script that asks for
-            more than one must guard its own start with `if __name__ == "__main__":`.
+        folder: folder for the results; a study that was stopped there is continued.
+        processes: 1 runs in this process; a larger number runs so many fresh processes at once, one per run. A script
+            that asks for more than one must guard its own start with `if __name__ == "__main__":`.
         dask: address of the scheduler of a Dask cluster that runs them instead, tcp://HOST:PORT.
-        force: whether a folder that holds another study may be taken over.
-        watcher: told how far the runs are.
-        command: what the manifest says that the study was called by.
+        force: true lets a folder that holds another study be taken over.
+        watcher: receives the progress of the runs.
+        command: the command that the manifest names.
 
     Raises:
         InputError: when anything that the study names is wrong, before the first run where that can be known.
@@ -56,65 +57,80 @@ def run_study(
     """
     check_places(processes, dask)
     planned = plan(study)
+
     with sole_writer(folder):
-        keep = ResultsWriter.begin(study, planned, folder, force, command)
-        return _run(keep, watcher, lambda runs: each_outcome(runs, processes, watcher, dask, lambda: may_begin(keep)))
+        writer = ResultsWriter.begin(study, planned, folder, force, command)
+
+        def run_each(runs: Sequence[PlannedRun]) -> Outcomes:
+            return each_outcome(runs, processes, watcher, dask, partial(may_begin, writer))
+
+        return _run(writer, watcher, run_each)
 
 
-def _run(keep: ResultsWriter, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> Results:
-    if keep.study.auto and keep.seeds_before not in (0, len(keep.study.seeds)):
-        _extend(keep, with_count(keep.study, keep.seeds_before))
-    _rehearse(_waiting(keep))
+def _run(
+    writer: ResultsWriter, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]
+) -> Results:
+    # A study that was stopped between two looks continues with the seeds that its folder holds, not with the first
+    # ones.
+    if writer.study.auto and writer.seeds_before not in (0, len(writer.study.seeds)):
+        _extend(writer, with_count(writer.study, writer.seeds_before))
+    # Every run is built once before the first one runs: a wrong parameter shows at once, not after hours.
+    _rehearse(_waiting(writer))
+
     interrupted = False
+
     try:
-        _run_waiting(keep, run_each)
-        while (following := grown(keep)) is not None:
-            if isinstance(watcher, LookWatcher) and keep.study.auto:
-                watcher.looked(len(keep.study.seeds), keep.study.auto.seeds_max, undecided(keep.differences()))
-            _extend(keep, following)
-            _run_waiting(keep, run_each)
-        _end_adding(keep)
+        _run_waiting(writer, run_each)
+        while (following := grown(writer)) is not None:
+            if isinstance(watcher, LookWatcher) and writer.study.auto:
+                watcher.looked(len(writer.study.seeds), writer.study.auto.seeds_max, undecided(writer.differences()))
+            _extend(writer, following)
+            _run_waiting(writer, run_each)
+        _end_adding(writer)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        keep.write_tables()
-    if not interrupted and is_whole(keep):
+        # What is finished stays usable after Ctrl-C or an error of one run.
+        writer.write_tables()
+
+    if not interrupted and is_whole(writer):
         try:
-            keep.complete()
+            writer.complete()
         except KeyboardInterrupt:
             interrupted = True
-    results = keep.results()
+
+    results = writer.results()
     results.interrupted = interrupted
     return results
 
 
-def _waiting(keep: ResultsWriter) -> list[PlannedRun]:
+def _waiting(writer: ResultsWriter) -> list[PlannedRun]:
     """The runs that are not finished, each once."""
-    waiting = list({run.key: run for run in keep.planned if run.key not in keep.done}.values())
-    return by_seed(waiting) if keep.study.auto else waiting
+    waiting = list({run.key: run for run in writer.planned if run.key not in writer.done}.values())
+    return by_seed(waiting) if writer.study.auto else waiting
 
 
-def _run_waiting(keep: ResultsWriter, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
-    with closing(run_each(_waiting(keep))) as outcomes:
-        keep.forget_end()
-        keep.write_manifest()
+def _run_waiting(writer: ResultsWriter, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
+    with closing(run_each(_waiting(writer))) as outcomes:
+        writer.forget_end()
+        writer.write_manifest()
         for run, outcome in outcomes:
-            keep.add(run, outcome)
+            writer.add(run, outcome)
 
 
-def _extend(keep: ResultsWriter, study: StudySpec) -> None:
-    keep.extend(study, plan(study))
+def _extend(writer: ResultsWriter, study: StudySpec) -> None:
+    writer.extend(study, plan(study))
 
 
-def _end_adding(keep: ResultsWriter) -> None:
+def _end_adding(writer: ResultsWriter) -> None:
     """Keep the whole seeds of a study that adds seeds, and the reason of its end."""
-    if not keep.study.auto:
+    if not writer.study.auto:
         return
-    if not is_whole(keep):  # the budget has ended
-        study = whole_seeds(keep)
-        keep.take(study, plan(study))
-    if is_whole(keep):
-        keep.manifest = msgspec.structs.replace(keep.manifest, stopping=study_end(keep))
+    if not is_whole(writer):  # the budget has ended
+        study = whole_seeds(writer)
+        writer.take(study, plan(study))
+    if is_whole(writer):
+        writer.manifest = msgspec.structs.replace(writer.manifest, stopping=study_end(writer))
 
 
 def _rehearse(runs: Sequence[PlannedRun]) -> None:
@@ -135,7 +151,7 @@ DECIDING: Final = frozenset({"median delay", "mean delay", "p99 delay"})
 
 def deciding(compared: Sequence[ComparedMeans]) -> list[ComparedMeans]:
     """The comparisons that decide when a study stops."""
-    return [one for one in compared if one.jobs == "all" and one.quantity in DECIDING]
+    return [difference for difference in compared if difference.jobs == "all" and difference.quantity in DECIDING]
 
 
 def is_decided(compared: ComparedMeans) -> bool:
@@ -148,20 +164,20 @@ def by_seed(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     return sorted(runs, key=lambda run: run.spec.seed)
 
 
-def grown(keep: ResultsWriter) -> StudySpec | None:
+def grown(writer: ResultsWriter) -> StudySpec | None:
     """The study with the seeds of its next look; None where it adds none.
 
     It adds none where its seeds are given, a budget has ended, every comparison is decided, or the limit is reached.
     """
-    study = keep.study
-    if not study.auto or not is_whole(keep) or len(study.seeds) >= study.auto.seeds_max:
+    study = writer.study
+    if not study.auto or not is_whole(writer) or len(study.seeds) >= study.auto.seeds_max:
         return None
-    return with_count(study, len(study.seeds) + 1) if undecided(keep.differences()) else None
+    return with_count(study, len(study.seeds) + 1) if undecided(writer.differences()) else None
 
 
 def undecided(compared: Sequence[ComparedMeans]) -> int:
     """The number of comparisons that decide when to stop, and are not decided."""
-    return sum(not is_decided(one) for one in deciding(compared))
+    return sum(not is_decided(difference) for difference in deciding(compared))
 
 
 def with_count(study: StudySpec, seeds: int) -> StudySpec:
@@ -170,46 +186,50 @@ def with_count(study: StudySpec, seeds: int) -> StudySpec:
     return msgspec.structs.replace(study, seeds=tuple(range(study.auto.look_from(seeds))))
 
 
-def may_begin(keep: ResultsWriter) -> bool:
+def may_begin(writer: ResultsWriter) -> bool:
     """True while the runs of a study have not used up its budget; always true without one."""
-    budget_s = keep.study.auto.budget_s if keep.study.auto else None
-    return budget_s is None or sum(stored.summary.cpu_s for stored in keep.done.values()) < budget_s
+    budget_s = writer.study.auto.budget_s if writer.study.auto else None
+    return budget_s is None or sum(stored.summary.cpu_s for stored in writer.done.values()) < budget_s
 
 
-def is_whole(keep: ResultsWriter) -> bool:
+def is_whole(writer: ResultsWriter) -> bool:
     """True if every run of the study is finished."""
-    return all(run.key in keep.done for run in keep.planned)
+    return all(run.key in writer.done for run in writer.planned)
 
 
-def whole_seeds(keep: ResultsWriter) -> StudySpec:
+def whole_seeds(writer: ResultsWriter) -> StudySpec:
     """The study with the seeds before the first of which a run is missing; with one seed where there is none.
 
     The look at these seeds is remembered.
     """
-    lacking = {run.spec.seed for run in keep.planned if run.key not in keep.done}
-    count = max(min(lacking, default=len(keep.study.seeds)), 1)
-    auto = keep.study.auto.ended_at(count) if keep.study.auto else keep.study.auto
-    return msgspec.structs.replace(keep.study, seeds=tuple(range(count)), auto=auto)
+    lacking = {run.spec.seed for run in writer.planned if run.key not in writer.done}
+    count = max(min(lacking, default=len(writer.study.seeds)), 1)
+    auto = writer.study.auto.ended_at(count) if writer.study.auto else writer.study.auto
+    return msgspec.structs.replace(writer.study, seeds=tuple(range(count)), auto=auto)
 
 
-def study_end(keep: ResultsWriter, baseline: str = "") -> StudyEnd:
+def study_end(writer: ResultsWriter, baseline: str = "") -> StudyEnd:
     """The end of a study that adds seeds: its reason, and all looks.
 
     Args:
-        keep: every run of the study is finished.
+        writer: every run of the study is finished.
         baseline: label of the architecture that the others were compared with; empty: the study's.
     """
-    auto, count = keep.study.auto, len(keep.study.seeds)
+    auto, count = writer.study.auto, len(writer.study.seeds)
     assert auto, "a study whose seeds are given has no reason to stop"
+
     looks = auto.looks_of(count)
-    counts = [one for one in looks.counts if one <= count]
-    found = [deciding(keep.differences(one, baseline)) for one in counts]
-    told = [
-        StudyLook(one, looks.confidence_at(one), undecided=undecided(at)) for one, at in zip(counts, found, strict=True)
+    seed_counts = [count_of_look for count_of_look in looks.counts if count_of_look <= count]
+    comparisons = [deciding(writer.differences(count_of_look, baseline)) for count_of_look in seed_counts]
+    looks_told = [
+        StudyLook(count_of_look, looks.confidence_at(count_of_look), undecided=undecided(at))
+        for count_of_look, at in zip(seed_counts, comparisons, strict=True)
     ]
-    reason: Reason = DECIDED if not told[-1].undecided else LIMIT if count >= auto.seeds_max else BUDGET
-    against = baseline or keep.study.baseline or keep.study.choices()[0].label
-    return StudyEnd(reason, against, len(found[-1]), tuple(told), auto.seeds_max, auto.budget_s)
+
+    reason: Reason = DECIDED if not looks_told[-1].undecided else LIMIT if count >= auto.seeds_max else BUDGET
+
+    baseline_label = baseline or writer.study.baseline or writer.study.choices()[0].label
+    return StudyEnd(reason, baseline_label, len(comparisons[-1]), tuple(looks_told), auto.seeds_max, auto.budget_s)
 
 
 def compare(
@@ -228,18 +248,18 @@ def compare(
 
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`.
-        seeds: how many (0, 1, ...), or which; "auto" adds seeds until every comparison is decided.
+        seeds: a number of seeds (0, 1, ...), or a list of them; "auto" adds seeds until every comparison is decided.
         seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
         baseline: the one that the others are compared with; empty: the first.
-        processes, folder, force, watcher: as in `run_study`.
+        processes, folder, force, watcher: see `run_study`.
         setting: the fields of `volery.setting.Setting`, of which `trace` and `workers` are needed.
 
     Raises:
         InputError: when anything that is named here is wrong.
         LostRunError: when a run's process died.
     """
-    given = {name: _builtin(value) for name, value in setting.items() if value is not None}
-    study = compare_spec(architectures, given, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s)
+    values = {name: _builtin(value) for name, value in setting.items() if value is not None}
+    study = compare_spec(architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s)
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
     )
@@ -257,7 +277,7 @@ def _builtin(value: Any) -> Any:
 def _with_setting(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function with the fields of `Setting` in place of `**setting`, for `help`."""
     signature, hints = inspect.signature(function), get_type_hints(SettingFields)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     fields = [
         inspect.Parameter(
             field.name,
@@ -286,19 +306,20 @@ def compare_spec(
     """The study that a comparison is: one setting.
 
     Args:
-        architectures: as for `compare`.
+        architectures: see `compare`.
         setting: value per field of `Setting`; file names are made absolute, so that the results can be verified from
             anywhere.
-        place: from a field's name to what the caller calls it, for error messages.
-        baseline, seeds_max, budget_s: as for `compare`.
+        place: maps a field's name to the caller's name of it, for error messages.
+        baseline, seeds_max, budget_s: see `compare`.
 
     Raises:
         InputError: naming the first value that is wrong.
     """
-    chosen = [parse_architecture(text, place("architectures")) for text in architectures]
+    choices = [parse_architecture(text, place("architectures")) for text in architectures]
+
     axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
     first, auto = read_seeds(seeds, seeds_max, budget_s, place)
-    return make_study("comparison", chosen, axes, first, lambda axis, _: place(axis), baseline=baseline, auto=auto)
+    return make_study("comparison", choices, axes, first, lambda axis, _: place(axis), baseline=baseline, auto=auto)
 
 
 def absolute(name: str | Path | None) -> str | None:

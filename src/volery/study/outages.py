@@ -23,25 +23,31 @@ def outage_plan(text: str, deployment: Deployment, seed: int, until_us: Time) ->
     machines crash independently.
 
     Args:
-        text: sizes and mean times, seconds.
-        deployment: whose nodes crash.
-        seed: of the run; each group has a stream of its own.
+        text: group size and mean times, seconds.
+        deployment: the deployment whose nodes crash.
+        seed: seed of the run; each group has a stream of its own.
         until_us: no crash begins later.
 
     Raises:
         InputError: a key or value is wrong, or the design bears no crash.
     """
     spec = Spec(f"{PLACE}:{text}", ("group", "every", "down"))
-    group, every_s, down_s = spec.count("group", 1), spec.positive("every", 86_400.0), spec.positive("down", 600.0)
+    group = spec.count("group", 1)
+    every_s = spec.positive("every", 86_400.0)
+    down_s = spec.positive("down", 600.0)
+
     if deployment.capability(CrashRecovery) is None:
         raise InputError(PLACE, "the design bears no crash of a machine; take another, or a parameter as T11=restart")
+
     at = sorted(deployment.machines, key=lambda address: deployment.machines[address])
     groups = [at[low : low + group] for low in range(0, len(at), group)]
+
     crashes = [
         crash
         for number, members in enumerate(groups)
         for crash in _of_group(members, Streams(seed), f"{PLACE}/{number}", (every_s, down_s), until_us)
     ]
+
     return FaultPlan(crashes=tuple(sorted(crashes, key=lambda crash: (crash.at_us, crash.address))))
 
 

@@ -62,13 +62,15 @@ def outline(study: StudySpec) -> list[PlannedRun]:
     """
     varying = study.varying()
     runs = []
+
     for point, setting in enumerate(study.settings()):
-        chosen = [(choice, complete_parameters(choice, setting)) for choice in study.choices()]
-        where = study.in_label(point_label(setting, varying))
+        choices = [(choice, complete_parameters(choice, setting)) for choice in study.choices()]
+        setting_label = study.in_label(point_label(setting, varying))
         values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
+
         for seed in study.seeds:
-            for choice, parameters in chosen:
-                label = f"{choice.label} [{where}]" if where else choice.label
+            for choice, parameters in choices:
+                label = f"{choice.label} [{setting_label}]" if setting_label else choice.label
                 spec = RunSpec(**values, architecture=choice.name, parameters=parameters, seed=seed, label=label)
                 runs.append(PlannedRun("", spec, choice, point))
     return runs
@@ -87,18 +89,19 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
         InputError: for an unknown architecture or parameter.
     """
     architecture = architectures.lookup(choice.name)
-    given = dict(choice.parameters)
-    known = {parameter.name for parameter in architectures.parameters(architecture)}
-    if setting.cutoff_s is not None and CUTOFF_PARAMETER in known:
-        given.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
-    architectures.configure(architecture, given)
-    return given
+    parameters = dict(choice.parameters)
+    parameter_names = {parameter.name for parameter in architectures.parameters(architecture)}
+    if setting.cutoff_s is not None and CUTOFF_PARAMETER in parameter_names:
+        parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
+
+    architectures.configure(architecture, parameters)
+    return parameters
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
     """True for a design that takes a cutoff and was given none, so that the trace gives it."""
-    known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
-    return CUTOFF_PARAMETER in known and CUTOFF_PARAMETER not in run.parameters
+    parameter_names = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
+    return CUTOFF_PARAMETER in parameter_names and CUTOFF_PARAMETER not in run.parameters
 
 
 def run_key(run: RunSpec) -> str:
@@ -116,7 +119,10 @@ def run_key(run: RunSpec) -> str:
         "config": msgspec.to_builtins(config),
         "inputs": inputs_key(run),
     }
+
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
+
+    # A field stands in the content only where it is set: keys of earlier studies, which had no such field, stay valid.
     if takes_cutoff_of_trace(run):
         content["cutoff"] = "of the trace"
     if run.outages:
@@ -133,6 +139,7 @@ def run_key(run: RunSpec) -> str:
         content["window"] = run.window
     if run.history:
         content["history"] = content_digest(run.history)
+
     return _digest(content)
 
 
@@ -151,9 +158,12 @@ def inputs_key(run: RunSpec) -> str:
     }
     if run.users is not None:
         content["users"] = run.users
+
     names = ("seed", "jobs", "durations", "arrivals", "constraints", "workers", "slots")
+
     if run.requests != "none":
         content["requests"] = content_digest(run.requests) if run.requests.endswith(".toml") else run.requests
+
     content |= {"racks": run.racks} if run.racks > 1 else {}
     if run.only != "ran":
         content["only"] = run.only
@@ -161,11 +171,13 @@ def inputs_key(run: RunSpec) -> str:
         content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":
         content["estimates"] = run.estimates
+
     content |= {
         name: getattr(run, name)
         for name in ("capacity", "resources", "slot_request", "reference_mhz", "variability")
         if getattr(run, name)
     }
+
     return _digest(content | {name: getattr(run, name) for name in names})
 
 
@@ -218,7 +230,8 @@ def code_digest(*names: str) -> str:
     Raises:
         InputError: an architecture is unknown.
     """
-    roots, foreign = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}, set()
+    roots = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}
+    foreign = set()
     for name in names:
         build = architectures.lookup(name).build
         if build.__module__.startswith("volery."):
@@ -253,18 +266,20 @@ def _sources_digest(roots: set[str], foreign: set[Path]) -> str:
 
 def _closure(modules: set[str]) -> set[Path]:
     """The files of these modules, of all of ours that they import, and the number tables beside them."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     pending = sorted(modules)
     while pending:
         module = pending.pop()
         path = _file(module)
-        if path is None or path in found or module == INDEX:
+        # The index of designs imports all of them: with it a change to any design would change the keys of all runs.
+        if path is None or path in files or module == INDEX:
             continue
-        found.add(path)
+
+        files.add(path)
         if path.name == "__init__.py":
-            found.update(table for table in path.parent.glob("data/*") if table.is_file())
+            files.update(table for table in path.parent.glob("data/*") if table.is_file())
         pending += _imported(path)
-    return found
+    return files
 
 
 def _file(module: str) -> Path | None:
@@ -288,15 +303,19 @@ def _parsed(path: Path) -> tuple[tuple[str, ...], bytes]:
     content = path.read_bytes()
     statements = list(_statements(ast.parse(content)))
     imported = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
+
+    # Comments and docstrings are no part of the meaning: a change to them keeps the keys of finished runs.
     lines = content.decode().splitlines()
     for token in tokenize.tokenize(io.BytesIO(content).readline) if b"#" in content else ():
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
+
     for node in statements:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
             text = node.body[0]
             lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
+
     return imported, "\n".join(line.rstrip() for line in lines if line.strip()).encode()
 
 

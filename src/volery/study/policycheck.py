@@ -59,9 +59,20 @@ TIMES: Final = {Stage.J5: "stage_us", Stage.T5: "stage_us", Stage.J7: "clean_us"
 """Stages whose policies give a time, and their method."""
 TIMED_CALLS: Final = 200
 IMPURE_MODULES: Final = {
-    "asyncio", "datetime", "multiprocessing", "os", "random", "requests", "secrets", "socket", "subprocess",
-    "threading", "time", "urllib", "uuid",
-}  # fmt: skip
+    "asyncio",
+    "datetime",
+    "multiprocessing",
+    "os",
+    "random",
+    "requests",
+    "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "time",
+    "urllib",
+    "uuid",
+}
 IMPURE_CALLS: Final = {"__import__", "eval", "exec", "globals", "hash", "id", "input", "open", "print"}
 PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
 
@@ -91,6 +102,7 @@ class Example:
             speeds=speeds,
             reference_speed=3500,
         )
+
         self.state = State(cluster, half_life_us=86_400 * SECOND)
         self.state.priorities = {}
         self.state.held_by = {}
@@ -98,8 +110,10 @@ class Example:
         self.draw = stream
         self._access = self.state.access(None)
         self._numbered = 0
+
         self.state.now = 3600 * SECOND
         jobs = [self._job(number) for number in range(60)]
+
         for _ in range(3 * MACHINES):
             waiting = self._wait(stream.choice(jobs))
             among = Candidates(self.state, waiting, waiting.kind.suitable)
@@ -107,6 +121,7 @@ class Example:
                 self.state.launched(waiting, stream.choice(list(among)), stream.randrange(3600 * SECOND)).sent = True
             else:
                 del self.state.waiting[waiting.task.id]
+
         for _ in range(WAITING):
             self._wait(stream.choice(jobs))
 
@@ -114,9 +129,16 @@ class Example:
         draw = self.draw
         deadline = draw.choice((-1, 4000 * SECOND, draw.randrange(4000, 9000) * SECOND))
         record = JobRecord(
-            number, draw.choice(USERS), draw.randrange(12), deadline, draw.randrange(3600 * SECOND),
-            draw.randrange(1, 7200) * SECOND, draw.randrange(1, 50), eligible=True,
-        )  # fmt: skip
+            number,
+            draw.choice(USERS),
+            draw.randrange(12),
+            deadline,
+            draw.randrange(3600 * SECOND),
+            draw.randrange(1, 7200) * SECOND,
+            draw.randrange(1, 50),
+            eligible=True,
+        )
+
         self.state.jobs[number] = record
         self.state.eligible[record.user] = self.state.eligible.get(record.user, 0) + 1
         return record
@@ -126,9 +148,11 @@ class Example:
         request = (draw.choice((100, 500, 1000, 2500, 4000)), draw.choice((64, 512, 2048, 8000)))
         task = Task(self._numbered, job.id, draw.choice((0, 0, 1, 2, 5)), job.estimate_us, b"", request)
         work = self.state.work_us(task)
+
         job.work_us += work
         job.left_us += work
         kind = self.state.kind(task, self._access)
+
         rank = job.estimate_us * draw.randrange(1, 4)
         waiting = Waiting(task, job, kind, self._numbered, self.state.now, work, rank, job.submit_us)
         self.state.waiting[task.id] = waiting
@@ -137,8 +161,8 @@ class Example:
 
     def candidates(self, waiting: Waiting) -> Candidates | None:
         """The machines that a task fits now."""
-        found = Candidates(self.state, waiting, waiting.kind.suitable & self.state.online)
-        return found if found.vector else None
+        candidates = Candidates(self.state, waiting, waiting.kind.suitable & self.state.online)
+        return candidates if candidates.vector else None
 
     def managers(self) -> list[Manager]:
         """Some local resource managers."""
@@ -147,22 +171,38 @@ class Example:
 
     def supplies(self) -> list[Supply]:
         """Some states of machines that come and go, from nothing on to everything."""
-        whole, every, boot = self.state.capacity[0], 60 * SECOND, 120 * SECOND
-        held = sum([used[0] for used in self.state.used.values()])
+        capacity, period_us, boot = self.state.capacity[0], 60 * SECOND, 120 * SECOND
+        used_units = sum([used[0] for used in self.state.used.values()])
         coming = ((self.state.now + boot // 2, 16_000),)
-        peaks = tuple([whole * (hour % 24) // 24 for hour in range(50)])
+        peaks = tuple([capacity * (hour % 24) // 24 for hour in range(50)])
         return [
-            Supply(0, (), whole, 0, 4000, every, boot),
-            Supply(whole - 16_000, coming, whole, held, 100_000, every, boot, self.state.now - 90 * SECOND, peaks),
-            Supply(whole, (), whole, held, 0, every, boot, 0, peaks[:3]),
+            Supply(0, (), capacity, 0, 4000, period_us, boot),
+            Supply(
+                capacity - 16_000,
+                coming,
+                capacity,
+                used_units,
+                100_000,
+                period_us,
+                boot,
+                self.state.now - 90 * SECOND,
+                peaks,
+            ),
+            Supply(capacity, (), capacity, used_units, 0, period_us, boot, 0, peaks[:3]),
         ]
 
     def offers(self) -> list[Offer]:
         """Some machines to provision, or to release."""
         capacities, speeds, now = self.state.capacities, self.state.cluster.speeds, self.state.now
         return [
-            Offer(one, capacities[one][0], 0.5 + capacities[one][0] / 1000, speeds[one], now + one % 9 * SECOND * 20)
-            for one in range(0, MACHINES, 3)
+            Offer(
+                machine,
+                capacities[machine][0],
+                0.5 + capacities[machine][0] / 1000,
+                speeds[machine],
+                now + machine % 9 * SECOND * 20,
+            )
+            for machine in range(0, MACHINES, 3)
         ]
 
     def fingerprint(self) -> str:
@@ -174,14 +214,15 @@ class Example:
             for w in state.waiting.values()
         ]
         runs = [repr((r.task.id, r.machine, r.start_us, r.expected_end_us)) for r in state.running.values()]
-        rest = repr((state.index.free, state.used, state.online, state.now, state.resume, state.eligible))
-        return "\n".join([*records, *tasks, *runs, rest, state.free_table().tobytes().hex()])
+        other_state = repr((state.index.free, state.used, state.online, state.now, state.resume, state.eligible))
+        return "\n".join([*records, *tasks, *runs, other_state, state.free_table().tobytes().hex()])
 
 
 def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[Any, str]]:
     """The decisions of a policy on an example, and their defect, or ""."""
     decide: Any = policy
     view, draw = example.view, Random(11)
+
     tasks = list(example.state.waiting.values())
     if stage is Stage.R5:
         for task in tasks:
@@ -191,8 +232,9 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
     elif stage is Stage.M5:
         managers = example.managers()
         for task in tasks:
-            chosen = decide.select(view, task, managers, draw)
-            yield chosen, "" if any(chosen == one.number for one in managers) else f"there is no manager {chosen!r}"
+            number = decide.select(view, task, managers, draw)
+            is_known = any(number == manager.number for manager in managers)
+            yield number, "" if is_known else f"there is no manager {number!r}"
     elif stage is Stage.M4:
         for task in tasks:
             for manager in example.managers():
@@ -203,15 +245,15 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         for user in USERS:
             machines_of = decide.machines(view, user)
             numbers = None if machines_of is None else list(machines_of)
-            wrong = numbers is not None and not all(isinstance(one, int) for one in numbers)
-            yield numbers, "machines are numbers" if wrong else ""
+            is_wrong = numbers is not None and not all(isinstance(machine, int) for machine in numbers)
+            yield numbers, "machines are numbers" if is_wrong else ""
     elif stage in TIMES or stage is Stage.T6:
         yield from _upkeep(stage, decide, example)
     elif stage is Stage.T9:
         for run in view.running():
             pair: tuple[Any, Any] = decide.copies(view, run), decide.ask_us(view, run)
-            whole = all(isinstance(each, int) for each in pair)
-            yield pair, "" if whole and pair[0] >= 1 else "at least one runs"
+            are_numbers = all(isinstance(number, int) for number in pair)
+            yield pair, "" if are_numbers and pair[0] >= 1 else "at least one runs"
     elif stage is Stage.T12:
         moves = list(decide.moves(view))
         astray = [move for move in moves if move.task not in example.state.running]
@@ -224,7 +266,7 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         yield from _machines_chosen(decide, example)
     elif stage is Stage.R3:
         waits = decide.waits_us()
-        times = waits is None or (len(waits) == 2 and all(isinstance(each, int) and each >= 0 for each in waits))
+        times = waits is None or (len(waits) == 2 and all(isinstance(number, int) and number >= 0 for number in waits))
         yield waits, "" if times else "waits are two times"
     elif stage is Stage.T11:
         period = decide.period_us()
@@ -251,19 +293,21 @@ def _upkeep(stage: Stage, decide: Any, example: Example) -> Iterator[tuple[Any, 
     view = example.view
     if stage is Stage.T6:
         for run in view.running():
-            kept = decide.every_us(), decide.ends(view, run), decide.reserved(view, run), decide.tolerant(run.job)
-            right = isinstance(kept[0], int) and isinstance(kept[2], int) and 0 <= kept[2] <= 1000
-            yield kept, "" if right and all(isinstance(one, bool) for one in kept[1::2]) else f"{kept!r} is no decision"
+            decided = decide.every_us(), decide.ends(view, run), decide.reserved(view, run), decide.tolerant(run.job)
+            are_amounts = isinstance(decided[0], int) and isinstance(decided[2], int) and 0 <= decided[2] <= 1000
+            are_flags = all(isinstance(flag, bool) for flag in decided[1::2])
+            yield decided, "" if are_amounts and are_flags else f"{decided!r} is no decision"
         return
-    for what in (*example.state.waiting.values(), *example.state.jobs.values()):
-        span = getattr(decide, TIMES[stage])(view, what)
+
+    for task_or_job in (*example.state.waiting.values(), *example.state.jobs.values()):
+        span = getattr(decide, TIMES[stage])(view, task_or_job)
         yield span, "" if isinstance(span, int) and span >= 0 else f"{span!r} is no time in microseconds"
 
 
-def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:
-    machine = found.machine if isinstance(found, Choice) else found
-    wrong = machine is not None and machine not in machines
-    return found, f"machine {machine!r} was no candidate" if wrong else ""
+def _selected(selected: Any, machines: Candidates) -> tuple[Any, str]:
+    machine = selected.machine if isinstance(selected, Choice) else selected
+    is_wrong = machine is not None and machine not in machines
+    return selected, f"machine {machine!r} was no candidate" if is_wrong else ""
 
 
 def _machines_chosen(decide: Any, example: Example) -> Iterator[tuple[Any, str]]:
@@ -273,33 +317,37 @@ def _machines_chosen(decide: Any, example: Example) -> Iterator[tuple[Any, str]]
         yield _chosen(list(decide.release(example.view, supply, offers, most)), offers)
 
 
-def _chosen(found: list[Any], offers: list[Offer]) -> tuple[Any, str]:
-    wrong = set(found) - {offer.machine for offer in offers}
-    return found, f"machines {sorted(wrong)} were not offered" if wrong else ""
+def _chosen(machines: list[Any], offers: list[Offer]) -> tuple[Any, str]:
+    unoffered = set(machines) - {offer.machine for offer in offers}
+    return machines, f"machines {sorted(unoffered)} were not offered" if unoffered else ""
 
 
-def _truth(found: Any) -> tuple[Any, str]:
-    return found, "" if isinstance(found, bool) else f"{found!r} is neither True nor False"
+def _truth(answer: Any) -> tuple[Any, str]:
+    return answer, "" if isinstance(answer, bool) else f"{answer!r} is neither True nor False"
 
 
-def _evicted(found: Eviction | None, view: View, task: Waiting) -> tuple[Any, str]:
-    if found is None:
-        return found, ""
-    runs = {run.task.id: run for run in view.losable(found.machine)}
-    losers = [runs[number] for number in found.tasks if number in runs]
-    if len(losers) < len(found.tasks):
-        return found, f"some of the tasks {found.tasks} cannot be ended on machine {found.machine}"
-    enough = view.makes_room(task, found.machine, losers)
-    return found, "" if enough else f"that makes no room for task {task.task.id} on machine {found.machine}"
+def _evicted(eviction: Eviction | None, view: View, task: Waiting) -> tuple[Any, str]:
+
+    if eviction is None:
+        return eviction, ""
+    runs = {run.task.id: run for run in view.losable(eviction.machine)}
+    losers = [runs[number] for number in eviction.tasks if number in runs]
+
+    if len(losers) < len(eviction.tasks):
+        return eviction, f"some of the tasks {eviction.tasks} cannot be ended on machine {eviction.machine}"
+    is_enough = view.makes_room(task, eviction.machine, losers)
+    return eviction, "" if is_enough else f"that makes no room for task {task.task.id} on machine {eviction.machine}"
 
 
 def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any, str]]:
     counts: dict[Any, int] = {}
     least: dict[Any, Amounts] = {}
+
     for task in tasks:
         line, request = decide.line(task), task.task.request or SLOT
         counts[line] = counts.get(line, 0) + 1
         least[line] = tuple(map(min, least.get(line, request), request))
+
     for round_ in range(20):
         lines = [
             Turn(line, count, (7 * k + round_) % 5, round_ % 3, least[line])
@@ -311,7 +359,7 @@ def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any,
 
 def fingerprints(stage: Stage, policy: Policy) -> list[str]:
     """The decisions on each example, as text."""
-    return [repr([found for found, _ in decisions(stage, policy, Example(seed))]) for seed in SEEDS]
+    return [repr([decided for decided, _ in decisions(stage, policy, Example(seed))]) for seed in SEEDS]
 
 
 def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[CheckResult]:
@@ -336,18 +384,21 @@ def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[
 def _check_decisions(stage: Stage, policy: Policy) -> CheckResult:
     count = 0
     for seed in SEEDS:
-        for found, problem in decisions(stage, policy, Example(seed)):
+        for decided, problem in decisions(stage, policy, Example(seed)):
             count += 1
             if problem:
-                return CheckResult("decisions", False, f"decided {found!r}: {problem}")
+                return CheckResult("decisions", False, f"decided {decided!r}: {problem}")
     return CheckResult("decisions", True, f"{count} decisions, each for what was offered")
 
 
 def _check_determinism(stage: Stage, text: str, policy: Policy) -> CheckResult:
-    here = fingerprints(stage, policy)
-    if fingerprints(stage, parse(stage, text, f"{stage}")) != here:
+    decided_here = fingerprints(stage, policy)
+    # A policy with a state of its own would decide otherwise when it is made anew.
+    if fingerprints(stage, parse(stage, text, f"{stage}")) != decided_here:
         return CheckResult("determinism", False, "on an equal state, with an equal stream, it decided something else")
     module = "import sys; from volery.study.policycheck import elsewhere; elsewhere(*sys.argv[1:])"
+
+    # The order of a set of texts depends on the hash seed alone.
     for hash_seed in HASH_SEEDS:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         answer = subprocess.run(  # noqa: S603 - our own interpreter runs our own module
@@ -355,7 +406,7 @@ def _check_determinism(stage: Stage, text: str, policy: Policy) -> CheckResult:
         )
         if answer.returncode:
             return CheckResult("determinism", False, f"in another process it failed: {answer.stderr.decode()[-300:]}")
-        if json.loads(answer.stdout) != here:
+        if json.loads(answer.stdout) != decided_here:
             return CheckResult("determinism", False, f"with PYTHONHASHSEED={hash_seed} it decided something else")
     return CheckResult("determinism", True, "the same in three processes with different hashes")
 
@@ -367,23 +418,27 @@ def elsewhere(stage: str, text: str) -> None:
 
 def _check_view(stage: Stage, policy: Policy) -> CheckResult:
     example = Example(SEEDS[0])
-    before = example.fingerprint()
+
+    fingerprint = example.fingerprint()
     for _ in decisions(stage, policy, example):
         pass
-    if example.fingerprint() != before:
+
+    if example.fingerprint() != fingerprint:
         return CheckResult("purity", False, "it changed what it was shown")
     return CheckResult("purity", True, "what it was shown is as it was")
 
 
 def _check_source(policy: type[Policy]) -> CheckResult:
     source = inspect.getsourcefile(policy)
+
     if source is None:
         return CheckResult("imports", False, "its source cannot be found, so that it cannot be judged")
     tree = ast.parse(Path(source).read_text(encoding="utf-8"), source)
-    found = [f"line {line}: {what}" for line, what in _impure(tree)]
-    if found:
+
+    impurities = [f"line {line}: {deed}" for line, deed in _impure(tree)]
+    if impurities:
         return CheckResult(
-            "imports", False, "; ".join(found) + "; what is drawn comes from the stream, the time from view.now"
+            "imports", False, "; ".join(impurities) + "; what is drawn comes from the stream, the time from view.now"
         )
     return CheckResult("imports", True, "no clock, no input or output, no entropy of its own")
 
@@ -404,9 +459,11 @@ def _impure(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> CheckResult:
+
     calls, spent_s = 0, 0.0
     for seed in SEEDS:
         example = Example(seed)
+        # The table is made once per state, and is not the policy's cost.
         example.state.free_table()
         began = time.process_time()
         for _ in decisions(stage, policy, example):
@@ -414,6 +471,7 @@ def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> CheckResult
             if calls >= TIMED_CALLS * (seed + 1):
                 break
         spent_s += time.process_time() - began
+
     each_us, budget_us = spent_s / calls * 1e6, budget_us * PERIODIC.get(stage, 1)
     detail = f"{each_us:.0f} us of CPU time a decision on {MACHINES:,} machines; {budget_us:.0f} are allowed"
     return CheckResult("budget", each_us <= budget_us, detail)
@@ -426,8 +484,9 @@ def find_stage(name: str) -> list[Stage]:
         InputError: there is none.
     """
     bare = name.partition("/")[0]
-    found = [stage for stage in METHODS if bare in names(stage)]
-    if not found:
-        known = {known for stage in METHODS for known in names(stage)}
-        raise InputError("policy", f"no stage has a policy {bare!r}" + suggestion(bare, known))
-    return found
+
+    stages = [stage for stage in METHODS if bare in names(stage)]
+    if not stages:
+        known_names = {known_names for stage in METHODS for known_names in names(stage)}
+        raise InputError("policy", f"no stage has a policy {bare!r}" + suggestion(bare, known_names))
+    return stages

@@ -35,7 +35,7 @@ def each_outcome(
     """Run them and yield each as it finishes.
 
     Args:
-        processes: 1 runs here; more: each run in a fresh process of its own, so many at once.
+        processes: 1 runs in this process; a larger number runs so many fresh processes at once, one per run.
         dask: address of the scheduler of a Dask cluster that runs them instead. It is reached before this returns.
         may_begin: once it is false, no run begins, and those that run are finished.
 
@@ -45,8 +45,10 @@ def each_outcome(
     """
     if watcher is not None:
         watcher.expected(len(runs))
+
     if dask is not None and runs:
         return _elsewhere(runs, dask, watcher, may_begin)
+
     permitted = _permitted(runs, may_begin)
     return _here(permitted, watcher) if processes <= 1 else _apart(permitted, processes, watcher)
 
@@ -92,19 +94,24 @@ def _apart(
     """Each run in a process of its own, so that its peak of memory is its own too."""
     spawn = multiprocessing.get_context("spawn")
     running: dict[Connection, tuple[PlannedRun, Any]] = {}
+
     try:
         while True:
             while len(running) < processes and (run := next(waiting, None)) is not None:
                 if watcher is not None:
                     watcher.started(run)
-                ours, theirs = spawn.Pipe(duplex=False)
-                child = spawn.Process(target=_answer, args=(run.spec, theirs), daemon=True)
-                running[ours] = (run, child)
+                own_end, child_end = spawn.Pipe(duplex=False)
+                child = spawn.Process(target=_answer, args=(run.spec, child_end), daemon=True)
+                running[own_end] = (run, child)
                 with _undisturbed():
                     child.start()
-                theirs.close()
+                # The child holds the other end alone now: its death closes the connection, and `recv` ends with
+                # EOFError.
+                child_end.close()
+
             if not running:
                 return
+
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
                 run, child = running[connection]
@@ -130,15 +137,18 @@ def _undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+
     pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
-    if pressed and before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
+
+    if pressed and handler is not signal.SIG_IGN:
         raise KeyboardInterrupt
 
 
@@ -162,6 +172,7 @@ def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
             f"the process of {run.spec.label} (seed {run.spec.seed}) ended with status {child.exitcode} and no answer"
         )
         raise LostRunError(problem + (NO_GUARD if child.exitcode == 1 else "")) from None
+
     if isinstance(report, BaseException):
         raise report
     return report

@@ -57,6 +57,7 @@ def sole_writer(folder: Path | None) -> Iterator[None]:
     if folder is None or folder.is_file():  # what is wrong with a file is said where the folder is opened
         yield
         return
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK)
@@ -67,6 +68,7 @@ def sole_writer(folder: Path | None) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise InputError(str(folder), f"cannot be written: {error.strerror}") from None
+
     try:
         yield
     finally:
@@ -88,7 +90,9 @@ class ResultsFolder:
         place = str(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise InputError(place, "is a file; give a folder for the results")
+
         earlier = None
+
         if (self.path / MANIFEST).exists():
             try:
                 earlier = self.manifest()
@@ -103,12 +107,15 @@ class ResultsFolder:
                         "--force to replace them (finished runs that both studies share are kept)",
                     )
                 earlier = None
+
         try:
+            # Writing is tried before the first run: a study of hours is not to fail at its end.
             (self.path / RUNS).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path), tempfile.TemporaryFile(dir=self.path / RUNS):
                 pass
         except OSError as error:
             raise InputError(place, f"cannot be written: {error.strerror}") from None
+
         return earlier
 
     def manifest(self) -> StudyManifest:
@@ -172,10 +179,11 @@ class ResultsFolder:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
-        for part, found in (outcome.explained | outcome.timeline).items():
-            columns |= {f"{part}_{name}": column for name, column in found.items()}
+        for part, part_columns in (outcome.explained | outcome.timeline).items():
+            columns |= {f"{part}_{name}": column for name, column in part_columns.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, **columns)
+
         digest = file_digest(self._run_path(key).with_suffix(".npz"))
         stored = StoredRun(key, outcome.summary, outcome.trace, digest)
         write_json(self._run_path(key), stored)
@@ -187,25 +195,28 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        path, prefix = self._run_path(key).with_suffix(".npz"), f"{part}_"
+        path = self._run_path(key).with_suffix(".npz")
+        prefix = f"{part}_"
         with _undamaged(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
 
     def mapped(self, key: str, part: str) -> dict[str, Any]:
-        """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
+        """The result of `columns` on disk, in files without a name that end with the arrays: little is held in memory.
 
         Raises:
             InputError: when they are missing or damaged, or there is no room for them.
         """
-        path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
+        path = self._run_path(key).with_suffix(".npz")
+        arrays = dict[str, Any]()
         with _undamaged(path), zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
             for name in archive.namelist():
                 if name.startswith(f"{part}_"):
                     at = Path(place) / name
                     with archive.open(name) as packed, at.open("wb") as stream:
                         shutil.copyfileobj(packed, stream, 1 << 20)
-                    found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
-        return found
+                    arrays[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
+
+        return arrays
 
     def has(self, key: str, part: str) -> bool:
         """True if a finished run has a part; its columns are not read.
@@ -339,11 +350,12 @@ def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
     """
     blocks = []
     for key, run in _with_constraints(runs).items():
-        found = _kept(folder.path / RUNS / f"{key}.conflicts", run, _conflicts, _KeptConflicts)
-        if found.columns.get("begin_s"):
-            count = len(found.columns["begin_s"])
-            constant = {name: [value] * count for name, value in found.statistics.items()}
-            blocks.append((_setting(run), found.columns | constant))
+        kept_conflicts = _kept(folder.path / RUNS / f"{key}.conflicts", run, _conflicts, _KeptConflicts)
+        if kept_conflicts.columns.get("begin_s"):
+            count = len(kept_conflicts.columns["begin_s"])
+            constant = {name: [value] * count for name, value in kept_conflicts.statistics.items()}
+            blocks.append((_setting(run), kept_conflicts.columns | constant))
+
     _write(folder, CONFLICTS, blocks)
 
 
@@ -352,19 +364,19 @@ def _kept(path: Path, run: PlannedRun, make: Callable[[Inputs], Any], kind: Any)
     try:
         return msgspec.json.decode(unsealed(path.read_bytes(), path), type=kind)
     except (OSError, ValueError):  # also those of an earlier version
-        made = make(read_inputs(run.spec))
-        write_json(path, made)
-        return made
+        measures = make(read_inputs(run.spec))
+        write_json(path, measures)
+        return measures
 
 
 class _KeptLoads(msgspec.Struct):
-    """Of one input, a row per constraint."""
+    """The loads of one input, a row per constraint."""
 
     rows: list[dict[str, float]] = []
 
 
 class _KeptConflicts(msgspec.Struct):
-    """Of one input; empty where its machines have no slots."""
+    """The conflicts of one input; empty where its machines have no slots."""
 
     columns: dict[str, list[float]] = {}
     statistics: dict[str, float] = {}
@@ -377,11 +389,17 @@ def _loads(inputs: Inputs) -> _KeptLoads:
 def _conflicts(inputs: Inputs) -> _KeptConflicts:
     if inputs.cluster.resources:
         return _KeptConflicts()
-    found = conflicts_per_second(inputs.trace, inputs.cluster)
-    over = {"waiting": distribution(found.waiting), "collisions": distribution(found.collisions)}
+
+    conflicts = conflicts_per_second(inputs.trace, inputs.cluster)
+    over = {"waiting": distribution(conflicts.waiting), "collisions": distribution(conflicts.collisions)}
+
     return _KeptConflicts(
-        {name: column.tolist() for name, column in over_intervals(found).items()},
-        {f"{name}_{p}": float(getattr(one, p)) for name, one in over.items() for p in ("mean", "p50", "p95", "p99")},
+        {name: column.tolist() for name, column in over_intervals(conflicts).items()},
+        {
+            f"{name}_{p}": float(getattr(values, p))
+            for name, values in over.items()
+            for p in ("mean", "p50", "p95", "p99")
+        },
     )
 
 
@@ -400,9 +418,10 @@ def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
     import pyarrow as pa
 
     columns = folder.columns(run.key, "jobs")
+
     missing: dict[str, Any] = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
     missing["delay_s"] = missing["jrt_s"]  # a delay itself may be negative, on machines that are faster than the trace
-    return columns | {name: pa.array(columns[name], mask=where) for name, where in missing.items()}
+    return columns | {name: pa.array(columns[name], mask=is_missing) for name, is_missing in missing.items()}
 
 
 def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
@@ -410,9 +429,9 @@ def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
     import pyarrow as pa
 
     columns = folder.columns(run.key, "curve")
-    unknown = columns["time_s"] * float("nan")
-    kept = {name: columns.get(name, unknown) for name in ("waiting_tasks", "refused_tasks")}
-    return columns | {name: pa.array(values, from_pandas=True) for name, values in kept.items()}
+    nothing_known = columns["time_s"] * float("nan")
+    optional_columns = {name: columns.get(name, nothing_known) for name in ("waiting_tasks", "refused_tasks")}
+    return columns | {name: pa.array(values, from_pandas=True) for name, values in optional_columns.items()}
 
 
 def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
@@ -425,6 +444,7 @@ def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
     if first is None:
         (folder.path / name).unlink(missing_ok=True)
         return
+
     with replacing(folder.path / name) as unfinished:
         writer, path = None, unfinished.absolute()  # a relative a:1/jobs.parquet would be taken for a URI
         try:

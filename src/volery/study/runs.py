@@ -47,9 +47,9 @@ class RunOutcome(msgspec.Struct):
     Args:
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short,
             counted, wait_s.
-        curve: columns time_s, utilisation, waiting_tasks, refused_tasks.
-        explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
-        timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
+        curve: the columns time_s, utilisation, waiting_tasks, refused_tasks.
+        explained: decisions of schedulers that explain themselves, as the parts of `metrics.why.explained`; else empty.
+        timeline: task runs with place and time, as the parts of `metrics.timeline.timeline`.
     """
 
     summary: RunSummary
@@ -82,18 +82,28 @@ def read_inputs(run: RunSpec) -> Inputs:
         InputError: when a file cannot be read or says what it must not.
     """
     key = inputs_key(run)
+
     if key in _kept:
-        found = _kept[key]
-        return Inputs(found.trace, found.cluster, msgspec.structs.replace(found.facts, read_s=0.0))
+        inputs = _kept[key]
+        return Inputs(inputs.trace, inputs.cluster, msgspec.structs.replace(inputs.facts, read_s=0.0))
+
+    # One input is kept: the runs of a study that share theirs stand together.
     _kept.clear()
     began = time.perf_counter()
     trace, reading = workload.load_workload(
-        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs, only=run.only,
+        run.trace,
+        seed=run.seed,
+        durations=run.durations,
+        arrivals=run.arrivals,
+        job_count=run.jobs,
+        only=run.only,
         resources=_resources_of_file(run),
-    )  # fmt: skip
+    )
+
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     trace = workload.with_estimates(trace, run.estimates, run.seed)
+
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
@@ -105,27 +115,41 @@ def read_inputs(run: RunSpec) -> Inputs:
         racks=run.racks,
         reference_mhz=run.reference_mhz,
     )
+
     if run.variability:
         cluster = msgspec.structs.replace(cluster, variability=parse_variability(run.variability, run.seed))
+    # A machine of another speed would make fractions of seconds again.
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
+
     left_out = reading.left_out if reading else None
     has_requests = run.requests == "none"
     if left_out is not None and not has_requests:  # tasks ask for what the model draws
         left_out = left_out.of(LEFT_OUT, WAITS, CHANGED)
     in_one_slot = None
+
     if run.slot_request:
         in_one_slot = larger_than_a_slot(trace, run.slot_request)
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
+
     if run.load is not None and run.load_by == "machines":
         cluster = workload.machines_for(trace, cluster, run.load)
     elif run.load is not None:
         trace = workload.at_load(trace, cluster, run.load)
+
     digest = trace.digest()
     facts = TraceFacts(
-        trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
-        left_out, in_one_slot, workload.cutoff_of(trace), reading.unheeded if reading and has_requests else (),
-    )  # fmt: skip
+        trace.name,
+        digest,
+        trace.job_count,
+        trace.task_count,
+        time.perf_counter() - began,
+        left_out,
+        in_one_slot,
+        workload.cutoff_of(trace),
+        reading.unheeded if reading and has_requests else (),
+    )
+
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
 
@@ -154,7 +178,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """The architecture's components for the run's cluster.
 
     Args:
-        taught: what earlier runs teach, where the design learns.
+        taught: true adds the lesson of earlier runs, where the design learns.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
@@ -193,11 +217,14 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     Raises:
         InputError: for parameters that do not fit the cluster, or under which the design never answers.
     """
-    wall, cpu = time.perf_counter(), time.thread_time()
+    wall = time.perf_counter()
+    cpu = time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
+
     built = build(run, inputs.cluster) if deployment is None else deployment
     check_heeded(inputs.trace, built, run.label or run.architecture)
+
     try:
         records = sim.simulate(
             built,
@@ -238,28 +265,32 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     began.
 
     Args:
-        watch: told the input's size once, then how far the run is, a few times a second.
+        watch: receives the input's size once, then the progress of the run, a few times a second.
 
     Raises:
         InputError: when the run's input is wrong.
     """
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
+
     inputs = read_inputs(run)
-    asked, run = run, with_cutoff(run, inputs.facts)
+    given_run, run = run, with_cutoff(run, inputs.facts)
     window = window_in(run, inputs)
     _, history_left_out = _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
+
     if watch is not None:
         watch(inputs.facts)
     driven = drive(run, inputs, None, watch)
     records = driven.records
+
     peak_mb = peak_rss_mb()
     cutoff_us = None if run.cutoff_s is None else round(run.cutoff_s * SECOND)
+
     summary = metrics.summarise(
         records,
         inputs.cluster,
         architecture=run.architecture,
-        parameters=asked.parameters,
+        parameters=given_run.parameters,
         seed=run.seed,
         cutoff_us=cutoff_us,
         wall_s=driven.wall_s,
@@ -267,6 +298,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         peak_rss_mb=peak_mb,
         window=window,
     )
+
     summary = msgspec.structs.replace(
         summary,
         **_unheeded(run, inputs),
@@ -276,8 +308,9 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
         never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
-        cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
+        cutoff_from_trace_s=None if run is given_run else inputs.facts.cutoff_s,
     )
+
     table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return RunOutcome(
@@ -317,15 +350,21 @@ def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) ->
 def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
     """The features of the workload that the run's architecture ignores, leaves to the driver, or does not declare."""
     architecture = architectures.lookup(run.architecture)
-    left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
-    present = [*features_of(inputs.trace), *left]
+    converted_features = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
+
+    present = [*features_of(inputs.trace), *converted_features]
     if not architecture.features:
         return {"declares": False}
-    known = used_features(architecture, _config(run, inputs.cluster)[0])
-    known -= {AMOUNTS} if run.slot_request else set()
-    ignored = [feature for feature in present if feature not in known]
-    kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)
-    return {"ignores": tuple(feature for feature in ignored if feature not in kept), "kept_by_driver": kept}
+
+    used = used_features(architecture, _config(run, inputs.cluster)[0])
+    used -= {AMOUNTS} if run.slot_request else set()
+
+    ignored = [feature for feature in present if feature not in used]
+    kept_by_driver = tuple(feature for feature in ignored if feature == DEPENDENCIES)
+    return {
+        "ignores": tuple(feature for feature in ignored if feature not in kept_by_driver),
+        "kept_by_driver": kept_by_driver,
+    }
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:
@@ -366,17 +405,19 @@ def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
     """
     named = [("links", role) for link in run.links.items() for role in _link(link)[0]]
     named += [("costs", role) for role in run.costs]
+
     for place, role in named:
         if role not in roles:
             raise InputError(place, f"no architecture here has the role {role!r}{suggestion(role, roles)}")
+
     host_of: dict[str, str] = {}
     for host, costs in msgspec.convert(run.hosts, HOSTS).items():
         if roles.isdisjoint(costs.roles):
             raise InputError(f"hosts.{host}", f"no architecture here has any of its roles, {', '.join(costs.roles)}")
         for role in costs.roles:
             if role in host_of or role in run.costs:
-                other = f"on host {host_of[role]}" if role in host_of else "in costs"
-                raise InputError(f"hosts.{host}", f"{role!r} stands {other}, too; leave one out")
+                other_place = f"on host {host_of[role]}" if role in host_of else "in costs"
+                raise InputError(f"hosts.{host}", f"{role!r} stands {other_place}, too; leave one out")
             host_of[role] = host
 
 
@@ -416,7 +457,7 @@ def never_ran(records: Records, trace: Trace, unplaceable_tasks: int = 0) -> Omi
     """Tasks that never started; None where all did.
 
     Args:
-        unplaceable_tasks: that fit no machine.
+        unplaceable_tasks: number of tasks that fit no machine.
     """
     members = view(records.start_us) == NEVER
     return _of_tasks(trace, members, NO_MACHINE if members.sum() == unplaceable_tasks else NEVER_RAN)
@@ -426,15 +467,19 @@ def larger_than_a_slot(trace: Trace, slot_request: str) -> Omissions | None:
     """Tasks that ask for more than a slot holds; None where none does, or where tasks ask for nothing.
 
     Args:
-        slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
+        slot_request: the amounts that one slot stands for, as `cpu_milli=1000,memory_mb=256`.
 
     Raises:
         InputError: the amounts are wrong.
     """
     if not trace.resources:
         return None
+
     slot = in_order_of(trace.resources, parse_amounts(slot_request, PLACE), PLACE)
-    larger = [any(asked > held > 0 for asked, held in zip(one, slot, strict=True)) for one in trace.requests]
+    larger = [
+        any(amount > slot_amount > 0 for amount, slot_amount in zip(request, slot, strict=True))
+        for request in trace.requests
+    ]
     return _of_tasks(trace, np.array(larger, np.bool_)[view(trace.request)], LARGER)
 
 
@@ -443,20 +488,27 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
     if not members.any():
         return None
     unit, scale = machine_unit(trace.resources)
-    held = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
+    machine_time = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
+
     if trace.resources:
-        held *= asked(trace, 0)
+        machine_time *= asked(trace, 0)
+
     per_job = np.add.reduceat(members, view(trace.first)[:-1], dtype=np.int64)
     sizes = np.diff(view(trace.first))
-    whole, lost = float(held.sum()), float(held[members].sum())
-    told = Omission(reason, int(np.count_nonzero(per_job)), int(members.sum()), lost, lost / whole if whole else 0.0)
-    return Omissions(trace.job_count, trace.task_count, whole, unit, int(np.count_nonzero(per_job == sizes)), (told,))
+
+    total, lost = float(machine_time.sum()), float(machine_time[members].sum())
+    omission = Omission(
+        reason, int(np.count_nonzero(per_job)), int(members.sum()), lost, lost / total if total else 0.0
+    )
+    return Omissions(
+        trace.job_count, trace.task_count, total, unit, int(np.count_nonzero(per_job == sizes)), (omission,)
+    )
 
 
 HISTORY = "history"
 """The stream from which the seed of earlier runs is drawn."""
 _learned: dict[tuple[Any, ...], tuple[Any, Omissions | None]] = {}
-"""What was learned last, and what is omitted of the earlier runs; variants of a design under one seed share both."""
+"""The last lesson, and the omissions from the earlier runs; variants of a design under one seed share both."""
 
 
 def learned(
@@ -485,9 +537,12 @@ def learned(
         earlier, reading = workload.load_workload(
             run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
         )
+
         if run.slot_request:  # each of its tasks takes a slot, as those of the run do
             earlier = msgspec.structs.replace(earlier, resources=(), requests=(), request=earlier.request[:0])
+
         records = simulate(architecture.build(cluster, architecture.defaults, streams), earlier, cluster)
         _learned[key] = learning.learn(config, records, simulate), reading.left_out if reading else None
+
     lesson, omissions = _learned[key]
     return msgspec.structs.replace(config, **{learning.parameter: lesson}), omissions

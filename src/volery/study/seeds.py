@@ -72,9 +72,9 @@ def read_seeds(
     """The seeds that a study begins with, and the limits of one that adds seeds.
 
     Args:
-        seeds: how many, which, or "auto".
-        seeds_max, budget_s: as in `AutoSeeds`; None where not given. They belong to "auto".
-        place: from "seeds", "seeds_max" and "budget_s" to what the caller calls them, for error messages.
+        seeds: a number of seeds, a list of them, or "auto".
+        seeds_max, budget_s: see `AutoSeeds`; None where not given. They belong to "auto".
+        place: maps "seeds", "seeds_max" and "budget_s" to the caller's names of them, for error messages.
 
     Raises:
         InputError: naming the first value that is wrong.
@@ -82,16 +82,20 @@ def read_seeds(
     if seeds == AUTO:
         auto = AutoSeeds(*_limits(seeds_max, budget_s, place))
         return range(auto.look_from(0)), auto
-    given = seeds if isinstance(seeds, Sequence) and not isinstance(seeds, str) else None
-    if AUTO in (given or ()):
+
+    listed = seeds if isinstance(seeds, Sequence) and not isinstance(seeds, str) else None
+    if AUTO in (listed or ()):
         raise InputError(place("seeds"), '"auto" is no member of a list; give "auto" alone, or numbers')
+
     for name, value in (("seeds_max", seeds_max), ("budget_s", budget_s)):
         if value is not None:
             raise InputError(
                 place(name), f"belongs to seeds that are added; set {place('seeds')} to auto, or leave it out"
             )
-    if given is not None:
-        return given, None
+
+    if listed is not None:
+        return listed, None
+
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise InputError(place("seeds"), f"expected a number of seeds >= 1, or auto, not {seeds!r}")
     return range(checked_value(seeds, Seeds, place("seeds"))), None

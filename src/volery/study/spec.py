@@ -31,8 +31,8 @@ class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Args:
         architecture: registry name.
         parameters: those that were given, the cutoff included where the architecture takes one.
-        seed: draws task constraints, drawn machines, synthetic work and every stream of the architecture.
-        label: what tables call the run's architecture; it names the axes that vary beside it.
+        seed: seed of task constraints, drawn machines, synthetic work and every stream of the architecture.
+        label: name of the run's architecture in tables; it names the axes that vary beside it.
     """
 
     architecture: str
@@ -45,7 +45,7 @@ class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """An architecture with the parameters that differ from its defaults.
 
     Args:
-        name: in the registry.
+        name: name in the registry.
         parameters: those that differ, by name.
     """
 
@@ -55,15 +55,15 @@ class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     @property
     def label(self) -> str:
         """The choice as the command line writes it: `pigeon:weight=20,reserved=9`."""
-        given = ",".join(f"{name}={_written(value)}" for name, value in self.parameters.items())
-        return f"{self.name}:{given}" if given else self.name
+        parameters = ",".join(f"{name}={_written(value)}" for name, value in self.parameters.items())
+        return f"{self.name}:{parameters}" if parameters else self.name
 
 
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Architectures x settings x seeds.
 
     Args:
-        name: what the report calls it.
+        name: name of the study in reports.
         architectures: the first is the one that the others are compared with.
         axes: name of a field of `Setting` -> its values; what has its default alone is left out.
         seeds: one run of everything per seed.
@@ -87,21 +87,27 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def choices(self) -> list[ArchitectureChoice]:
         """The architectures with each combination of the parameters that are axes, in the order of tables."""
-        found: list[ArchitectureChoice] = []
-        for choice in self.architectures:
-            own = {axis.partition(".")[2]: values for axis, values in self.parameters.items()
-                   if axis.partition(".")[0] == choice.name}  # fmt: skip
-            points = (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
-            found += [ArchitectureChoice(choice.name, choice.parameters | point) for point in points]
-        return found
+        choices: list[ArchitectureChoice] = []
 
-    def same_runs(self, other: StudySpec) -> bool:
+        for choice in self.architectures:
+            own = {
+                axis.partition(".")[2]: values
+                for axis, values in self.parameters.items()
+                if axis.partition(".")[0] == choice.name
+            }
+            points = (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
+            choices += [ArchitectureChoice(choice.name, choice.parameters | point) for point in points]
+        return choices
+
+    def same_runs(self, compared_study: StudySpec) -> bool:
         """True if another study consists of the same runs, whatever they are compared with."""
-        others = msgspec.structs.replace(other, baseline=self.baseline)
-        if self.auto and other.auto and self.auto.seeds_max == other.auto.seeds_max:
+        other_study = msgspec.structs.replace(compared_study, baseline=self.baseline)
+
+        if self.auto and compared_study.auto and self.auto.seeds_max == compared_study.auto.seeds_max:
             # drawn seeds, the budget and its looks tell how far a study is, not which one it is
-            others = msgspec.structs.replace(others, seeds=self.seeds, auto=self.auto)
-        return self == others
+            other_study = msgspec.structs.replace(other_study, seeds=self.seeds, auto=self.auto)
+
+        return self == other_study
 
     def settings(self) -> Iterator[Setting]:
         """The points of the study, in the order of the fields of `Setting`, the last axis fastest."""
@@ -127,11 +133,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def axis_values(self, run: RunSpec) -> dict[str, Any]:
         """The values of `axis_columns` in one run; None for the parameters of other designs."""
-        found = {name: _cell(getattr(run, name)) for name in (*ALWAYS_COLUMNS, *self.varying())}
+        values = {name: _cell(getattr(run, name)) for name in (*ALWAYS_COLUMNS, *self.varying())}
         for axis in self.parameters:
             design, _, parameter = axis.partition(".")
-            found[axis] = run.parameters.get(parameter) if design == run.architecture else None
-        return found
+            values[axis] = run.parameters.get(parameter) if design == run.architecture else None
+        return values
 
 
 ALWAYS_COLUMNS: Final = ("trace", "workers")
@@ -139,8 +145,9 @@ SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
 HOSTS: Final = dict[str, HostCosts]
 FRAMES: Final = Frames | None
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)} | {
-    "hosts": HOSTS, "frames": FRAMES
-}  # fmt: skip
+    "hosts": HOSTS,
+    "frames": FRAMES,
+}
 _NO_DEFAULT: Final = object()
 DEFAULTS: Final = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
@@ -156,11 +163,13 @@ def parse_architecture(text: str, place: str) -> ArchitectureChoice:
     Raises:
         InputError: at `place`, when it is not of that form or names a parameter twice.
     """
-    name, colon, rest = text.partition(":")
+    name, colon, listed_parameters = text.partition(":")
     parameters: dict[str, Value] = {}
-    if not name.strip() or (colon and not rest.strip()):
+
+    if not name.strip() or (colon and not listed_parameters.strip()):
         raise InputError(place, f"{text!r} is not NAME or NAME:parameter=value,...")
-    for part in rest.split(",") if colon else ():
+
+    for part in listed_parameters.split(",") if colon else ():
         parameter, equals, value = (piece.strip() for piece in part.partition("="))
         if not (parameter and equals and value):
             raise InputError(place, f"{part!r} in {text!r} is not parameter=value")
@@ -184,7 +193,7 @@ def make_study(
     """A study whose every value has been checked.
 
     Args:
-        name: what the report calls it.
+        name: name of the study in reports.
         architectures: at least one, no two alike.
         axes: values per field of `Setting`.
         seeds: distinct numbers >= 0.
@@ -199,25 +208,31 @@ def make_study(
     for axis in axes:
         if axis not in SETTING_FIELDS:
             raise InputError(place(axis, None), f"unknown axis{suggestion(axis, SETTING_FIELDS)}")
+
     for axis in _REQUIRED:
         if not axes.get(axis):
             raise InputError(place(axis, None), "is missing; give at least one value")
+
     checked = {
         axis: _distinct([_plain(v, axis, place(axis, i)) for i, v in enumerate(axes[axis])], axis, place)
         for axis in SETTING_FIELDS
         if axis in axes
     }
+    # An axis that has only its default is left out, so that the same study has one form, however it was written.
     checked = {axis: values for axis, values in checked.items() if values != (DEFAULTS.get(axis, _NO_DEFAULT),)}
-    chosen = _distinct(list(architectures), "architectures", place)
+
+    choices = _distinct(list(architectures), "architectures", place)
     numbers = _distinct(
         [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place
     )
+
     _check_sense(checked, place)
     swept = {
         axis: _distinct([checked_value(v, Value, place(axis, i)) for i, v in enumerate(values)], axis, place)
         for axis, values in (parameters or {}).items()
     }
-    study = StudySpec(name, tuple(chosen), checked, tuple(numbers), check_parameters(chosen, swept, place))
+
+    study = StudySpec(name, tuple(choices), checked, tuple(numbers), check_parameters(choices, swept, place))
     study = msgspec.structs.replace(study, baseline=find_baseline(study, baseline, place("baseline", None)))
     return adding(study, auto, place("seeds", None)) if auto else study
 
@@ -239,10 +254,12 @@ def _check_sense(axes: Mapping[str, Sequence[Any]], place: Callable[[str, int | 
     """Refuse what contradicts: two windows, two loads, and a part of a cluster that is another kind of cluster."""
     if any(axes.get("warmup", ())) and any(window is not None for window in axes.get("window", ())):
         raise InputError(place("warmup", None), "a window is given as well; leave one out")
+
     if not any(load is not None for load in axes.get("load", ())):
         if "machines" in axes.get("load_by", ()):
             raise InputError(place("load_by", None), "says how to set a load, and none is given; add load = [0.5, 0.9]")
         return
+
     for load_by in axes.get("load_by", ("arrivals",)):
         for trace in axes["trace"]:
             check_load_of_spec(trace, load_by, place("load", None))
@@ -265,15 +282,16 @@ def with_seeds(study: StudySpec, seeds: Any, seeds_max: Any, budget_s: Any, plac
     """The study with other seeds, or with other limits of the seeds that it adds; what is None stays.
 
     Args:
-        seeds, seeds_max, budget_s, place: as for `volery.study.seeds.read_seeds`.
+        seeds, seeds_max, budget_s, place: see `volery.study.seeds.read_seeds`.
 
     Raises:
         InputError: naming the first value that is wrong.
     """
     if study.auto and seeds in (None, AUTO):
         return adding(study, with_limits(study.auto, seeds_max, budget_s, place), place("seeds"))
-    given, auto = read_seeds(study.seeds if seeds is None else seeds, seeds_max, budget_s, place)
-    study = msgspec.structs.replace(study, seeds=tuple(given), auto=msgspec.UNSET)
+
+    chosen_seeds, auto = read_seeds(study.seeds if seeds is None else seeds, seeds_max, budget_s, place)
+    study = msgspec.structs.replace(study, seeds=tuple(chosen_seeds), auto=msgspec.UNSET)
     return adding(study, auto, place("seeds")) if auto else study
 
 
@@ -285,14 +303,16 @@ def find_baseline(study: StudySpec, name: str, place: str) -> str:
     """
     if not name:
         return ""
+
     labels = [choice.label for choice in study.choices()]
-    found = [label for label in labels if name == label] or [
+    labels_found = [label for label in labels if name == label] or [
         choice.label for choice in study.choices() if choice.name == name
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(place, f"{name!r} may be each of {', '.join(found)}; give one of them")
+
+    if len(labels_found) == 1:
+        return labels_found[0]
+    if labels_found:
+        raise InputError(place, f"{name!r} may be each of {', '.join(labels_found)}; give one of them")
     raise InputError(place, f"no architecture {name!r} here{suggestion(name, labels)}")
 
 
@@ -361,7 +381,7 @@ Place = Callable[[str, int | None], str]
 
 def split_parameters(axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Axes of settings, and axes of parameters by `design.parameter`; TOML reads an unquoted dot as a table."""
-    plain: dict[str, Any] = {}
+    setting_axes: dict[str, Any] = {}
     swept: dict[str, Any] = {}
     for name, values in axes.items():
         if "." in name:
@@ -369,33 +389,36 @@ def split_parameters(axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
         elif isinstance(values, dict):
             swept |= {f"{name}.{parameter}": inner for parameter, inner in values.items()}
         else:
-            plain[name] = values
-    return plain, swept
+            setting_axes[name] = values
+
+    return setting_axes, swept
 
 
 def check_parameters(
-    chosen: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
+    choices: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
 ) -> dict[str, tuple[Value, ...]]:
     """The axes, once every value fits a parameter of a design of the study that is not given otherwise.
 
     Raises:
         InputError: naming the place of the axis or value that is wrong.
     """
-    designs = list(dict.fromkeys(choice.name for choice in chosen))
+    designs = list(dict.fromkeys(choice.name for choice in choices))
     for axis, values in swept.items():
         design, _, parameter = axis.partition(".")
         if design not in designs:
             raise InputError(
                 place(axis, None), f"no architecture {design!r} in this study{suggestion(design, designs)}"
             )
-        given = [choice.label for choice in chosen if choice.name == design and parameter in choice.parameters]
-        if given:
-            raise InputError(place(axis, None), f"is given by {given[0]!r} as well; leave one out")
+
+        clashing = [choice.label for choice in choices if choice.name == design and parameter in choice.parameters]
+        if clashing:
+            raise InputError(place(axis, None), f"is given by {clashing[0]!r} as well; leave one out")
+
         architecture = architectures.lookup(design)
         for i, value in enumerate(values):
             try:
                 architectures.configure(architecture, {parameter: value})
             except InputError as error:
-                unknown = parameter not in architecture.defaults.__struct_fields__
-                raise InputError(place(axis, None if unknown else i), error.problem) from None
+                is_unknown = parameter not in architecture.defaults.__struct_fields__
+                raise InputError(place(axis, None if is_unknown else i), error.problem) from None
     return dict(swept)

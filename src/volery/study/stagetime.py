@@ -54,8 +54,10 @@ def kept_stage_times(folder: Path) -> list[StageProfile]:
     """
     keys = {line.key for line in ResultsFolder(folder).manifest().runs}
     path = folder / STAGE_TIMES
+
     if not path.exists():
         return []
+
     try:
         stored = msgspec.json.decode(unsealed(path.read_bytes(), path), type=StageTimes)
     except DamagedError as error:
@@ -81,7 +83,7 @@ def profile_run(run: RunSpec, key: str = "") -> StageProfile:
 def roles(architecture: Architecture) -> dict[str, type[Any]]:
     """The classes of components, and of their parts, that stages name, from the module of the build function."""
     module = sys.modules[architecture.build.__module__]
-    names = {found.method.partition(".")[0] for found in architecture.stages.values()}
+    names = {declared.method.partition(".")[0] for declared in architecture.stages.values()}
     return {name: getattr(module, name) for name in names}
 
 
@@ -89,23 +91,26 @@ def with_parts(deployment: Deployment, named: tuple[type[Any], ...]) -> Deployme
     """The deployment with the parts of its components as further components, to be measured like these.
 
     Args:
-        named: the classes that its stages name; objects of others are no parts.
+        named: the classes that its stages name; objects of other classes are no parts.
     """
     components: dict[Address, Any] = dict(deployment.components)
-    found: list[Any] = [*components.values()]
-    known = {id(one) for one in found}
-    for one in found:
-        for part in _attributes(one):
-            if isinstance(part, (*named, Component)) and id(part) not in known:
-                known.add(id(part))
-                found.append(part)
+    components_and_parts: list[Any] = [*components.values()]
+    known_ids = {id(component) for component in components_and_parts}
+
+    # The list grows while it is read: parts of parts are found, too.
+    for component in components_and_parts:
+        for part in _attributes(component):
+            if isinstance(part, (*named, Component)) and id(part) not in known_ids:
+                known_ids.add(id(part))
+                components_and_parts.append(part)
                 if not isinstance(part, Component):
-                    components[f"part/{len(found)}"] = part
+                    components[f"part/{len(components_and_parts)}"] = part
+
     return msgspec.structs.replace(deployment, components=components)
 
 
-def _attributes(one: object) -> Iterator[object]:
-    for kind in type(one).__mro__:
+def _attributes(component: object) -> Iterator[object]:
+    for kind in type(component).__mro__:
         for slot in getattr(kind, "__slots__", ()):
-            yield getattr(one, slot, None)
-    yield from getattr(one, "__dict__", {}).values()
+            yield getattr(component, slot, None)
+    yield from getattr(component, "__dict__", {}).values()

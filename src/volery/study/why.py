@@ -21,7 +21,7 @@ from volery.study.spec import ArchitectureChoice, StudySpec
 
 SECONDS = 1e6
 TASKS_MAX: Final = 3000
-"""That a page holds, over all runs: some 0.3 MB."""
+"""The largest number of tasks in a page, over all runs: some 0.3 MB."""
 OF_A_JOB: Final = 10
 RUNS_OPEN: Final = 8
 """Runs whose columns stay mapped: some 25 files each."""
@@ -31,11 +31,11 @@ class Step(msgspec.Struct, frozen=True):
     """One decision about a task.
 
     Args:
-        at_s: when, seconds since the run began.
+        at_s: time of the step, seconds since the run began.
         chosen: placed, queued, refused, unsatisfiable, preempted or lost.
-        machine: number, or -1.
-        asked: who had to confirm it, or refused it.
-        view_age_s: how old the view was.
+        machine: number of the machine, or -1.
+        asked: the component that had to confirm it, or refused it.
+        view_age_s: age of the view.
         passed: scope, reason and number of the units that were passed over.
         omitted: decisions before this one that were not kept.
     """
@@ -55,8 +55,8 @@ class TaskAnswer(msgspec.Struct, frozen=True):
 
     Args:
         job, place: the task is the one at this place of the job, from 0.
-        submitted_s, started_s, finished_s: since the run began.
-        machine: that it ran on, or -1.
+        submitted_s, started_s, finished_s: seconds since the run began.
+        machine: number of the machine on which it ran, or -1.
     """
 
     job: int
@@ -74,7 +74,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     Args:
         submitted_s, finished_s: since the run began; the end of its last task.
         started, waited_s: tasks that have started, and the longest time that one of them waited for it.
-        chosen: how many tasks met each decision at least once.
+        chosen: decision -> number of tasks that met it at least once.
         passed: scope, reason and number of the units that were passed over, over all its decisions that are kept.
         slowest: the task that started last, or never.
     """
@@ -95,7 +95,7 @@ class RunAnswer(msgspec.Struct, frozen=True):
 
     Args:
         others: the other runs of the folder that explain themselves.
-        staleness: of the whole run.
+        staleness: staleness of the views in the whole run.
     """
 
     label: str
@@ -111,34 +111,44 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
 
     Args:
         question: JOB, or JOB/TASK with the task's place in its job; None: about the views of all schedulers.
-        label, seed: of the run; the first that explains itself.
+        label, seed: label and seed of the run; None: the first that explains itself.
 
     Raises:
         InputError: the folder, run, job or task is not there, or no run explains itself.
     """
     folder = ResultsFolder(path)
-    able = [line for line in folder.manifest().runs if folder.has(line.key, "why")]
-    if not able:
+    explaining_runs = [line for line in folder.manifest().runs if folder.has(line.key, "why")]
+
+    if not explaining_runs:
         raise InputError(str(path), "no run in it explains its decisions; run it with --why (megha does)")
-    chosen = [line for line in able if label in (None, line.label, line.architecture) and seed in (None, line.seed)]
-    if not chosen:
-        known = ", ".join(f"{line.label} with seed {line.seed}" for line in able)
-        raise InputError("--run" if label is not None else "--seed", f"no such run explains itself; these do: {known}")
-    line = chosen[0]
-    others = tuple((other.label, other.seed) for other in able if other is not line)
+
+    matching_runs = [
+        line for line in explaining_runs if label in (None, line.label, line.architecture) and seed in (None, line.seed)
+    ]
+    if not matching_runs:
+        described_runs = ", ".join(f"{line.label} with seed {line.seed}" for line in explaining_runs)
+        raise InputError(
+            "--run" if label is not None else "--seed", f"no such run explains itself; these do: {described_runs}"
+        )
+
+    line = matching_runs[0]
+    other_runs = tuple((other_run.label, other_run.seed) for other_run in explaining_runs if other_run is not line)
+
     decisions = folder.columns(line.key, "why")
     if question is None:
         return RunAnswer(
             line.label,
             line.seed,
-            others,
+            other_runs,
             staleness=staleness(folder.columns(line.key, "pair"), folder.columns(line.key, "age")),
         )
+
     tasks = folder.columns(line.key, "task")
-    members, one = _members(tasks, question)
-    if one is None:
-        return RunAnswer(line.label, line.seed, others, job=_job(members, tasks, decisions))
-    return RunAnswer(line.label, line.seed, others, task=task_answer(one, tasks, decisions))
+    members, task_row = _members(tasks, question)
+
+    if task_row is None:
+        return RunAnswer(line.label, line.seed, other_runs, job=_job(members, tasks, decisions))
+    return RunAnswer(line.label, line.seed, other_runs, task=task_answer(task_row, tasks, decisions))
 
 
 def _members(tasks: Mapping[str, Any], question: str) -> tuple[Any, int | None]:
@@ -182,7 +192,9 @@ def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any
     """The course of one task, from the columns of its run."""
     job = int(tasks["job"][task])
     first = int(np.searchsorted(tasks["job"], job))
+
     low, high = (int(np.searchsorted(decisions["task"], task, side)) for side in ("left", "right"))
+
     steps = tuple(
         Step(
             int(decisions["time_us"][row]) / SECONDS,
@@ -196,6 +208,7 @@ def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any
         )
         for row in range(low, high)
     )
+
     return TaskAnswer(
         job,
         task - first,
@@ -208,16 +221,21 @@ def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any
 
 
 def _job(members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> JobAnswer:
-    starts, ends = tasks["start_us"][members], tasks["finish_us"][members]
+    starts = tasks["start_us"][members]
+    ends = tasks["finish_us"][members]
     job, submitted = (int(tasks[name][members[0]]) for name in ("job", "submit_us"))
+
     ran = starts != NEVER
     rows = np.flatnonzero(decisions["job"] == job)
-    chosen = {
+
+    decision_counts = {
         str(kind): len(np.unique(decisions["task"][rows][decisions["chosen"][rows] == kind]))
         for kind in np.unique(decisions["chosen"][rows])
     }
-    never = np.flatnonzero(~ran)
-    slowest = int(members[never[0]] if len(never) else members[np.argmax(starts)])
+
+    never_started = np.flatnonzero(~ran)
+    slowest = int(members[never_started[0]] if len(never_started) else members[np.argmax(starts)])
+
     return JobAnswer(
         job,
         len(members),
@@ -225,7 +243,7 @@ def _job(members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -
         int(ends.max()) / SECONDS if ran.all() else None,
         int(ran.sum()),
         (int(starts[ran].max()) - submitted) / SECONDS if ran.any() else 0.0,
-        chosen,
+        decision_counts,
         _passed(decisions, rows),
         task_answer(slowest, tasks, decisions),
     )
@@ -237,19 +255,20 @@ def explaining(study: StudySpec) -> StudySpec:
     Raises:
         InputError: none can.
     """
-    asked = tuple(
+    choices = tuple(
         msgspec.structs.replace(choice, parameters={**choice.parameters, "why": True}) if _can(choice) else choice
         for choice in study.architectures
     )
-    if not any(choice.parameters.get("why") for choice in asked):
-        names = ", ".join(sorted({choice.name for choice in asked}))
+
+    if not any(choice.parameters.get("why") for choice in choices):
+        names = ", ".join(sorted({choice.name for choice in choices}))
         raise InputError("--why", f"{names} cannot explain decisions; of the architectures here megha can")
-    return msgspec.structs.replace(study, architectures=asked)
+    return msgspec.structs.replace(study, architectures=choices)
 
 
 def _can(choice: ArchitectureChoice) -> bool:
-    known = architectures.parameters(architectures.lookup(choice.name))
-    return any(parameter.name == "why" for parameter in known)
+    parameters = architectures.parameters(architectures.lookup(choice.name))
+    return any(parameter.name == "why" for parameter in parameters)
 
 
 class Explanations:
@@ -264,32 +283,33 @@ class Explanations:
         self._lines = [line for line in self._folder.manifest().runs if self._folder.has(line.key, "why")]
         self._columns = functools.lru_cache(maxsize=RUNS_OPEN)(self._read)
 
-    def longest(self, most: int = TASKS_MAX) -> list[RunExplanation]:
+    def longest(self, tasks_max: int = TASKS_MAX) -> list[RunExplanation]:
         """Of each run the tasks that waited longest, those that never started first; at most so many in all."""
-        each = most // max(1, len(self._lines))
-        return [self._longest(place, line, each) for place, line in enumerate(self._lines)]
+        tasks_per_run = tasks_max // max(1, len(self._lines))
+        return [self._longest(place, line, tasks_per_run) for place, line in enumerate(self._lines)]
 
     def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
         """One task, or the tasks of a job that waited longest.
 
         Args:
-            run: place among those that explain themselves.
+            run: place of the run among those that explain themselves.
             question: JOB, or JOB/TASK with the task's place in its job.
 
         Raises:
             InputError: the job or task is not there.
         """
         tasks, decisions = self._columns(run)
-        members, one = _members(tasks, question)
-        chosen = _slowest(tasks, members, OF_A_JOB) if one is None else [one]
-        return [_told(int(task), tasks, decisions) for task in chosen]
 
-    def _longest(self, place: int, line: FinishedRun, most: int) -> RunExplanation:
+        members, task_row = _members(tasks, question)
+        task_rows = _slowest(tasks, members, OF_A_JOB) if task_row is None else [task_row]
+        return [_told(int(task), tasks, decisions) for task in task_rows]
+
+    def _longest(self, place: int, line: FinishedRun, tasks_max: int) -> RunExplanation:
         tasks, decisions = self._columns(place)
         decided = np.unique(decisions["task"])
-        chosen = _slowest(tasks, decided, most)
+        task_rows = _slowest(tasks, decided, tasks_max)
         return RunExplanation(
-            line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen]
+            line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in task_rows]
         )
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -297,19 +317,21 @@ class Explanations:
         return self._folder.mapped(key, "task"), self._folder.mapped(key, "why")
 
 
-def _slowest(tasks: dict[str, Any], some: Any, most: int) -> Any:
+def _slowest(tasks: dict[str, Any], task_rows: Any, tasks_max: int) -> Any:
     """The tasks with the longest time from submission to start, those that never started first."""
-    started = tasks["start_us"][some]
-    waits_us = np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
-    return some[np.argsort(-waits_us, kind="stable")[:most]]
+    started = tasks["start_us"][task_rows]
+
+    waits_us = np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][task_rows])
+    return task_rows[np.argsort(-waits_us, kind="stable")[:tasks_max]]
 
 
 def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> TaskExplanation:
-    found = task_answer(task, tasks, decisions)
+    answer = task_answer(task, tasks, decisions)
+
     steps = [
         (step.at_s, step.by, step.chosen, step.machine, step.asked, step.view_age_s, list(step.passed), step.omitted)
-        for step in found.steps
+        for step in answer.steps
     ]
     return TaskExplanation(
-        found.job, found.place, found.submitted_s, found.started_s, found.finished_s, found.machine, steps
-    )  # fmt: skip
+        answer.job, answer.place, answer.submitted_s, answer.started_s, answer.finished_s, answer.machine, steps
+    )

@@ -57,10 +57,10 @@ class Results(msgspec.Struct):
         differences: the baseline against the others, over the seeds.
         on_days_like_this: the same for single runs of the first seed, job by job: the chance of the workload. Empty
             where every seed draws a workload of its own, so that `differences` cover both kinds of chance.
-        planned: how many runs the study has.
-        reused: how many of the finished ones were in the results folder already.
-        traces: the inputs, by digest.
-        folder: where the results are, if anywhere.
+        planned: number of runs of the study.
+        reused: number of finished runs that the results folder held before.
+        traces: facts of the inputs, by digest.
+        folder: the folder of the results; None without one.
         stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
     """
 
@@ -84,18 +84,19 @@ class ResultsWriter:
         manifest: StudyManifest,
         planned: Sequence[PlannedRun],
         folder: ResultsFolder | None,
-        done: dict[str, StoredRun],
+        stored_runs: dict[str, StoredRun],
     ) -> None:
         self.study = manifest.config
         self.planned = in_table_order(planned, self.study)
         self.folder = folder
         self.manifest = manifest
-        self.done = done
-        self.reused = len(done)
+        self.done = stored_runs
+        self.reused = len(stored_runs)
         self.seeds_before = 0
         """Seeds that an earlier call of a study that adds seeds has begun."""
+
         self._takes_over = False
-        self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
+        self._comparisons_of: dict[tuple[int, int, str], list[ComparedMeans]] = {}
         self._jobs: dict[str, JobTimes] = {}
         self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
 
@@ -111,17 +112,21 @@ class ResultsWriter:
         manifest = new_manifest(study, len(planned), command)
         if path is None:
             return cls(manifest, planned, None, {})
+
         folder = ResultsFolder(path)
         earlier = folder.open(study, force)
+
         if earlier is not None:
             manifest = msgspec.structs.replace(manifest, created=earlier.created, command=earlier.command)
             if study.auto and earlier.config.auto:
                 auto = msgspec.structs.replace(study.auto, budget_looks=earlier.config.auto.budget_looks)
                 manifest = msgspec.structs.replace(manifest, config=msgspec.structs.replace(study, auto=auto))
-        keep = cls(manifest, planned, folder, _stored(folder, planned))
-        keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
-        keep._takes_over = earlier is None
-        return keep
+
+        writer = cls(manifest, planned, folder, _stored(folder, planned))
+
+        writer.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
+        writer._takes_over = earlier is None
+        return writer
 
     @classmethod
     def reopen(cls, path: Path, baseline: str = "") -> ResultsWriter:
@@ -135,22 +140,28 @@ class ResultsWriter:
                 such architecture.
         """
         folder = ResultsFolder(path)
+
         manifest = folder.manifest()
         if baseline:
             config = with_baseline(manifest.config, baseline, "--baseline")
             manifest = msgspec.structs.replace(manifest, config=config)
+
+        # The keys of the manifest, not those of today: inputs may have moved, and the code may have changed.
         keys = {(line.label, line.seed): line.key for line in manifest.runs}
         planned = [
             msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))
             for run in outline(manifest.config)
         ]
-        done = _stored(folder, [run for run in planned if run.key])
-        lost = next((line for line in manifest.runs if line.key not in done), None)
-        if lost is not None:
+        stored_runs = _stored(folder, [run for run in planned if run.key])
+
+        lost_run = next((line for line in manifest.runs if line.key not in stored_runs), None)
+        if lost_run is not None:
             raise InputError(
-                str(path), f"the run {lost.label!r} with seed {lost.seed} is missing or damaged; run the study again"
+                str(path),
+                f"the run {lost_run.label!r} with seed {lost_run.seed} is missing or damaged; run the study again",
             )
-        return cls(manifest, planned, folder, done)
+
+        return cls(manifest, planned, folder, stored_runs)
 
     def add(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """Keep a finished run; in a folder it is safe when this returns."""
@@ -166,9 +177,9 @@ class ResultsWriter:
         """Go on with more seeds of the same study; what the folder holds of their runs is not run again."""
         self.take(study, planned)
         if self.folder is not None:
-            found = _stored(self.folder, [run for run in planned if run.key not in self.done])
-            self.done |= found
-            self.reused += len(found)
+            stored_runs = _stored(self.folder, [run for run in planned if run.key not in self.done])
+            self.done |= stored_runs
+            self.reused += len(stored_runs)
 
     def take(self, study: StudySpec, planned: Sequence[PlannedRun]) -> None:
         """Change the seeds of the study; finished runs of other seeds stay in the folder."""
@@ -249,17 +260,22 @@ class ResultsWriter:
             seeds: only the first so many, with the confidence of a look at them; None: all.
             baseline: label of the architecture that the others are compared with; empty: the study's.
         """
-        among, baseline = self.study.seeds[:seeds], baseline or self.study.baseline
+        among = self.study.seeds[:seeds]
+        baseline = baseline or self.study.baseline
+
+        # Each new run asks again after every comparison: equal questions have equal answers until the next run ends.
         state = len(self.done), len(among), baseline
-        if state in self._judged:
-            return self._judged[state]
+        if state in self._comparisons_of:
+            return self._comparisons_of[state]
+
         confidence = msgspec.structs.replace(self.study, seeds=among).confidence
         settings: dict[int, dict[str, list[RunSummary]]] = {}
         for run, stored in self._finished():
             if run.spec.seed in among:
                 settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
-        self._judged[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
-        return self._judged[state]
+
+        self._comparisons_of[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
+        return self._comparisons_of[state]
 
     def _is_compared_by_job(self, run: PlannedRun) -> bool:
         """True for runs of the first seed, unless every seed draws a workload of its own."""
@@ -274,30 +290,31 @@ class ResultsWriter:
         settings: dict[int, dict[str, str]] = {}
         for run in filter(self._is_compared_by_job, finished):
             settings.setdefault(run.point, {})[run.spec.label] = run.key
-        found: list[ComparedJobs] = []
+
+        comparisons: list[ComparedJobs] = []
         for keys in (keys for keys in settings.values() if len(keys) > 1):
-            of = tuple(keys.values())
-            if of not in self._on_days:
+            keys_of_setting = tuple(keys.values())
+            if keys_of_setting not in self._on_days:
                 jobs = {label: self._job_times(key) for label, key in keys.items()}
-                self._on_days[of] = on_days_like_this(jobs, self._baselines(self.study.baseline))
-            found += self._on_days[of]
-        return found
+                self._on_days[keys_of_setting] = on_days_like_this(jobs, self._baselines(self.study.baseline))
+            comparisons += self._on_days[keys_of_setting]
+        return comparisons
 
     def _job_times(self, key: str) -> JobTimes:
         if self.folder is None:
             return self._jobs[key]
         return JobTimes.of(self.study.seeds[0], self.folder.columns(key, "jobs"))
 
-    def _baselines(self, chosen: str) -> frozenset[str]:
+    def _baselines(self, baseline: str) -> frozenset[str]:
         """The labels, one per setting, of the architecture that the others are compared with."""
-        return frozenset(run.spec.label for run in self.planned if run.choice.label == chosen)
+        return frozenset(run.spec.label for run in self.planned if run.choice.label == baseline)
 
     def _finished(self) -> list[tuple[PlannedRun, StoredRun]]:
         """The finished runs under the names of this study: another may have called an equal run otherwise."""
-        found = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
+        finished = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
         return [
             (run, msgspec.structs.replace(stored, summary=self._named(stored.summary, run.spec)))
-            for run, stored in found
+            for run, stored in finished
         ]
 
     def _named(self, summary: RunSummary, spec: RunSpec) -> RunSummary:
@@ -309,6 +326,7 @@ class ResultsWriter:
         if self.folder is None:
             return
         finished = self._finished()
+
         lines = tuple(
             FinishedRun(
                 run.key,
@@ -321,13 +339,14 @@ class ResultsWriter:
             )
             for run, stored in finished
         )
+
         trace = finished[0][1].trace if finished else None
         write_json(self.folder.path / MANIFEST, msgspec.structs.replace(self.manifest, trace=trace, runs=lines))
 
 
 def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, StoredRun]:
-    found = ((run, folder.finished(run.key)) for run in planned)
-    return {run.key: stored for run, stored in found if stored is not None}
+    stored_runs = ((run, folder.finished(run.key)) for run in planned)
+    return {run.key: stored for run, stored in stored_runs if stored is not None}
 
 
 def new_manifest(study: StudySpec, planned: int, command: str) -> StudyManifest:

@@ -64,9 +64,9 @@ def load_trace(
 
     Args:
         path_or_spec: a trace of any known format, or a spec as `syn:250x2000`.
-        seed: for specs.
+        seed: seed of the random streams of a spec.
         durations: `exact` or `whole-seconds`, see `quirks.apply_quirks`.
-        arrivals: `exact` or `dephased`, likewise.
+        arrivals: `exact` or `dephased`, see `quirks.apply_quirks`.
         job_count: only the first so many rows of the file, or jobs of the spec.
         only: "ran" replays all that held machines, "finished" what finished alone.
 
@@ -91,26 +91,32 @@ def load_workload(
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
     Args:
-        resources: of a file that count, as `counted_resources` gives them.
+        resources: resources of a file that count, as `counted_resources` gives them.
 
     Raises:
         InputError: the file or the spec is wrong.
     """
     if job_count is not None and job_count < 1:
         raise InputError("jobs", f"{job_count} jobs are no workload; give at least 1")
+
     path = Path(path_or_spec)
     text = str(path_or_spec)
+
     if is_spec(text) and not path.exists():
         trace = synthesize(text, seed)
         trace = first_jobs(trace, trace.job_count if job_count is None else job_count)
         return apply_quirks(trace, durations, arrivals), None
+
+    # A path may hold a colon, and a drive has one letter: only a word before a colon is taken for a mistyped kind.
     kind, colon, _ = text.partition(":")
     if colon and not path.exists() and kind.isalnum() and len(kind) > 1:
         raise InputError(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
+
     if begins_like_tr(path):
         return scan_tr(path, durations, arrivals, job_count)
+
     # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
     from volery.workload.formats import fitting, format_of
     from volery.workload.formats.own import TR
@@ -120,10 +126,12 @@ def load_workload(
     form = fitting(path)
     if form is None and not bare_name(path).endswith(".tr"):
         form = format_of(path)  # raises, and names the nearest format
+
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
-        read, passed = read_tasks(path, form, job_count, only, resources)
-        trace = apply_quirks(read, durations, arrivals)
+        replayed, passed = read_tasks(path, form, job_count, only, resources)
+        trace = apply_quirks(replayed, durations, arrivals)
         return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
+
     return scan_tr(path, durations, arrivals, job_count)

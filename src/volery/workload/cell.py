@@ -22,13 +22,22 @@ from volery.workload.distributions import exponential
 from volery.workload.spec import TASKS_MAX, Spec
 
 KEYS: Final = (
-    "span", "workers", "cpus", "fill", "rate", "batch_gap", "batch_tasks", "batch_s", "service_gap", "service_tasks",
+    "span",
+    "workers",
+    "cpus",
+    "fill",
+    "rate",
+    "batch_gap",
+    "batch_tasks",
+    "batch_s",
+    "service_gap",
+    "service_tasks",
     "service_s",
-)  # fmt: skip
+)
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 REQUEST: Final[Amounts] = (1000, 2048)
 SPREADS: Final = 6
-"""So many standard deviations more jobs are drawn than are expected: the last of them come after the span."""
+"""The number of standard deviations by which more jobs are drawn than are expected; the last come after the span."""
 
 
 class JobStream(NamedTuple):
@@ -51,8 +60,10 @@ def cell(text: str, seed: int) -> Trace:
     filled = round(
         spec.positive("fill", 0.6, most=1.0) * spec.count("workers", 10_000) * spec.count("cpus", 4, most=1_000)
     )
+
     if filled < 1:
         raise spec.refusal("fill", "fills less than one CPU; give more of it, or more workers")
+
     span_us = min(round(span_s * SECOND), AMOUNT_MAX)
     fill = JobStream("fill", np.zeros(1, np.int64), np.array([filled]), np.full(filled, span_us))
     rate = spec.positive("rate", 1.0, most=1_000)
@@ -61,6 +72,7 @@ def cell(text: str, seed: int) -> Trace:
         _stream(spec, "batch", span_s, seed, spec.positive("batch_gap", 10.0) / rate, 100.0, 100.0),
         _stream(spec, "service", span_s, seed, spec.positive("service_gap", 20.0), 10.0, 500.0),
     ]
+
     return _merged(text, streams)
 
 
@@ -70,6 +82,7 @@ def _stream(
     """The jobs of one type; each of its quantities has a stream of random numbers of its own."""
     mean_tasks = spec.positive(f"{user}_tasks", mean_tasks, most=1e6)
     mean_s = spec.positive(f"{user}_s", mean_s)
+
     expected = span_s / gap_s
     if expected * mean_tasks > TASKS_MAX:
         raise InputError(spec.text, f"would have more than {TASKS_MAX} tasks; shorten the span, or ask for fewer tasks")
@@ -78,6 +91,7 @@ def _stream(
     def drawn(name: str, size: int) -> Reals:
         return exponential(generator(seed, f"workload/{user}/{name}").random(size))
 
+    # The cut at the span is exact: enough jobs were drawn for the last of them to come after it.
     arrivals = np.cumsum(drawn("arrivals", count)) * gap_s
     jobs = int(np.searchsorted(arrivals, span_s))
     sizes = np.maximum(np.ceil(drawn("tasks", jobs) * mean_tasks), 1).astype(np.int64)
@@ -92,10 +106,12 @@ def _merged(name: str, streams: list[JobStream]) -> Trace:
     durations = np.concatenate([stream.duration_us for stream in streams])
     users = [stream.user for stream in streams for _ in range(len(stream.sizes))]
     order = np.argsort(arrivals, kind="stable")
+
     ends = np.cumsum(sizes)
     pieces = [durations[ends[job] - sizes[job] : ends[job]] for job in order.tolist()]
     first = np.concatenate(([0], np.cumsum(sizes[order])))
     duration_us = np.concatenate(pieces)
+
     return Trace(
         name,
         column(arrivals[order]),

@@ -44,10 +44,10 @@ def load_cluster(
         constraints: `sharma2011` to draw what the machines satisfy, `sharma2011-profiles` to draw it by cluster,
             `gpu-racks` for 8 racks of which 2 have GPUs, or `none`.
         machines: a CSV file with the constraints that they satisfy instead; its first `workers` rows are taken.
-        seed: of the run; the stream is `constraints/machines`.
+        seed: seed of the run; the stream is `constraints/machines`.
         resources: names of requested resources; the file's columns of these names hold the offers of each machine.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
-        racks: of equal size, of neighbouring machines.
+        racks: number of racks, of equal size and of neighbouring machines.
         reference_mhz: speed of the machine for which durations hold; the file's column `speed_mhz` has that of each
             machine. 0: all are alike.
 
@@ -63,6 +63,7 @@ def load_cluster(
         raise InputError("slots", f"{slots} slots per worker are impossible; give from 1 to {SLOTS_MAX}")
     if not 1 <= racks <= workers:
         raise InputError("racks", f"{racks} racks for {workers} workers are impossible; give from 1 to {workers}")
+
     check_model(constraints)
     cluster = _without_racks(workers, slots, constraints, machines, seed, resources, capacity, reference_mhz)
     return cluster if racks == 1 else msgspec.structs.replace(cluster, racks=machine_racks(workers, racks))
@@ -93,9 +94,10 @@ def _without_racks(
     if machines is not None:
         population = read_machines(machines, workers, columns, speeds=reference_mhz > 0)
         if len(population.constraints) < workers:
-            found = len(population.constraints)
-            fix = f"give --workers {found} or fewer, or another file"
-            raise InputError(str(machines), f"holds {found} machines, fewer than the {workers} workers; {fix}")
+            machine_count = len(population.constraints)
+            fix = f"give --workers {machine_count} or fewer, or another file"
+            raise InputError(str(machines), f"holds {machine_count} machines, fewer than the {workers} workers; {fix}")
+
         name, speeds = f"{workers} workers, {machines.name}", tuple(population.speeds)
         cluster = Cluster(
             tuple(population.constraints), (slots,) * workers, name, speeds=speeds, reference_speed=reference_mhz
@@ -109,11 +111,13 @@ def _without_racks(
     else:
         drawn = machine_constraints(workers, seed, PROFILES[constraints])
         cluster = Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")
+
     if not capacity:
         return cluster
-    each = parse_amounts(capacity, "capacity")
-    names = resources or tuple(each)
-    return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
+
+    offer = parse_amounts(capacity, "capacity")
+    names = resources or tuple(offer)
+    return offering(cluster, names, [in_order_of(names, offer, "capacity")] * workers)
 
 
 def counted_resources(resources: str, capacity: str, machines: Path | None) -> tuple[str, ...] | None:
@@ -129,11 +133,14 @@ def counted_resources(resources: str, capacity: str, machines: Path | None) -> t
     """
     if resources:
         return parse_resources(resources, "resources")
+
     if capacity:
         offered = tuple(parse_amounts(capacity, "capacity"))
         return parse_resources(",".join(offered), "capacity") if not set(offered).isdisjoint(RESOURCES) else None
+
     if machines is None:
         return None
+
     _, header = next(numbered_lines(machines))
     offered = tuple([word.strip() for word in header.decode("utf-8", "replace").split(",")])
     return tuple([name for name in RESOURCES if name in offered]) or None
@@ -163,32 +170,38 @@ def read_machines(
     places: list[int] = []
     amount_places: list[int] = []
     width = 0
-    found = MachineRows([], [], [])
-    wanted = (*resources, SPEED) if speeds else resources
+    machines = MachineRows([], [], [])
+    amount_columns = (*resources, SPEED) if speeds else resources
+
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.decode("utf-8", "replace").split(",")]
         if not width:
-            amount_places = _resource_columns(words, wanted, f"{path}:{number}")
-            places = _constraint_columns(words, f"{path}:{number}", optional=bool(wanted))
+            amount_places = _resource_columns(words, amount_columns, f"{path}:{number}")
+            places = _constraint_columns(words, f"{path}:{number}", optional=bool(amount_columns))
             width = len(words)
             continue
+
         if words == [""]:
             continue
+
         if len(words) != width:
             raise InputError(f"{path}:{number}", f"has {len(words)} fields where the header has {width}; mend the row")
-        found.constraints.append(_bit_set([words[place] for place in places], f"{path}:{number}"))
-        if wanted:
-            pairs = zip(wanted, amount_places, strict=True)
+        machines.constraints.append(_bit_set([words[place] for place in places], f"{path}:{number}"))
+
+        if amount_columns:
+            pairs = zip(amount_columns, amount_places, strict=True)
             amounts = tuple([_amount(words[at], name, f"{path}:{number}") for name, at in pairs])
             if speeds:
-                found.speeds.append(_speed(amounts[-1], f"{path}:{number}"))
+                machines.speeds.append(_speed(amounts[-1], f"{path}:{number}"))
             if resources:
-                found.capacities.append(amounts[: len(resources)])
-        if len(found.constraints) == at_most:
+                machines.capacities.append(amounts[: len(resources)])
+
+        if len(machines.constraints) == at_most:
             break
-    if not found.constraints:
+
+    if not machines.constraints:
         raise InputError(str(path), "holds no machine; a header with c0, c1 .. and one row per machine are needed")
-    return found
+    return machines
 
 
 def _bit_set(bits: list[str], place: str) -> int:
@@ -224,12 +237,14 @@ def _resource_columns(header: list[str], resources: tuple[str, ...], place: str)
 def _constraint_columns(header: list[str], place: str, *, optional: bool = False) -> list[int]:
     """The places of c0, c1 .. in a header."""
     numbers = {int(name[1:]): at for at, name in enumerate(header) if name[:1] == "c" and name[1:].isdecimal()}
+
     if optional and not numbers:
         return []
+
     if sorted(numbers) != list(range(len(numbers))) or not 1 <= len(numbers) <= CONSTRAINT_BITS_MAX:
-        found = ", ".join(f"c{k}" for k in sorted(numbers)) or "none"
+        named_columns = ", ".join(f"c{k}" for k in sorted(numbers)) or "none"
         limit = f"c0, c1 .. without gaps, at most {CONSTRAINT_BITS_MAX} of them"
-        raise InputError(place, f"the header must name the constraint columns {limit}; found {found}")
+        raise InputError(place, f"the header must name the constraint columns {limit}; found {named_columns}")
     return [numbers[k] for k in range(len(numbers))]
 
 
@@ -239,17 +254,20 @@ def parse_amounts(text: str, place: str) -> dict[str, int]:
     Raises:
         InputError: at `place`, when it is not of that form.
     """
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
+
     for part in text.split(","):
         name, equals, number = (word.strip() for word in part.partition("="))
         if not (equals and number.isascii() and number.isdigit() and int(number) <= AMOUNT_MAX):
             form = "RESOURCE=UNITS,..., whole numbers, as cpu_milli=64000,memory_mb=16384"
             raise InputError(place, f"{part.strip()!r} is not of the form {form}")
-        if name in found:
+
+        if name in amounts:
             raise InputError(place, f"{name!r} is given twice; keep one")
-        found[name] = int(number)
-    check_names(tuple(found), place)
-    return found
+        amounts[name] = int(number)
+
+    check_names(tuple(amounts), place)
+    return amounts
 
 
 def in_order_of(names: Sequence[str], amounts: dict[str, int], place: str) -> Amounts:
@@ -276,25 +294,34 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
     Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
 
     Args:
-        slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
+        slot_request: the amounts that one slot stands for, as `cpu_milli=1000,memory_mb=256`.
 
     Raises:
         InputError: the cluster has slots already, the amounts are wrong, or a machine has nothing of what a slot holds.
     """
     if not cluster.resources:
         raise InputError(place, "machines have slots already; leave it out, or give --capacity")
+
     amounts = in_order_of(cluster.resources, parse_amounts(slot_request, place), place)
     if not any(amounts):
         raise InputError(place, "stands for nothing at all; give one resource at least one unit")
+
     for machine, capacity in enumerate(cluster.capacities):
-        for name, offered, wanted in zip(cluster.resources, capacity, amounts, strict=True):
-            if wanted and not offered:
+        for name, offered, amount in zip(cluster.resources, capacity, amounts, strict=True):
+            if amount and not offered:
                 fix = f"give {name}=0 here, or leave the machine out"
-                raise InputError(place, f"a slot takes {wanted} {name}, and machine {machine} has none; {fix}")
+                raise InputError(place, f"a slot takes {amount} {name}, and machine {machine} has none; {fix}")
+
     slots = [
-        max(1, min(offered // asked for offered, asked in zip(capacity, amounts, strict=True) if asked))
+        max(
+            1,
+            min(offered // slot_amount for offered, slot_amount in zip(capacity, amounts, strict=True) if slot_amount),
+        )
         for capacity in cluster.capacities
     ]
-    plain = msgspec.structs.replace(trace, resources=(), requests=(), request=trace.request[:0])
+
+    without_requests = msgspec.structs.replace(trace, resources=(), requests=(), request=trace.request[:0])
     name = f"{cluster.name}, slots of {slot_request}"
-    return plain, msgspec.structs.replace(cluster, slots=tuple(slots), name=name, resources=(), capacities=())
+    return without_requests, msgspec.structs.replace(
+        cluster, slots=tuple(slots), name=name, resources=(), capacities=()
+    )

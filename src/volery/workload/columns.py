@@ -24,9 +24,9 @@ def view(column: array[int]) -> Integers:
 
 def column(values: Integers) -> array[int]:
     """A numpy array as a column of its own."""
-    made = array("q")
-    made.frombytes(np.ascontiguousarray(values, dtype=np.int64).tobytes())
-    return made
+    values_column = array("q")
+    values_column.frombytes(np.ascontiguousarray(values, dtype=np.int64).tobytes())
+    return values_column
 
 
 def microseconds(seconds: Reals) -> Integers:

@@ -101,37 +101,44 @@ def task_constraints(task_count: int, seed: int) -> array[int]:
     weights = np.array(model.cluster_weight_by_task_type)
     # the occurrence weights of a type sum to one up to rounding; the last bound is opened so that none is lost
     bounds = np.cumsum(weights, axis=1)[:, :-1]
+
     stream = generator(seed, "constraints/tasks")
-    made = array("i")
+    bit_sets = array("i")
+    # In batches, so that the memory for draws does not grow with the trace; the stream is the same.
     for low in range(0, task_count, BATCH_ROWS):
         u = stream.random((min(BATCH_ROWS, task_count - low), 2 + frequency.shape[1]))
         task_type = (u[:, 0] * len(weights)).astype(np.int64)
         cluster = (u[:, 1:2] >= bounds[task_type]).sum(axis=1)
-        made.frombytes(_bit_sets(u[:, 2:], frequency[cluster]).astype(np.int32).tobytes())
-    return made
+        bit_sets.frombytes(_bit_sets(u[:, 2:], frequency[cluster]).astype(np.int32).tobytes())
+
+    return bit_sets
 
 
 def machine_constraints(machine_count: int, seed: int, factor: float = 1.0) -> array[int]:
     """Constraint bit sets of `machine_count` machines, from the stream `constraints/machines`.
 
     Args:
-        factor: of the odds, between profile A and the others, which clusters draw from the stream
+        factor: factor of the odds between profile A and the others, which clusters draw from the stream
             `constraints/profiles`; 1: all machines are alike.
     """
-    known = np.array(sharma2011().machine_frequency)
-    frequency = known
+    frequencies = np.array(sharma2011().machine_frequency)
+    frequency = frequencies
+
     if factor != 1:
         drawn = generator(seed, "constraints/profiles").integers(0, 3, CLUSTERS)
         of_machine = np.arange(machine_count) * CLUSTERS // machine_count
-        frequency = profiles(known, factor)[drawn[of_machine]]
+        frequency = profiles(frequencies, factor)[drawn[of_machine]]
+
     stream = generator(seed, "constraints/machines")
-    return column(_bit_sets(stream.random((machine_count, len(known))), frequency))
+    return column(_bit_sets(stream.random((machine_count, len(frequencies))), frequency))
 
 
-def profiles(known: Reals, factor: float) -> Reals:
+def profiles(frequencies: Reals, factor: float) -> Reals:
     """The frequencies of profiles A, B and C, one row each; what all machines satisfy stays so."""
-    up = np.where(np.arange(len(known)) % 2 == 0, factor, 1 / factor)
-    return np.array([known * odds / (known * odds + 1 - known) for odds in (np.ones_like(up), up, 1 / up)])
+    up = np.where(np.arange(len(frequencies)) % 2 == 0, factor, 1 / factor)
+    return np.array(
+        [frequencies * odds / (frequencies * odds + 1 - frequencies) for odds in (np.ones_like(up), up, 1 / up)]
+    )
 
 
 def gpu_racks(machine_count: int) -> list[int]:

@@ -45,7 +45,7 @@ def convert(
     output: Path,
     *,
     form: str | None = None,
-    chosen: dict[str, str] | None = None,
+    chosen_repairs: dict[str, str] | None = None,
     parents: bool = True,
     submissions: bool = True,
     only: Only = "ran",
@@ -57,78 +57,107 @@ def convert(
     Args:
         source: a file of any format, or a folder of parquet parts.
         form: name of the format; None: recognised by the content.
-        chosen: rule of the doctor -> action.
-        parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
-        submissions: whether to keep when each task was submitted; without, they are unknown.
+        chosen_repairs: rule of the doctor -> action.
+        parents: true keeps the tasks that others wait for; without, they and the submissions of tasks are unknown.
+        submissions: true keeps the time of submission of each task; without, it is unknown.
         only: "finished" leaves out rows whose status is another; "ran" keeps all.
-        far_permille: what distance from their input costs tasks, see `TableManifest`; None: as the source states.
+        far_permille: the cost of distance from the input, see `TableManifest`; None: as the source states.
 
     Raises:
         InputError: the source is wrong (the message names the line), or the output cannot be written.
     """
-    found, noticed = format_of(source, form), Noticed()
-    chosen = {rule: (chosen or {})[rule] for rule in RULES if rule in (chosen or {})}
+    source_format = format_of(source, form)
+    noticed = Noticed()
+    chosen_repairs = {rule: (chosen_repairs or {})[rule] for rule in RULES if rule in (chosen_repairs or {})}
+
     base = TableManifest(
-        VERSION, source.name, digest_of(source), found.name, f"volery {volery.__version__}", found.remarks
+        VERSION,
+        source.name,
+        digest_of(source),
+        source_format.name,
+        f"volery {volery.__version__}",
+        source_format.remarks,
     )
-    base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, found))
-    batches: Iterator[pa.RecordBatch] = read_source(source, found, noticed)
+    base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, source_format))
+    batches: Iterator[pa.RecordBatch] = read_source(source, source_format, noticed)
     left_out = {name for name, keep in (("parents", parents), ("task_submit_us", submissions and parents)) if not keep}
+
     if left_out:
         batches = (_without(left_out, batch) for batch in batches)
         remarks = [f"{name} were left out on request" for name in sorted(left_out)]
         base = msgspec.structs.replace(base, remarks=(*base.remarks, *remarks))
+
     if only == "finished":
         batches = (finished_rows(batch) for batch in batches)
         base = msgspec.structs.replace(
             base, remarks=(*base.remarks, "rows that did not finish were left out on request")
         )
-    with table_output(output, force=force) as table, closing(Examiner()) as before:
-        examined = before.watch(batches)
-        if set(chosen.values()) <= {"keep"}:
+
+    with table_output(output, force=force) as table, closing(Examiner()) as examiner:
+        examined = examiner.watch(batches)
+
+        # Nothing is changed: one pass is enough, and what was found stays.
+        if set(chosen_repairs.values()) <= {"keep"}:
             for batch in examined:
                 table.add(batch)
-            repairs, left = _done(chosen, before), before.found()
+            repairs = _done(chosen_repairs, examiner)
+            defects_left = examiner.found()
         else:
             with tempfile.TemporaryDirectory(prefix=".volery-", dir=output.parent) as folder:
-                repairs, left = _repaired(examined, before, chosen, table, Path(folder))
+                repairs, defects_left = _repaired(examined, examiner, chosen_repairs, table, Path(folder))
+
         manifest = msgspec.structs.replace(
-            base, noticed=dict(+noticed), rows_read=before.rows, rows=table.rows, found=before.found(),
-            repairs=repairs, left=left,
-        )  # fmt: skip
+            base,
+            noticed=dict(+noticed),
+            rows_read=examiner.rows,
+            rows=table.rows,
+            found=examiner.found(),
+            repairs=repairs,
+            left=defects_left,
+        )
         table.finish(manifest)
+
     return manifest
 
 
-def _done(chosen: dict[str, str], before: Examiner) -> tuple[Repair, ...]:
-    found = before.found()
-    return tuple(Repair(rule, action, found[rule]) for rule, action in chosen.items() if rule in found)
+def _done(chosen_repairs: dict[str, str], examiner: Examiner) -> tuple[Repair, ...]:
+    defects = examiner.found()
+    return tuple(Repair(rule, action, defects[rule]) for rule, action in chosen_repairs.items() if rule in defects)
 
 
 def _repaired(
-    batches: Iterable[pa.RecordBatch], before: Examiner, chosen: dict[str, str], table: TableWriter, folder: Path
+    batches: Iterable[pa.RecordBatch],
+    examiner: Examiner,
+    chosen_repairs: dict[str, str],
+    table: TableWriter,
+    folder: Path,
 ) -> tuple[tuple[Repair, ...], dict[str, int]]:
     """Three passes: what is broken is known after the first, what is left and its earliest time after the second."""
     raw, middle = folder / "raw", folder / "mended"
-    with table_output(raw) as kept:
+    with table_output(raw) as raw_table:
         for batch in batches:
-            kept.add(batch)
-    mender, samples = Mender(chosen, before.broken()), [np.zeros(0, np.int64)]
+            raw_table.add(batch)
+
+    mender = Mender(chosen_repairs, examiner.broken())
+    # An empty sample first: a trace without rows has no other.
+    samples = [np.zeros(0, np.int64)]
     with table_output(middle) as mended:
         for batch in mender.mended(read_table(raw)):
             samples.append(sample_of(batch))
             mended.add(batch)
     raw.unlink()
+
     times = np.concatenate(samples)
     last = read_table(middle)
-    if chosen.get("unsorted") == "sort":
+    if chosen_repairs.get("unsorted") == "sort":
         last = in_order(last, times, mended.rows, folder)
-    if chosen.get("clock-origin") == "shift" and (times < LATEST).any():
+    if chosen_repairs.get("clock-origin") == "shift" and (times < LATEST).any():
         last = shifted(last, int(times.min()))
-    with closing(Examiner()) as after:
-        for batch in after.watch(last):
+
+    with closing(Examiner()) as last_examiner:
+        for batch in last_examiner.watch(last):
             table.add(batch)
-        return _done(chosen, before), after.found()
+        return _done(chosen_repairs, examiner), last_examiner.found()
 
 
 def _without(names: set[str], batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -170,13 +199,13 @@ LATEST: Final = np.iinfo(np.int64).max
 class Mender:
     """Repairs rows by the chosen actions: drops, nulls and cuts."""
 
-    def __init__(self, chosen: dict[str, str], broken: Broken) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen_repairs: dict[str, str], broken: Broken) -> None:
+        self._chosen = chosen_repairs
         self._rows = broken.rows
         self._cuts = {
             rule: {(int(row), int(parent)) for row, parent in edges}
             for rule, edges in broken.edges.items()
-            if chosen.get(rule) == "cut"
+            if chosen_repairs.get(rule) == "cut"
         }
 
     def mended(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -187,8 +216,9 @@ class Mender:
             first += batch.num_rows
 
     def _mend(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+
         keep = np.ones(batch.num_rows, dtype=np.bool_)
-        unknown: list[tuple[str, Mask]] = []
+        unknown_masks: list[tuple[str, Mask]] = []
         for rule, action in self._chosen.items():
             if action not in ("drop", "null", "cut"):
                 continue
@@ -196,10 +226,12 @@ class Mender:
             if action == "drop":
                 keep &= ~mask
             elif action == "null":
-                unknown += nulled(rule, batch).items()
-        for name, mask in unknown:
+                unknown_masks += nulled(rule, batch).items()
+
+        for name, mask in unknown_masks:
             unset = pa.scalar(None, SCHEMA.field(name).type)
             batch = _with_column(batch, name, pc.if_else(pa.array(mask), unset, batch.column(name)))
+
         if self._cuts:
             batch = self._cut(batch, first)
         return batch if keep.all() else batch.filter(pa.array(keep))
@@ -214,7 +246,8 @@ class Mender:
     def _cut(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         cuts = set().union(*self._cuts.values())
         hit = {row for row, _ in cuts}
-        parents, jobs = batch.column("parents").to_pylist(), batch.column("job").to_pylist()
+        parents = batch.column("parents").to_pylist()
+        jobs = batch.column("job").to_pylist()
         for k, names in enumerate(parents):
             if first + k in hit:
                 parents[k] = [name for name in names if (first + k, hash((jobs[k], name))) not in cuts]
@@ -244,13 +277,15 @@ def in_order(batches: Iterable[pa.RecordBatch], samples: Integers, rows: int, fo
     """The rows by submission, stably; those that are near each other are sorted together, the others lie on disk.
 
     Args:
-        samples: of their times of submission.
-        folder: for what is not in memory.
+        samples: a sample of their times of submission.
+        folder: folder for the buckets that are not in memory.
     """
+    # Each bucket is sorted in memory; bounds from a sample make them of about equal size.
     buckets = max(1, -(-rows // BUCKET_ROWS))
     ranks = np.arange(1, buckets) * len(samples) // buckets
     bounds = np.sort(samples)[ranks]
     paths = [folder / f"bucket-{k}" for k in range(buckets)]
+
     with ExitStack() as stack:
         writers = [stack.enter_context(pa.OSFile(str(path), "wb")) for path in paths]
         streams = [stack.enter_context(pa.ipc.new_stream(writer, SCHEMA)) for writer in writers]
@@ -258,6 +293,7 @@ def in_order(batches: Iterable[pa.RecordBatch], samples: Integers, rows: int, fo
             bucket = np.searchsorted(bounds, _submissions(batch), side="right")
             for k in np.unique(bucket).tolist():
                 streams[k].write_batch(batch.filter(pa.array(bucket == k)))
+
     for path in paths:
         with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file) as stream:
             table = stream.read_all()

@@ -81,19 +81,26 @@ def gangs(text: str, seed: int) -> Trace:
     spec = Spec(text, GANGS_KEYS, word=GANGS_SPEC)
     if spec.word not in MIXES:
         raise InputError(text, f"{spec.word!r} is not a mix{suggestion(spec.word, MIXES)}")
-    mix, jobs = MIXES[spec.word], spec.count("jobs", 400, least=2)
+
+    mix = MIXES[spec.word]
+    jobs = spec.count("jobs", 400, least=2)
+
     u = generator(seed, "workload/jobs").random((jobs, 5))
     sizes = np.array(SIZES)[np.floor(u[:, 0] * len(SIZES)).astype(np.int64)]
     run_s = np.clip(RUN_MIN_S + exponential(u[:, 1]) * (RUN_MEAN_S - RUN_MIN_S), RUN_MIN_S, RUN_MAX_S)
     run_us = microseconds(run_s)
+
     work_s = float((run_s * sizes).sum())
     span_s = work_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 256))
+    # The jobs of a burst share one arrival.
     burst = spec.count("burst", 1, most=jobs // 2)
     arrival_us = _arrivals(generator(seed, "workload/arrivals").random(-(-jobs // burst)), span_s)
     arrival_us = np.repeat(arrival_us, burst)[:jobs]
+
     slack = SLACK_MIN + u[:, 2] * (SLACK_MAX - SLACK_MIN)
     due_us = arrival_us + np.rint(run_us * slack).astype(np.int64)
     preferences = _preferences(mix, spec.positive("slower", SLOWER, most=100))
+
     batch = Trace(
         text,
         column(arrival_us),
@@ -104,6 +111,7 @@ def gangs(text: str, seed: int) -> Trace:
         preferences=preferences,
         preference=array("H", _first(u[:, 4], 0.5).astype(int).tolist() if len(preferences) > 1 else []),
     )
+
     count = spec.count("services", 0, least=0)
     return _beside_services(batch, count, spec.count("service_tasks", 16)) if count else batch
 
@@ -114,14 +122,16 @@ def _beside_services(batch: Trace, count: int, tasks: int) -> Trace:
     at_us = np.arange(1, count + 1) * span_us // (count + 1)
     run_us = 2 * span_us - at_us
     order = np.argsort(np.concatenate((view(batch.arrival_us), at_us)), kind="stable")
+
     first = view(batch.first)
 
-    def merged(theirs: Integers, services: Integers) -> Integers:
-        return np.concatenate((theirs, services))[order]
+    def merged(batch_values: Integers, services: Integers) -> Integers:
+        return np.concatenate((batch_values, services))[order]
 
     sizes = merged(np.diff(first), np.full(count, tasks))
     indifferent = len(batch.preferences)
     preference = [*batch.preference, *[indifferent] * count]
+
     return Trace(
         batch.name,
         column(merged(view(batch.arrival_us), at_us)),
@@ -163,9 +173,21 @@ def _error(spec: Spec) -> float:
 
 
 RECURRING_KEYS: Final = (
-    "tasks", "mean", "load", "workers", "population", "deadline", "tokens", "noise", "surprise", "times", "fail",
-    "other", "other_tasks", "other_s",
-)  # fmt: skip
+    "tasks",
+    "mean",
+    "load",
+    "workers",
+    "population",
+    "deadline",
+    "tokens",
+    "noise",
+    "surprise",
+    "times",
+    "fail",
+    "other",
+    "other_tasks",
+    "other_s",
+)
 RECURRING_SPEC: Final = "JOBSxRUNS, for example recurring:8x5,workers=100"
 OTHER: Final = "other"
 STAGES: Final = (3, 8)
@@ -183,8 +205,8 @@ class Template(NamedTuple):
 
     Args:
         sizes, mean_s: per stage, its tasks, and how long they take on average.
-        parents: per task, places of those that it waits for.
-        typical_s: how long it takes with the tokens of the spec, by Amdahl's law.
+        parents: per task, places of the tasks that it waits for.
+        typical_s: duration with the tokens of the spec, by Amdahl's law.
     """
 
     sizes: list[int]
@@ -194,7 +216,7 @@ class Template(NamedTuple):
 
     @property
     def work_s(self) -> float:
-        """Of a run, as expected."""
+        """The expected work of a run."""
         return sum([size * mean for size, mean in zip(self.sizes, self.mean_s, strict=True)])
 
 
@@ -208,75 +230,91 @@ def recurring(text: str, seed: int) -> Trace:
         InputError: the spec is wrong; the message names the key.
     """
     spec = Spec(text, RECURRING_KEYS, word=RECURRING_SPEC)
+
     shape = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})", spec.word)
     if shape is None:
         raise InputError(text, f"{spec.word!r} is not {RECURRING_SPEC}")
     kinds, runs = int(shape[1]), int(shape[2])
+
     spec.check_size(kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
     templates = [_template(spec, kind) for kind in range(kinds)]
+    # Every job has the same number of runs, in a random order.
     order = np.argsort(generator(seed, "workload/order").random(kinds * runs), kind="stable") % kinds
-    load, workers = spec.positive("load", 0.4, most=100), spec.count("workers", 200)
+
+    load = spec.positive("load", 0.4, most=100)
+    workers = spec.count("workers", 200)
     span_s = runs * sum([template.work_s for template in templates]) / (load * workers)
     at_s = np.sort(generator(seed, "workload/arrivals").random(kinds * runs)) * span_s
+
     jobs = [
         (at, f"job{kind}", _durations(spec, templates[kind], seed, number), templates[kind])
         for number, (at, kind) in enumerate(zip(at_s.tolist(), order.tolist(), strict=True))
     ]
     jobs += [(at, OTHER, durations, None) for at, durations in _others(spec, span_s, seed)]
+
     return _trace(text, sorted(jobs, key=lambda job: job[0]), spec.positive("deadline", 1.5, most=1000))
 
 
 def _template(spec: Spec, kind: int) -> Template:
     draw = Streams(spec.count("population", 0, least=0)).of(f"workload/recurring/{kind}").random
     stages = STAGES[0] + int(draw() * (STAGES[1] - STAGES[0] + 1))
+
     weights = [np.exp(2 * draw()) for _ in range(stages)]
     tasks = spec.count("tasks", 200, least=STAGES[1]) * (0.5 + draw())
     sizes = [max(1, round(tasks * weight / sum(weights))) for weight in weights]
     mean_s = [spec.positive("mean", 60.0) * float(np.exp(1.2 * (draw() - 0.5))) for _ in range(stages)]
-    above = [_above(stage, draw) for stage in range(stages)]
+    parent_stages = [_above(stage, draw) for stage in range(stages)]
+
     path_s = [0.0] * stages
-    for stage, parents in enumerate(above):
+    # Parents have smaller numbers than their children, so that their paths are known here.
+    for stage, parents in enumerate(parent_stages):
         path_s[stage] = mean_s[stage] + max([path_s[parent] for parent, _ in parents], default=0.0)
+
     work_s = sum([size * mean for size, mean in zip(sizes, mean_s, strict=True)])
     typical_s = max(path_s) + work_s / spec.count("tokens", 20)
-    return Template(sizes, mean_s, _edges(sizes, above), typical_s)
+    return Template(sizes, mean_s, _edges(sizes, parent_stages), typical_s)
 
 
 def _above(stage: int, draw: Draw) -> list[tuple[int, bool]]:
     """Parents of a stage, each with True for a barrier: the stage before it, and sometimes another."""
     if not stage:
         return []
-    found = {stage - 1: draw() < BARRIERS}
+
+    barriers = {stage - 1: draw() < BARRIERS}
     if draw() < 1 / 3:
-        found.setdefault(int(draw() * stage), draw() < BARRIERS)
-    return sorted(found.items())
+        barriers.setdefault(int(draw() * stage), draw() < BARRIERS)
+    return sorted(barriers.items())
 
 
-def _edges(sizes: list[int], above: list[list[tuple[int, bool]]]) -> list[tuple[int, ...]]:
+def _edges(sizes: list[int], parent_stages: list[list[tuple[int, bool]]]) -> list[tuple[int, ...]]:
     """Per task, its parents: all of a stage, or those of the same place in it."""
     starts = np.concatenate(([0], np.cumsum(sizes))).tolist()
-    found: list[tuple[int, ...]] = []
-    for size, parents in zip(sizes, above, strict=True):
+    parents_of_tasks: list[tuple[int, ...]] = []
+    for size, parents in zip(sizes, parent_stages, strict=True):
         for task in range(size):
             waits: list[int] = []
             for parent, barrier in parents:
                 count, low = sizes[parent], starts[parent]
                 first, last = (0, count) if barrier else (task * count // size, -(-(task + 1) * count // size))
                 waits += range(low + first, low + last)
-            found.append(tuple(sorted(waits)))
-    return found
+
+            parents_of_tasks.append(tuple(sorted(waits)))
+    return parents_of_tasks
 
 
 def _durations(spec: Spec, template: Template, seed: int, number: int) -> Reals:
-    """Of the tasks of one run, seconds."""
+    """The durations of the tasks of one run, seconds."""
     size = sum(template.sizes)
     u = generator(seed, f"workload/run/{number}").random((size + 1, 4))
     factor = float(log_normal_factors(u[:1, 0], u[:1, 1], spec.at_least_zero("noise", 0.2, most=10))[0])
+
     if u[0, 2] < spec.at_least_zero("surprise", 0.05, most=1):
         factor *= spec.positive("times", 2.0, most=1000)
+
     tasks = u[1:]
     once_s = np.repeat(template.mean_s, template.sizes) * log_normal_factors(tasks[:, 0], tasks[:, 1], TASK_SPREAD)
     once_s = np.where(tasks[:, 2] < STRAGGLERS, STRAGGLE, 1.0) * once_s * factor
+
     fail = spec.at_least_zero("fail", 0.02, most=0.9)
     # an attempt that fails has run for half of its time, on average; the number of them is geometric
     failed = np.floor(np.log1p(-tasks[:, 3]) / np.log(fail)) if fail else np.zeros(size)
@@ -288,15 +326,19 @@ def _others(spec: Spec, span_s: float, seed: int) -> list[tuple[float, Reals]]:
     load = spec.at_least_zero("other", 0.4, most=100)
     if not load:
         return []
+
     tasks, mean_s = spec.positive("other_tasks", 50.0, most=1e6), spec.positive("other_s", 30.0)
     gap_s = tasks * mean_s / (load * spec.count("workers", 200))
-    draw, found, at = generator(seed, "workload/other"), list[tuple[float, Reals]](), 0.0
+    draw = generator(seed, "workload/other")
+    jobs: list[tuple[float, Reals]] = []
+    at = 0.0
+
     while True:
         at += float(exponential(draw.random(1))[0]) * gap_s
         if at >= span_s:
-            return found
+            return jobs
         size = int(geometric(draw.random(1), tasks)[0]) if tasks > 1 else 1
-        found.append((at, exponential(draw.random(size)) * mean_s))
+        jobs.append((at, exponential(draw.random(size)) * mean_s))
 
 
 def _trace(text: str, jobs: list[tuple[float, str, Reals, Template | None]], factor: float) -> Trace:
@@ -304,6 +346,7 @@ def _trace(text: str, jobs: list[tuple[float, str, Reals, Template | None]], fac
     sizes = np.array([len(durations) for _, _, durations, _ in jobs])
     duration_us = np.maximum(microseconds(np.concatenate([durations for _, _, durations, _ in jobs])), 1)
     trace = made_trace(text, np.array(at_us), sizes, duration_us)
+
     due_us: list[Time] = []
     parents: list[tuple[int, ...]] = []
     for at, (_, _, durations, template) in zip(at_us, jobs, strict=True):
@@ -311,5 +354,6 @@ def _trace(text: str, jobs: list[tuple[float, str, Reals, Template | None]], fac
         due_us.append(NEVER if template is None else at + round(factor * template.typical_s * SECOND))
         own = [()] * len(durations) if template is None else template.parents
         parents += [tuple([low + place for place in places]) for places in own]
+
     users = tuple([name for _, name, *_ in jobs])
     return with_parents(msgspec.structs.replace(trace, user=users, deadline_us=column(np.array(due_us))), parents)

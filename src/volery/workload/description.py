@@ -76,8 +76,8 @@ class WorkflowShape(msgspec.Struct, frozen=True):
     """The jobs in which some task waits for another.
 
     Args:
-        jobs: how many there are.
-        tasks: of theirs.
+        jobs: number of jobs with tasks that wait.
+        tasks: number of the tasks of these jobs.
         waits: pairs of a task and one that it waits for.
         depth_mean, depth_max: tasks of the longest chain, by count.
         width_mean, width_max: the most tasks that stand equally far from the beginning of their job, by count.
@@ -101,18 +101,18 @@ class TraceDescription(msgspec.Struct, frozen=True):
     Args:
         task_seconds: durations of all tasks together.
         span_s: last arrival minus first.
-        workers: machines that the load is taken over.
+        workers: number of machines that the load is taken over.
         resource: that work, load and demand are counted in: the one of which the tasks ask for the largest share of
             the machines; empty: slots.
-        offered: what the machines have of it together.
-        work: what tasks ask for of it, times their durations, in the unit `work_unit`.
+        offered: amount of the resource that the machines have together.
+        work: amounts of the resource that tasks ask for, times their durations, in the unit `work_unit`.
         load: work over what the machines could do during the span; None when all jobs arrive at once.
         peak_demand: the most that would be in use at once if each task started on arrival, or with the end of its
             parents. This and `offered` are in the unit of `work`, without the seconds.
-        short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
+        short, long: classes of jobs; the estimate of a long one is above the cutoff; None without a cutoff.
         workflows: None where no task waits for another.
-        left_out: what a run omits of the file, by effect and reason; None for other traces.
-        unheeded_resources: that tasks of the file ask for, and that do not count.
+        left_out: omissions of a run from the file, by effect and reason; None for other traces.
+        unheeded_resources: resources that tasks of the file ask for, and that do not count.
     """
 
     name: str
@@ -147,7 +147,7 @@ class LoadCurve(NamedTuple):
     """Load over time in equal intervals.
 
     Attributes:
-        time_s: where each interval begins; and where the last one ends.
+        time_s: beginning of each interval, and end of the last one.
         arriving: per interval, work that arrives in it over what the machines can do in it.
         running: per interval, the mean of what would be in use if each task started on arrival, over what there is.
     """
@@ -169,23 +169,27 @@ def describe(
     Args:
         workers: machines of one slot, or processor, that the load is taken over.
         cutoff_s: jobs whose estimate is above it are long.
-        reading: what the reader noticed, if the trace came from a file.
-        cluster: the machines instead.
+        reading: facts that the reader noticed, if the trace came from a file.
+        cluster: the machines in place of `workers`.
 
     Raises:
         InputError: no workers, or a negative cutoff.
     """
     if cutoff_s is not None and not 0 <= cutoff_s <= SECONDS_MAX:  # nor is NaN
         raise InputError("cutoff", f"{cutoff_s} is no cutoff; give seconds from 0 to {SECONDS_MAX}")
+
     machines = cluster or _machines(trace, workers)
     counted = basis(trace, machines)
+
     first, duration_us = view(trace.first), view(trace.duration_us)
     fanout = np.diff(first)
     task_seconds = float(duration_us.sum(dtype=np.float64)) / SECOND
     p50, p99 = (float(p) / SECOND for p in np.percentile(duration_us, (50, 99)))
     is_long = view(trace.estimate_us) > round((cutoff_s or 0) * SECOND)
+
     work_us = _work_us(trace, counted)
     unit, scale = machine_unit((counted.resource,) if counted.resource else ())  # slots are whole units, too
+
     return TraceDescription(
         name=trace.name,
         digest=trace.digest(),
@@ -226,15 +230,21 @@ def _work_us(trace: Trace, counted: Basis) -> Reals:
 
 
 def _shape(trace: Trace) -> WorkflowShape:
-    deep, paths_us = levels(trace), critical_paths_us(trace)
-    depths, widths, lengths_us, tasks = [], [], [], 0
+    depths_of_tasks = levels(trace)
+    paths_us = critical_paths_us(trace)
+
+    depths = []
+    widths = []
+    lengths_us = []
+    tasks = 0
     for job, (low, high) in enumerate(job_bounds(trace)):
         if trace.parent_first[low] < trace.parent_first[high]:
-            counts = np.bincount(view(deep)[low:high])
+            counts = np.bincount(view(depths_of_tasks)[low:high])
             depths.append(len(counts))
             widths.append(int(counts.max()))
             lengths_us.append(paths_us[job])
             tasks += high - low
+
     count = len(depths)
     return WorkflowShape(
         jobs=count,
@@ -250,14 +260,20 @@ def _shape(trace: Trace) -> WorkflowShape:
 
 
 def _job_class(trace: Trace, work_us: Reals, member: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> JobClass:
+
     first = view(trace.first)
     durations_s = np.add.reduceat(view(trace.duration_us), first[:-1]) / SECOND
     jobs, tasks = int(member.sum()), int(np.diff(first)[member].sum())
-    whole, work = float(work_us.sum()), float(work_us[member].sum())
+
+    total_work, work = float(work_us.sum()), float(work_us[member].sum())
     return JobClass(
-        jobs, tasks, float(durations_s[member].sum()), jobs / trace.job_count, tasks / trace.task_count,
-        work / whole if whole else 0.0,
-    )  # fmt: skip
+        jobs,
+        tasks,
+        float(durations_s[member].sum()),
+        jobs / trace.job_count,
+        tasks / trace.task_count,
+        work / total_work if total_work else 0.0,
+    )
 
 
 def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
@@ -277,10 +293,12 @@ def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None
     if not trace.constraints:
         return None
     masks, counts = np.unique(view(trace.constraints), return_counts=True)
+
     machines, machine_counts = np.unique(np.array(cluster.constraints, dtype=np.int64), return_counts=True)
     eligible = np.array([int(machine_counts[(machines & mask) == mask].sum()) for mask in masks.tolist()])
     bits = 1 << np.arange(max(1, int(masks.max()).bit_length()), dtype=np.int64)
     use = ((masks[:, None] & bits) != 0).T @ counts
+
     tasks = trace.task_count
     return ConstraintUse(
         constraints_per_task=float(use.sum()) / tasks,
@@ -319,7 +337,8 @@ def _in_order(at_us: Integers, units: Integers) -> _Moments:
 
 def _peak_demand(trace: Trace, counted: Basis) -> int:
     """Demand only grows at a start, so the largest value after one is the peak."""
-    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    begins = _begins(trace, counted)
+    ends = _ends(trace, counted)
     given_back = np.concatenate(([0], np.cumsum(ends.units)))[np.searchsorted(ends.at_us, begins.at_us, side="right")]
     # of one instant: tasks of zero length have ended before the last of them counts
     return max(0, int((np.cumsum(begins.units) - given_back).max()))
@@ -333,7 +352,8 @@ def load_curve(trace: Trace, workers: int, points: int = 200, cluster: Cluster |
         cluster: the machines instead.
     """
     counted = basis(trace, cluster or _machines(trace, workers))
-    begins, ends = _begins(trace, counted), _ends(trace, counted)
+    begins = _begins(trace, counted)
+    ends = _ends(trace, counted)
     span_us = trace.arrival_us[-1] or int(ends.at_us[-1]) or SECOND
     edges = np.linspace(0, span_us, points + 1)
     arrival_us = view(trace.arrival_us).astype(np.float64)
@@ -345,10 +365,11 @@ def load_curve(trace: Trace, workers: int, points: int = 200, cluster: Cluster |
 
 def _served_until(edges: Reals, moments: _Moments) -> Reals:
     """Per edge, the sum over the units of earlier moments of the time since them."""
-    many = np.concatenate(([0.0], np.cumsum(moments.units)))
+    unit_counts = np.concatenate(([0.0], np.cumsum(moments.units)))
     total = np.concatenate(([0.0], np.cumsum(moments.units * moments.at_us.astype(np.float64))))
+
     at = np.searchsorted(moments.at_us, edges, side="right")
-    return np.asarray(many[at] * edges - total[at])
+    return np.asarray(unit_counts[at] * edges - total[at])
 
 
 def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
@@ -359,28 +380,33 @@ def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
     """
     if path.suffix.removeprefix(".") not in PICTURE_FORMATS:
         raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
+
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     hours = curve.time_s[-1] > 3 * 3600
     time = curve.time_s / 3600 if hours else curve.time_s
+
     with mpl.rc_context({"svg.hashsalt": "volery", "svg.fonttype": "none"}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
+
         # a burst of work may be twenty times what the machines can do; it must not flatten what runs
         top = 130 * max(1.0, float(curve.running.max()))
         cut = " (cut off at the top)" if float(curve.arriving.max()) * 100 > top else ""
         axes.stairs(curve.arriving * 100, time, fill=True, color="#c8d8e8", label=f"arriving work{cut}")
         axes.stairs(curve.running * 100, time, color="#1f4e79", label="running, if every task started on arrival")
         axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all full")
+
         axes.set_xlabel("time since the first arrival (h)" if hours else "time since the first arrival (s)")
         axes.set_ylabel("load (% of the machines)")
         axes.set_title(title)
         axes.set_xlim(0, time[-1])
         axes.set_ylim(0, top)
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
+
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
         try:
             figure.savefig(path, dpi=120, metadata=dated[path.suffix.removeprefix(".")])

@@ -102,8 +102,8 @@ class CutLogNormal(msgspec.Struct, frozen=True):
 
     def quantile(self, u: Reals) -> Reals:
         """The value that a share `u` of draws stays below."""
-        kept = NORMAL.cdf((math.log(self.high) - self.mu) / self.sigma)
-        return np.minimum(np.exp(self.mu + self.sigma * normal_quantiles(u * kept)), self.high)
+        kept_share = NORMAL.cdf((math.log(self.high) - self.mu) / self.sigma)
+        return np.minimum(np.exp(self.mu + self.sigma * normal_quantiles(u * kept_share)), self.high)
 
 
 def exponential(u: Reals) -> Reals:

@@ -33,7 +33,7 @@ class DefectRule(NamedTuple):
     """A rule of the doctor: a kind of defect, and the repairs that it allows.
 
     Attributes:
-        name: for `--repair`.
+        name: name for `--repair`.
         meaning: the row that has the defect, as a noun phrase.
         actions: repairs; `keep` means that it is no defect here.
     """
@@ -73,8 +73,8 @@ class Defect(msgspec.Struct, frozen=True):
     """A defect of a trace.
 
     Args:
-        rule: its name.
-        rows: that have it; 1 for `clock-origin`.
+        rule: name of the rule.
+        rows: number of rows that have the defect; 1 for `clock-origin`.
         first: the first of them, as `file:line`.
         actions: repairs that the rule allows.
         chosen: the repair; None: none was chosen.
@@ -92,11 +92,11 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """The defects of a trace, the columns that are unknown, and the rows that a run would leave out.
 
     Args:
-        source, format: what was read, and how.
-        rows: of the trace.
-        findings: in the order of the rules; those that no row has are left out.
+        source, format: the file that was read, and the name of its format.
+        rows: number of rows of the trace.
+        findings: defects in the order of the rules; those that no row has are left out.
         unknown: column -> rows without a value; columns with values in all rows are left out.
-        noticed, remarks: of the reader.
+        noticed, remarks: counts and remarks of the reader.
         origin_us: the first submission; None where no row has one.
         left_out: rows that a run would leave out, by reason, without a count of jobs; None where there is no row.
     """
@@ -114,26 +114,28 @@ class Diagnosis(msgspec.Struct, frozen=True):
     @property
     def unanswered(self) -> list[str]:
         """Rules that rows break and no repair was chosen for."""
-        return [one.rule for one in self.findings if one.chosen is None]
+        return [defect.rule for defect in self.findings if defect.chosen is None]
 
 
 class Examiner:
     """Checks the rows of a trace, batch by batch, against all rules; `close` it in the end.
 
     Args:
-        form: of the trace, for the requests of its rows; None: rows that would be left out are not counted.
+        form: format of the trace, for the requests of its rows; None: rows that would be left out are not counted.
     """
 
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
         self._form, self._only = form, only
         self._resources: tuple[str, ...] = ()
-        self._weighed = ""
+        self._weighed_resource = ""
         self._tally: OmissionTally | None = None
+
         self.graph = TaskGraph()
         self.rows = 0
         self.origin_us: int | None = None
         self.counts = dict.fromkeys(RULES, 0)
         self.unknown: dict[str, int] = {}
+
         self._lines: dict[str, list[int]] = {rule: [] for rule in RULES}
         self._last_us: int | None = None
         self._broken: Broken | None = None
@@ -164,27 +166,34 @@ class Examiner:
             return
         if self._tally is None:
             self._resources = resources_of(self._form, batch)
-            self._weighed = weighed_of(batch, self._resources)
-            self._tally = OmissionTally(self._resources, by_job=False, weighed=self._weighed)
+            self._weighed_resource = weighed_of(batch, self._resources)
+            self._tally = OmissionTally(self._resources, by_job=False, weighed=self._weighed_resource)
         amounts = amounts_of(batch, self._resources)
-        self._tally.add(batch, judge(batch, amounts, self._only, self._weighed), amounts)
+        self._tally.add(batch, judge(batch, amounts, self._only, self._weighed_resource), amounts)
 
     def _count(self, rule: str, mask: Mask, lines: Integers) -> None:
-        found = np.flatnonzero(mask)
-        self.counts[rule] += len(found)
-        wanted = PLACES_MAX - len(self._lines[rule])
+        rows_found = np.flatnonzero(mask)
+        self.counts[rule] += len(rows_found)
+
+        places_left = PLACES_MAX - len(self._lines[rule])
         # a row of a table made elsewhere may have no line
-        self._lines[rule] += [int(lines[k]) if lines[k] == lines[k] else self.rows + int(k) + 1 for k in found[:wanted]]
+        self._lines[rule] += [
+            int(lines[k]) if lines[k] == lines[k] else self.rows + int(k) + 1 for k in rows_found[:places_left]
+        ]
 
     def _unsorted(self, batch: pa.RecordBatch) -> Mask:
         column = batch.column("submit_us")
-        known = np.flatnonzero(pc.is_valid(column).to_numpy(zero_copy_only=False))
+        known_rows = np.flatnonzero(pc.is_valid(column).to_numpy(zero_copy_only=False))
         values = column.drop_null().to_numpy()
         mask = np.zeros(batch.num_rows, dtype=np.bool_)
+
         if not len(values):
             return mask
-        before = np.concatenate(([values[0] if self._last_us is None else self._last_us], values[:-1]))
-        mask[known] = values < before
+
+        # The first row of a batch is compared with the last one of the batch before.
+        values_before = np.concatenate(([values[0] if self._last_us is None else self._last_us], values[:-1]))
+        mask[known_rows] = values < values_before
+
         lowest = int(values.min())
         self.origin_us = lowest if self.origin_us is None else min(lowest, self.origin_us)
         self._last_us = int(values[-1])
@@ -204,10 +213,11 @@ class Examiner:
         self.broken()
         return {rule: rows for rule, rows in self.counts.items() if rows}
 
-    def findings(self, source: str, chosen: dict[str, str]) -> tuple[Defect, ...]:
+    def findings(self, source: str, chosen_repairs: dict[str, str]) -> tuple[Defect, ...]:
         """The defects that were found, and the repairs that were chosen."""
         broken = self.broken()
-        made = []
+        defects = []
+
         for rule, rows in self.found().items():
             if rule in broken.rows:
                 first = tuple(f"{source}:{line}" for line in broken.lines[rule])
@@ -215,9 +225,10 @@ class Examiner:
                 first = (f"{source}: {(self.origin_us or 0) / 1e6:,.6f} s".replace(".000000", ""),)
             else:
                 first = tuple(f"{source}:{line}" for line in self._lines[rule])
-            about = RULES[rule]
-            made.append(Defect(rule, about.meaning, rows, first, about.actions, chosen.get(rule)))
-        return tuple(made)
+
+            rule_facts = RULES[rule]
+            defects.append(Defect(rule, rule_facts.meaning, rows, first, rule_facts.actions, chosen_repairs.get(rule)))
+        return tuple(defects)
 
     def _left_out(self) -> Omissions | None:
         """The counts of what a run would omit, with waits that are not resolved."""
@@ -227,15 +238,24 @@ class Examiner:
         self._tally.add_waits("", self.graph.waits, len(unresolved), self.counts["unknown-parent"])
         return self._tally.omissions()
 
-    def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
-        unknown = {name: rows for name, rows in self.unknown.items() if rows and name not in OMISSIONS}
+    def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen_repairs: dict[str, str]) -> Diagnosis:
+        unknown_rows = {name: rows for name, rows in self.unknown.items() if rows and name not in OMISSIONS}
         return Diagnosis(
-            str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
-            self.origin_us, self._left_out(),
-        )  # fmt: skip
+            str(path),
+            form.name,
+            self.rows,
+            self.findings(str(path), chosen_repairs),
+            unknown_rows,
+            dict(+noticed),
+            form.remarks,
+            self.origin_us,
+            self._left_out(),
+        )
 
 
-def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None, only: Only = "ran") -> Diagnosis:
+def examine(
+    path: Path, form: str | None = None, chosen_repairs: dict[str, str] | None = None, only: Only = "ran"
+) -> Diagnosis:
     """Check a trace of any format, in bounded memory.
 
     Args:
@@ -244,12 +264,14 @@ def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None =
     Raises:
         InputError: it cannot be read.
     """
-    found, noticed = format_of(path, form), Noticed()
-    examiner = Examiner(found, only)
+    trace_format = format_of(path, form)
+    noticed = Noticed()
+
+    examiner = Examiner(trace_format, only)
     try:
-        for batch in read_source(path, found, noticed):
+        for batch in read_source(path, trace_format, noticed):
             examiner.add(batch)
-        return examiner.diagnosis(path, found, noticed, chosen or {})
+        return examiner.diagnosis(path, trace_format, noticed, chosen_repairs or {})
     finally:
         examiner.close()
 
@@ -260,17 +282,19 @@ def choices(words: list[str]) -> dict[str, str]:
     Raises:
         InputError: a rule or an action does not exist, or a rule stands there twice.
     """
-    chosen: dict[str, str] = {}
+    actions: dict[str, str] = {}
     for word in words:
         name, _, action = word.partition("=")
         if name not in RULES:
             raise InputError("--repair", f"{name!r} is no rule{suggestion(name, RULES)}")
         if action not in RULES[name].actions:
             raise InputError("--repair", f"{word!r}: {name} is repaired by {', '.join(RULES[name].actions)}")
-        if name in chosen:
+
+        if name in actions:
             raise InputError("--repair", f"{name!r} stands there twice; leave one out")
-        chosen[name] = action
-    return chosen
+        actions[name] = action
+
+    return actions
 
 
 def _end_before_start(batch: pa.RecordBatch) -> Mask:
@@ -281,15 +305,19 @@ def _end_before_start(batch: pa.RecordBatch) -> Mask:
 def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
     """Column -> rows: runtimes of ten years or 60, 1,000 or a million times end minus start, and shares above 1."""
     runtime = batch.column("runtime_us")
-    odd = true_mask(pc.greater(runtime, RUNTIME_MAX_US))
+    is_odd = true_mask(pc.greater(runtime, RUNTIME_MAX_US))
+
     lasted = pc.cast(pc.subtract(batch.column("end_us"), batch.column("start_us")), pa.float64(), safe=False)
     ratio = np.asarray(
         pc.divide(pc.cast(runtime, pa.float64(), safe=False), lasted).to_numpy(zero_copy_only=False), dtype=float
     )
+
+    # Runtimes in minutes, milliseconds or microseconds that were read as seconds show by these factors.
     for factor in FACTORS:
-        odd |= np.abs(ratio / factor - 1) < FACTOR_TOLERANCE
-        odd |= np.abs(ratio * factor - 1) < FACTOR_TOLERANCE
-    return {"runtime_us": odd} | {name: true_mask(pc.greater(batch.column(name), 1.0)) for name in SHARES}
+        is_odd |= np.abs(ratio / factor - 1) < FACTOR_TOLERANCE
+        is_odd |= np.abs(ratio * factor - 1) < FACTOR_TOLERANCE
+
+    return {"runtime_us": is_odd} | {name: true_mask(pc.greater(batch.column(name), 1.0)) for name in SHARES}
 
 
 def nulled(rule: str, batch: pa.RecordBatch) -> dict[str, Mask]:

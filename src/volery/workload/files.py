@@ -24,7 +24,7 @@ PACKED_READ_BYTES = 1 << 10
 """Deflate expands at most 1,032 times, so that one read of this size gives at most a megabyte of text."""
 BLOCK_BYTES: Final = 1 << 20
 GZIP_FORMAT = 31
-"""What zlib calls a stream with gzip's header and checksum."""
+"""The number by which zlib names a stream with gzip's header and checksum."""
 PACKED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -46,9 +46,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as raw:
             start = raw.read(MAGIC_BYTES)
             raw.seek(0)
-            found = next((one for one in PACKINGS if one.magic.match(start)), None)
-            packing = "" if found is None else found.name
-            lines = raw if found is None else _split(found.blocks(raw))
+
+            packing_found = next(
+                (known_packing for known_packing in PACKINGS if known_packing.magic.match(start)), None
+            )
+            packing = "" if packing_found is None else packing_found.name
+            lines = raw if packing_found is None else _split(packing_found.blocks(raw))
+
             for number, line in enumerate(lines, start=1):
                 if number == 1 and line.startswith(UTF_16):
                     raise InputError(str(path), "is UTF-16 text; save it as UTF-8")
@@ -68,6 +72,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(str(path), str(error)) from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror or error}); check its permissions") from None
+
     if number == 0:
         raise InputError(str(path), "the file is empty; check that it was copied whole")
 
@@ -93,9 +98,10 @@ def _gzip_blocks(raw: BinaryIO) -> Iterator[bytes]:
                 raise EOFError
             yield engine.decompress(packed)
             packed = engine.unused_data if engine.eof else raw.read(PACKED_READ_BYTES)
+
         # another member may follow, or zeros that fill the last block of a tape
-        while not (packed := packed.lstrip(b"\0")) and (more := raw.read(PACKED_READ_BYTES)):
-            packed = more
+        while not (packed := packed.lstrip(b"\0")) and (next_piece := raw.read(PACKED_READ_BYTES)):
+            packed = next_piece
 
 
 def _stream_blocks(new_engine: Callable[[], Any]) -> Callable[[BinaryIO], Iterator[bytes]]:
@@ -113,6 +119,7 @@ def _stream_blocks(new_engine: Callable[[], Any]) -> Callable[[BinaryIO], Iterat
                 except OSError as error:  # what bzip2 calls damage
                     raise _DamagedError(error) from None
                 packed = raw.read(BLOCK_BYTES) if engine.needs_input and not engine.eof else b""
+
             packed = (engine.unused_data or raw.read(BLOCK_BYTES)).lstrip(b"\0")
 
     return blocks
@@ -130,6 +137,7 @@ def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
                 if "truncated" in str(error).lower():
                     raise EOFError from None
                 raise _DamagedError(str(error).splitlines()[0]) from None
+
             if not block:
                 return
             yield block
@@ -138,14 +146,17 @@ def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
 def _zip_blocks(raw: BinaryIO) -> Iterator[bytes]:
     """The text of the only file of a zip archive, in blocks."""
     with zipfile.ZipFile(raw) as archive:
-        files = (one.filename for one in archive.infolist() if not one.is_dir())
+        files = (listed_entry.filename for listed_entry in archive.infolist() if not listed_entry.is_dir())
         names = [name for name in files if not name.startswith(MAC_EXTRAS)]
+
         if len(names) != 1:
             raise _UnreadableError(f"the archive holds {len(names)} files where one is expected; unpack it")
+
         try:
             member = archive.open(names[0])
         except (RuntimeError, NotImplementedError) as error:  # it is encrypted, or packed by another method
             raise _UnreadableError(f"the archive cannot be opened ({error}); unpack it") from None
+
         with member as stream:
             while block := stream.read(BLOCK_BYTES):
                 yield block
@@ -186,9 +197,11 @@ def spooled_stdin() -> str:
     """
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(STDIN, "standard input is closed or a terminal; pipe a trace into it, or name a file")
+
     folder = tempfile.mkdtemp(prefix="volery-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "stdin"
+
     try:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -200,14 +213,17 @@ def spooled_stdin() -> str:
 def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Lines from blocks of text, without their ends."""
     parts: list[bytes] = []
+
     for block in blocks:
-        head, *others = block.split(b"\n")
+        head, *further_lines = block.split(b"\n")
         parts.append(head)
-        if others:
+
+        if further_lines:
             yield b"".join(parts)
-            *whole, rest = others
-            yield from whole
-            parts = [rest]
+            *whole_lines, last_part = further_lines
+            yield from whole_lines
+            parts = [last_part]
+
     if last := b"".join(parts):
         yield last
 
@@ -223,19 +239,23 @@ def atomic_output(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """
     if not path.name:
         raise InputError("output", f"{str(path)!r} names no file; give the name of one")
+
+    # Beside the output, so that the rename stays within one file system and is atomic.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists() and not force:
             raise InputError(str(path), "exists already; give --force to replace it, or another name")
+
         with part.open("wb") as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
                     yield cast("BinaryIO", packed)
             else:
                 yield raw
+
         part.replace(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be written ({error.strerror or error}); choose another place") from None
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # after the rename it is not there any more
             part.unlink()

@@ -88,13 +88,17 @@ class TaskGraph:
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Take in the ids and parents of a batch; rows without ids are passed over."""
-        jobs, tasks = batch.column("job").to_pylist(), batch.column("task").to_pylist()
-        known = [k for k in range(batch.num_rows) if jobs[k] is not None and tasks[k] is not None]
-        job_keys = np.fromiter((hash(jobs[k]) for k in known), np.int64, len(known))
-        keys = np.fromiter((hash((jobs[k], tasks[k])) for k in known), np.int64, len(known))
-        rows = np.asarray(known, dtype=np.int64) + first_row
+        jobs = batch.column("job").to_pylist()
+        tasks = batch.column("task").to_pylist()
+        known_rows = [k for k in range(batch.num_rows) if jobs[k] is not None and tasks[k] is not None]
+
+        job_keys = np.fromiter((hash(jobs[k]) for k in known_rows), np.int64, len(known_rows))
+        keys = np.fromiter((hash((jobs[k], tasks[k])) for k in known_rows), np.int64, len(known_rows))
+        rows = np.asarray(known_rows, dtype=np.int64) + first_row
         lines = pc.fill_null(batch.column("line"), 0).to_numpy(zero_copy_only=False)
-        self._tasks.add(np.column_stack((job_keys, keys, rows, lines[known])))
+
+        self._tasks.add(np.column_stack((job_keys, keys, rows, lines[known_rows])))
+
         if edges := list(_edges(batch, jobs, tasks, first_row, lines.tolist())):
             self._edges.add(np.array(edges, dtype=np.int64))
 
@@ -107,20 +111,25 @@ class TaskGraph:
         """Duplicates, unknown parents and cycles."""
         hits: dict[str, list[Integers]] = {"duplicate": [], "unknown-parent": [], "cycle": []}
         for part in range(PARTS):
-            tasks, waits = self._tasks.part(part), self._edges.part(part)
+            tasks = self._tasks.part(part)
+            waits = self._edges.part(part)
             order = np.argsort(tasks[:, 1], kind="stable")
             keys = tasks[order, 1]
             repeated = tasks[order[1:][keys[1:] == keys[:-1]]]
             hits["duplicate"].append(repeated[:, [2, 1, 3]])
-            known = np.isin(waits[:, 3], keys)
-            hits["unknown-parent"].append(waits[~known][:, 2:])
-            hits["cycle"].append(waits[known][_on_a_cycle(waits[known])][:, 2:])
-        found = {rule: np.concatenate(parts) for rule, parts in hits.items()}
+
+            is_known = np.isin(waits[:, 3], keys)
+            hits["unknown-parent"].append(waits[~is_known][:, 2:])
+            hits["cycle"].append(waits[is_known][_on_a_cycle(waits[is_known])][:, 2:])
+
+        records_of = {rule: np.concatenate(parts) for rule, parts in hits.items()}
+
         rows, lines = {}, {}
-        for rule, records in found.items():
+        for rule, records in records_of.items():
             rows[rule], first = np.unique(records[:, 0], return_index=True)
             lines[rule] = records[first[:PLACES_MAX], 2].tolist()
-        return Broken(rows, {rule: records[:, :2] for rule, records in found.items()}, lines)
+
+        return Broken(rows, {rule: records[:, :2] for rule, records in records_of.items()}, lines)
 
 
 def _edges(
@@ -138,23 +147,26 @@ def _edges(
 
 def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
     """A mask of the edges left after repeated removal of tasks without parents and tasks without children."""
-    left = np.ones(len(waits), dtype=np.bool_)
+    is_left = np.ones(len(waits), dtype=np.bool_)
+    # From the top, then from the bottom: what is left lies on a cycle, or between two of them.
     for child, parent in ((1, 3), (3, 1)):
-        edges = np.flatnonzero(left)
+        edges = np.flatnonzero(is_left)
         open_edges: dict[int, int] = defaultdict(int)
         of_parent: dict[int, list[int]] = defaultdict(list)
         for k in edges.tolist():
             open_edges[int(waits[k, child])] += 1
             of_parent[int(waits[k, parent])].append(k)
+
         ready = [key for key in of_parent if key not in open_edges]
         while ready:
             for k in of_parent.pop(ready.pop(), ()):
-                left[k] = False
-                below = int(waits[k, child])
-                open_edges[below] -= 1
-                if not open_edges[below]:
-                    ready.append(below)
-    return left
+                is_left[k] = False
+                child_key = int(waits[k, child])
+                open_edges[child_key] -= 1
+                if not open_edges[child_key]:
+                    ready.append(child_key)
+
+    return is_left
 
 
 class CycleError(ValueError):
@@ -166,13 +178,13 @@ class Arranged:
 
     Args:
         parents: per row, ids of what it waits for.
-        gone: rows that were passed over.
+        passed_over: rows that were passed over.
 
     Attributes:
         order: places of the rows.
         parents: per row of that order, places in the order.
-        stated: how many ids of parents there are, those of rows that were passed over taken instead of these rows.
-        unknown: how many of them are no rows.
+        stated: number of ids of parents; the parents of a row that was passed over count in its place.
+        unknown: number of these ids that are no rows.
         waiting: per row, whether it has an unknown one.
         alike: per row, whether another has its id.
 
@@ -180,50 +192,62 @@ class Arranged:
         CycleError: there is no such order.
     """
 
-    def __init__(self, tasks: Sequence[str | None], parents: Sequence[Sequence[str]], gone: Gone) -> None:
+    def __init__(self, tasks: Sequence[str | None], parents: Sequence[Sequence[str]], passed_over: Gone) -> None:
         self.stated = self.unknown = 0
         self.waiting: list[bool] = []
         rows_of: dict[str, list[int]] = {}
         for row, task in enumerate(tasks):
             if task is not None:
                 rows_of.setdefault(task, []).append(row)
+
         self.alike = [task is not None and len(rows_of[task]) > 1 for task in tasks]
-        waits = [sorted(self._found(ids, rows_of, gone)) for ids in parents]
+        waits = [sorted(self._found(ids, rows_of, passed_over)) for ids in parents]
         children: list[list[int]] = [[] for _ in tasks]
-        for row, found in enumerate(waits):
-            for parent in found:
+        for row, parent_rows in enumerate(waits):
+            for parent in parent_rows:
                 children[parent].append(row)
-        left = [len(found) for found in waits]
-        ready = [row for row, count in enumerate(left) if not count]
+
+        waits_left = [len(parent_rows) for parent_rows in waits]
+        ready = [row for row, count in enumerate(waits_left) if not count]
+
         self.order: list[int] = []
         while ready:
+            # The smallest number first, so that rows keep the order of the file where the waits allow it.
             row = heapq.heappop(ready)
             self.order.append(row)
             for child in children[row]:
-                left[child] -= 1
-                if not left[child]:
+                waits_left[child] -= 1
+                if not waits_left[child]:
                     heapq.heappush(ready, child)
+
+        # Rows in a circle, and those that wait for them, never have all their parents behind them.
         if len(self.order) < len(tasks):
             raise CycleError(f"{len(tasks) - len(self.order)} tasks wait for each other in a circle or below one")
+
         place = {row: k for k, row in enumerate(self.order)}
         self.parents = [sorted(place[parent] for parent in waits[row]) for row in self.order]
 
-    def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], gone: Gone) -> set[int]:
-        found: set[int] = set()
-        open_ids, seen, unknown_before = list(ids), set(ids), self.unknown
+    def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], passed_over: Gone) -> set[int]:
+        parent_rows: set[int] = set()
+
+        open_ids = list(ids)
+        ids_seen = set(ids)
+        unknown_before = self.unknown
         while open_ids:
-            one = open_ids.pop()
-            self.stated += one in rows_of or one not in gone
-            if one in rows_of:
-                found.update(rows_of[one])
-            elif one in gone:
-                more = [parent for parent in gone[one] if parent not in seen]
-                seen.update(more)
-                open_ids += more
+            parent_id = open_ids.pop()
+            self.stated += parent_id in rows_of or parent_id not in passed_over
+            if parent_id in rows_of:
+                parent_rows.update(rows_of[parent_id])
+            elif parent_id in passed_over:
+                # A parent that was passed over lends its own parents: who waited for it waits for them.
+                grandparents = [parent for parent in passed_over[parent_id] if parent not in ids_seen]
+                ids_seen.update(grandparents)
+                open_ids += grandparents
             else:
                 self.unknown += 1
+
         self.waiting.append(self.unknown > unknown_before)
-        return found
+        return parent_rows
 
 
 class Edges:
@@ -238,7 +262,7 @@ class Edges:
 
         Args:
             begin: number of the first task.
-            instances: per row.
+            instances: number of tasks per row.
             parents: per row, places of rows; all empty where nobody waits.
 
         Raises:
@@ -247,6 +271,7 @@ class Edges:
         starts = longs(1, begin)
         for count in instances:
             starts.append(starts[-1] + count)
+
         for count, places in zip(instances, parents, strict=True):
             waits = array("q", [task for place in places for task in range(starts[place], starts[place + 1])])
             if len(self.parents) + count * len(waits) > EDGES_MAX:
@@ -276,20 +301,25 @@ class Submissions:
         """A job's rows in order; none comes before those that it waits for, as no scheduler knew of these.
 
         Args:
-            arrival_us: of the job, and of rows without a submission of their own.
-            came_us: per row, when it was submitted itself.
-            instances, parents: as for `Edges`.
+            arrival_us: arrival of the job, and of rows without a submission of their own.
+            came_us: time of submission per row; None where it has none of its own.
+            instances, parents: see `Edges`.
         """
         if not self._apart:
             self._jobs.append(arrival_us)
             return
-        found: list[int] = []
-        for came, above in zip(came_us, parents, strict=True):
-            found.append(max([arrival_us if came is None else came, *[found[place] for place in above]]))
-        for count, at in zip(instances, found, strict=True):
+
+        submissions_us: list[int] = []
+        for came, parent_places in zip(came_us, parents, strict=True):
+            submissions_us.append(
+                max([arrival_us if came is None else came, *[submissions_us[place] for place in parent_places]])
+            )
+
+        for count, at in zip(instances, submissions_us, strict=True):
             self._tasks.extend(longs(count, at))
-        self._jobs.append(min(found))
-        self._late = self._late or max(found) > min(found)
+
+        self._jobs.append(min(submissions_us))
+        self._late = self._late or max(submissions_us) > min(submissions_us)
 
     @property
     def begin_us(self) -> int:

@@ -25,9 +25,19 @@ BINS: Final = {
 }
 """Maps of a job, and how many of a hundred jobs have so many: the macro-benchmark of Zaharia et al., EuroSys 2010."""
 KEYS: Final = (
-    "jobs", "gap", "duration", "spread", "workers", "racks", "replicas", "rack", "any", "hot", "hot_blocks",
+    "jobs",
+    "gap",
+    "duration",
+    "spread",
+    "workers",
+    "racks",
+    "replicas",
+    "rack",
+    "any",
+    "hot",
+    "hot_blocks",
     "hot_replicas",
-)  # fmt: skip
+)
 
 
 def machine_racks(workers: int, racks: int) -> tuple[int, ...]:
@@ -42,13 +52,16 @@ def machine_racks(workers: int, racks: int) -> tuple[int, ...]:
 def hdfs(text: str, seed: int) -> Trace:
     """`hdfs`: jobs of one size, or of the sizes of a preset, whose tasks read blocks with replicas."""
     spec = Spec(text, KEYS, word="TASKSxJOBS or facebook, for example hdfs:facebook,workers=100")
+
     sizes = _sizes(spec, seed)
     spec.check_size(int(sizes.sum()))
     gap_s = spec.at_least_zero("gap", 14.0)
+
     gaps = exponential(generator(seed, "workload/arrivals").random(len(sizes))) * gap_s
     spread = spec.at_least_zero("spread", 0.1, most=1.0)
     factors = 1 + spread * (2 * generator(seed, "workload/durations").random(int(sizes.sum())) - 1)
     duration_us = np.rint(spec.positive("duration", 60.0) * SECOND * factors).astype(np.int64)
+
     trace = made_trace(text, arrivals(gaps), sizes, np.maximum(duration_us, 1))
     far = [round(spec.positive(key, 1.0, most=1000) * PER_MILLE) for key in ("rack", "any")]
     return with_replicas(trace, _placements(spec, trace.task_count, seed), (max(1, far[0]), max(1, far[1])))
@@ -62,50 +75,62 @@ def _sizes(spec: Spec, seed: int) -> Integers:
         if spec.text_of("jobs", ""):
             raise spec.refusal("jobs", "stands in TASKSxJOBS already; leave it out")
         return np.full(int(shape[2]), int(shape[1]), dtype=np.int64)
+
     if spec.word not in BINS:
         raise InputError(spec.text, f"{spec.word!r} is neither TASKSxJOBS nor a preset{suggestion(spec.word, BINS)}")
+
     tasks, counts = zip(*BINS[spec.word], strict=True)
     jobs = spec.count("jobs", sum(counts))
     bounds = np.cumsum(counts) / sum(counts)
     sizes = np.array(tasks)[np.searchsorted(bounds, (np.arange(jobs) + 0.5) / jobs)]
+
     order = np.argsort(generator(seed, "workload/jobs").random(jobs), kind="stable")
     return np.asarray(sizes[order], dtype=np.int64)
 
 
 def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
     workers, count = spec.count("workers", 100), spec.count("replicas", 3)
-    racks, more = spec.count("racks", 1), spec.count("hot_replicas", count)
-    for key, replicas in (("replicas", count), ("hot_replicas", more)):
+    racks, hot_count = spec.count("racks", 1), spec.count("hot_replicas", count)
+
+    for key, replicas in (("replicas", count), ("hot_replicas", hot_count)):
         if replicas > workers:
             raise spec.refusal(key, f"{replicas} replicas need as many machines; there are {workers}")
     if racks > workers:
         raise spec.refusal("racks", f"{racks} racks need as many machines; there are {workers}")
-    ranges, rack_of = split_evenly(workers, racks), machine_racks(workers, racks)
+
+    ranges = split_evenly(workers, racks)
+    rack_of = machine_racks(workers, racks)
     draws = generator(seed, "workload/replicas").random((tasks, count)).tolist()
-    found = [_placement(draw, ranges, rack_of, workers) for draw in draws]
+    placements = [_placement(draw, ranges, rack_of, workers) for draw in draws]
+
+    # This share of the tasks reads one of few blocks, which have more replicas.
     if share := spec.at_least_zero("hot", 0.0, most=1.0):
-        blocks = generator(seed, "workload/hot/replicas").random((spec.count("hot_blocks", 10), more)).tolist()
+        blocks = generator(seed, "workload/hot/replicas").random((spec.count("hot_blocks", 10), hot_count)).tolist()
         hot = [_placement(draw, ranges, rack_of, workers) for draw in blocks]
         reads = generator(seed, "workload/hot/reads").random((tasks, 2))
         for task in np.flatnonzero(reads[:, 0] < share).tolist():
-            found[task] = hot[int(reads[task, 1] * len(hot))]
-    return found
+            placements[task] = hot[int(reads[task, 1] * len(hot))]
+
+    return placements
 
 
 def _placement(draw: list[float], ranges: list[range], rack_of: tuple[int, ...], workers: int) -> tuple[int, ...]:
     """Machines of one block, from a uniform number each."""
-    held = [int(draw[0] * workers)]
+    machines = [int(draw[0] * workers)]
+
     for place, u in enumerate(draw[1:], start=1):
-        rack = ranges[rack_of[held[-1]]]
+        rack = ranges[rack_of[machines[-1]]]
+        # The second replica lies in another rack, the third in the rack of the second, as HDFS places them.
         if place == 1 and len(rack) < workers:
-            found = int(u * (workers - len(rack)))
-            found += len(rack) * (found >= rack.start)
+            machine = int(u * (workers - len(rack)))
+            machine += len(rack) * (machine >= rack.start)
         elif place == 2 and 1 < len(rack) < workers:
-            found = rack.start + int(u * (len(rack) - 1))
-            found += found >= held[-1]
+            machine = rack.start + int(u * (len(rack) - 1))
+            machine += machine >= machines[-1]
         else:
-            found = int(u * (workers - len(held)))
-            for taken in sorted(held):
-                found += found >= taken
-        held.append(found)
-    return tuple(held)
+            machine = int(u * (workers - len(machines)))
+            for machine_taken in sorted(machines):
+                machine += machine >= machine_taken
+        machines.append(machine)
+
+    return tuple(machines)

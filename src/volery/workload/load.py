@@ -26,13 +26,13 @@ from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, Reals, column, view
 
 SPAN_MAX_US: Final = 2_000_000_000 * SECOND
-"""As late as a trace file may have a job arrive."""
+"""The latest arrival of a job in a trace file."""
 _OWN_LOAD: Final = re.compile(r"[:,]\s*load\s*=\s*([^,]*)")
 PLACE: Final = "load"
 PROCESSORS: Final = ("cpu", "core", "gpu")
 """Names of resources of which a machine has one, where no more is known of it."""
 SHORT_SHARE: Final = 0.9
-"""Of the jobs."""
+"""The share of the jobs that are short."""
 
 
 def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
@@ -59,7 +59,7 @@ class Basis(NamedTuple):
     """The resource in which load is counted: that of which the workload asks for the largest share.
 
     Attributes:
-        resource: its name; empty: slots.
+        resource: name of the resource; empty: slots.
         asked: per task, the units that it asks for.
         offered: units that the machines have together; where machines are faster than the reference, more than that.
     """
@@ -89,23 +89,26 @@ def processors_alone(trace: Trace, workers: int, processors: int | None) -> Clus
     """Machines of which no more is known than their processors, to take a load over; designs cannot run on all of them.
 
     Args:
-        trace: whose tasks ask for resources; a trace of GPUs alone has machines of GPUs.
-        processors: of all machines together; None: each has one.
+        trace: trace whose tasks ask for resources; a trace of GPUs alone has machines of GPUs.
+        processors: number of processors of all machines together; None: each has one.
 
     Raises:
         InputError: no worker, or no task asks for processors.
     """
     if workers < 1:
         raise InputError("workers", f"{workers} workers cannot run anything; give at least 1")
+
     name = trace.resources[work_resource(trace.resources)]
     if not name.startswith(PROCESSORS):
-        asked = ", ".join(trace.resources)
+        names_asked = ", ".join(trace.resources)
         raise InputError(
-            "capacity", f"is not given, and tasks ask for no processors but {asked}; give --capacity {name}=N"
+            "capacity", f"is not given, and tasks ask for no processors but {names_asked}; give --capacity {name}=N"
         )
+
     units = units_per_processor(trace.resources) * (workers if processors is None else processors)
-    each, rest = divmod(units, workers)
-    capacities = tuple([(each + (machine < rest),) for machine in range(workers)])
+    units_each, units_over = divmod(units, workers)
+
+    capacities = tuple([(units_each + (machine < units_over),) for machine in range(workers)])
     return Cluster((0,) * workers, (1,) * workers, f"{workers} workers", (name,), capacities)
 
 
@@ -149,23 +152,30 @@ def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
     Raises:
         InputError: all jobs arrive at once, or the arrivals would lie too far apart.
     """
-    found = offered_load(trace, cluster)
-    if found is None:
+    load_found = offered_load(trace, cluster)
+
+    if load_found is None:
         raise InputError(PLACE, "all jobs of the trace arrive at once, so no distance can be scaled; leave it out")
-    _refuse_lacking(found)
+    _refuse_lacking(load_found)
+
     arrival_us = view(trace.arrival_us)
-    factor, begin_us = found / load, int(arrival_us[0])
+    factor = load_found / load
+    begin_us = int(arrival_us[0])
     if (int(arrival_us[-1]) - begin_us) * factor > SPAN_MAX_US:
         raise InputError(PLACE, f"{load:g} is so little that the last job would arrive after 2e9 s; give more")
+
     moved = begin_us + np.rint((arrival_us - begin_us) * factor).astype(np.int64)
     later = moved - arrival_us
+
     submit_us = longs()
     if trace.submit_us:
         submit_us = column(view(trace.submit_us) + np.repeat(later, np.diff(view(trace.first))))
+
     deadline_us = longs()
     if trace.deadline_us:
         due = view(trace.deadline_us)
         deadline_us = column(np.where(due == NEVER, NEVER, due + later))
+
     return msgspec.structs.replace(trace, arrival_us=column(moved), submit_us=submit_us, deadline_us=deadline_us)
 
 
@@ -178,16 +188,22 @@ def machines_for(trace: Trace, cluster: Cluster, load: float) -> Cluster:
     if trace.replicas or cluster.racks:
         problem = "machines are in racks, or hold input of tasks, so that a part of them is another kind of cluster"
         raise InputError(PLACE, f'{problem}; set load_by = "arrivals"')
+
     span_us = trace.arrival_us[-1] - trace.arrival_us[0]
     if not span_us:
         raise InputError(PLACE, "all jobs of the trace arrive at once, so no number of machines has a load")
-    loads, whole = _loads_of_first(trace, cluster, span_us), len(cluster.constraints)
+
+    loads = _loads_of_first(trace, cluster, span_us)
+    machine_count = len(cluster.constraints)
     _refuse_lacking(loads[-1])
-    if loads[-1] * whole > load * (whole + 0.5):
-        needed = int(np.ceil(loads[-1] * whole / load))
+    # Rounded to the nearest number of machines the whole cluster would still be too small.
+    if loads[-1] * machine_count > load * (machine_count + 0.5):
+        needed = int(np.ceil(loads[-1] * machine_count / load))
         raise InputError(
-            PLACE, f"{load:g} takes about {needed:,} machines, and workers is {whole:,}; set workers to that or more"
+            PLACE,
+            f"{load:g} takes about {needed:,} machines, and workers is {machine_count:,}; set workers to that or more",
         )
+
     return first_machines(cluster, 1 + int(np.argmin(np.abs(loads - load))))
 
 
@@ -215,5 +231,5 @@ def cutoff_of(trace: Trace) -> float:
 
     It is at most what a parameter may be, so that designs take it: longer tasks are long.
     """
-    found = float(np.quantile(view(trace.estimate_us), SHORT_SHARE, method="inverted_cdf")) / SECOND
-    return min(found, SECONDS_MAX)
+    cutoff_s = float(np.quantile(view(trace.estimate_us), SHORT_SHARE, method="inverted_cdf")) / SECOND
+    return min(cutoff_s, SECONDS_MAX)

@@ -45,17 +45,23 @@ def medea(text: str, seed: int) -> Trace:
     if not (spec.word.isdigit() and spec.word.isascii() and 0 < int(spec.word) <= APPLICATIONS_MAX):
         problem = f"{spec.word!r} is not a number of applications from 1 to {APPLICATIONS_MAX}; for example medea:20"
         raise InputError(text, problem)
-    count, gap_s = int(spec.word), spec.positive("gap", 10.0)
+
+    count = int(spec.word)
+    gap_s = spec.positive("gap", 10.0)
     at_s = np.cumsum(exponential(generator(seed, "workload/arrivals").random(count))) * gap_s
-    rows, constraints = list[_PlannedJob](), list[TagConstraint]()
+    rows = list[_PlannedJob]()
+    constraints = list[TagConstraint]()
     per_node = spec.count("per_node", 2)
+
     for number, begin_s in enumerate((at_s - at_s[0]).tolist()):
-        own = _service(spec, number, begin_s) if number % 2 == 0 else _cached(spec, number, begin_s)
-        rows += own[0]
-        constraints += own[1]
+        application = _service(spec, number, begin_s) if number % 2 == 0 else _cached(spec, number, begin_s)
+        rows += application[0]
+        constraints += application[1]
+
     constraints.append(TagConstraint((WORKER,), (WORKER,), 0, per_node - 1, "node"))
     rows += _batch(spec, float(at_s[-1] - at_s[0]) + gap_s, seed)
     spec.check_size(sum([row.tasks for row in rows]))
+
     rows.sort(key=lambda row: row.arrival_s)
     return with_tags(_trace(text, rows), [row.tags for row in rows], constraints)
 
@@ -80,7 +86,9 @@ def _cached(spec: Spec, number: int, begin_s: float) -> tuple[list[_PlannedJob],
 
 def _batch(spec: Spec, span_s: float, seed: int) -> list[_PlannedJob]:
     """Jobs without tags, over the whole span."""
-    jobs, tasks, mean_s = spec.count("batch", 100, least=0), spec.count("batch_tasks", 10), spec.positive("mean", 10.0)
+    jobs = spec.count("batch", 100, least=0)
+    tasks = spec.count("batch_tasks", 10)
+    mean_s = spec.positive("mean", 10.0)
     u = generator(seed, "workload/batch").random((jobs, 2))
     durations = np.maximum(exponential(u[:, 1]) * mean_s, 0.001)
     return [

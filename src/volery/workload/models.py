@@ -60,7 +60,7 @@ class RequestClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request and how often it occurs.
 
     Args:
-        weight: how often, compared with the other classes.
+        weight: frequency, compared with the other classes.
         request: units of each resource, in the order of `resources`.
         users: whose jobs alone ask for it; empty: those of all.
     """
@@ -74,9 +74,9 @@ class RequestModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Classes of requests.
 
     Args:
-        resources: what requests count, each name with its unit.
-        classes: at least one.
-        per: whether the tasks of a job ask for the same or each for itself.
+        resources: names of what requests count, each with its unit.
+        classes: classes of requests, at least one.
+        per: "job" where the tasks of a job ask for the same, "task" where each asks for itself.
     """
 
     resources: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -93,10 +93,12 @@ def load_model(name: str) -> RequestModel:
     if name in MODELS[1:]:
         text = packaged.files("volery.workload").joinpath(f"data/{name}.toml").read_text(encoding="utf-8")
         return _read(text, name)
+
     path = Path(name)
     if path.suffix != ".toml":
-        known = suggestion(name, MODELS)
-        raise InputError("requests", f"{name!r} is neither a request model{known} nor a .toml file of one")
+        closest_models = suggestion(name, MODELS)
+        raise InputError("requests", f"{name!r} is neither a request model{closest_models} nor a .toml file of one")
+
     try:
         return _read(path.read_text(encoding="utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
@@ -113,11 +115,13 @@ def _read(text: str, place: str) -> RequestModel:
     except msgspec.ValidationError as error:
         problem, _, path = str(error).replace("`", "").partition(" - at $")
         raise InputError(place + path, problem[:1].lower() + problem[1:]) from None
+
     check_names(model.resources, f"{place}.resources")
-    for k, one in enumerate(model.classes):
-        if len(one.request) != len(model.resources):
-            problem = f"has {len(one.request)} amounts where there are {len(model.resources)} resources"
+    for k, request_class in enumerate(model.classes):
+        if len(request_class.request) != len(model.resources):
+            problem = f"has {len(request_class.request)} amounts where there are {len(model.resources)} resources"
             raise InputError(f"{place}.classes[{k}].request", problem)
+
     return model
 
 
@@ -159,23 +163,32 @@ def ask(trace: Trace, model: str, seed: int) -> Trace:
     """
     if model == "none":
         return trace
-    found = load_model(model)
-    by_job = found.per == "job"
+    request_model = load_model(model)
+
+    by_job = request_model.per == "job"
     u = generator(seed, "requests").random(trace.job_count if by_job else trace.task_count)
     fanouts = np.diff(view(trace.first))
-    if any(one.users for one in found.classes):
+
+    if any(request_class.users for request_class in request_model.classes):
         drawn = _drawn_by_user(
-            found.classes, u, np.array(trace.user if by_job else np.repeat(trace.user, fanouts)), model
+            request_model.classes, u, np.array(trace.user if by_job else np.repeat(trace.user, fanouts)), model
         )
     else:
-        drawn = _drawn_classes(found.classes, u).astype(np.uint16)
+        drawn = _drawn_classes(request_model.classes, u).astype(np.uint16)
+
     if by_job:
         drawn = np.repeat(drawn, fanouts)
-    return with_requests(trace, found.resources, tuple(one.request for one in found.classes), drawn.tolist())
+
+    return with_requests(
+        trace,
+        request_model.resources,
+        tuple(request_class.request for request_class in request_model.classes),
+        drawn.tolist(),
+    )
 
 
 def _drawn_classes(classes: Sequence[RequestClass], u: Reals) -> Integers:
-    weights = np.array([one.weight for one in classes])
+    weights = np.array([request_class.weight for request_class in classes])
     return np.searchsorted(np.cumsum(weights / weights.sum())[:-1], u, side="right")
 
 
@@ -187,13 +200,17 @@ def _drawn_by_user(classes: Sequence[RequestClass], u: Reals, users: NDArray[np.
     """
     if len(users) != len(u):
         raise InputError(f"{place}.classes", "name users, and the trace has none; deal its jobs to users (--users)")
+
     drawn = np.zeros(len(u), dtype=np.int64)
     for user in np.unique(users).tolist():
-        open_to = [k for k, one in enumerate(classes) if not one.users or user in one.users]
+        open_to = [
+            k for k, request_class in enumerate(classes) if not request_class.users or user in request_class.users
+        ]
         if not open_to:
             raise InputError(f"{place}.classes", f"no class is for user {user!r}; add one that names it, or no user")
-        its = users == user
-        drawn[its] = np.array(open_to)[_drawn_classes([classes[k] for k in open_to], u[its])]
+        is_of_user = users == user
+
+        drawn[is_of_user] = np.array(open_to)[_drawn_classes([classes[k] for k in open_to], u[is_of_user])]
     return drawn
 
 
@@ -226,12 +243,15 @@ def parse_estimates(text: str, place: str) -> ErrorModel:
     name, colon, number = text.partition(":")
     if text in PLAIN:
         return ErrorModel(name)
+
     if name not in WITH_SIZE:
         raise InputError(place, f"there is no {text!r}{suggestion(name, (*PLAIN, *WITH_SIZE))}; give {FORMS}")
+
     try:
         size = float(number)
     except ValueError:
         size = math.nan
+
     if not (colon and 0 <= size <= WITH_SIZE[name]):
         raise InputError(place, f"{text!r} needs a number from 0 to {WITH_SIZE[name]:g}; for example {name}:0.5")
     return ErrorModel(name, size)
@@ -244,6 +264,7 @@ def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates")
         InputError: there is no such model, or `requested` of a trace that has no estimates of its own.
     """
     model = parse_estimates(text, place)
+
     if model.name == "mean":
         return trace
     if model.name == "exact":
@@ -253,6 +274,7 @@ def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates")
             fix = "give mean, exact, lognormal:S or f:F"
             raise InputError(place, f"the trace {trace.name!r} has no requested times; {fix}")
         return trace
+
     drawn = _drawn(model, job_means(view(trace.duration_us), view(trace.first)), seed)
     return msgspec.structs.replace(trace, told_estimate_us=column(drawn))
 
@@ -276,7 +298,8 @@ def parse_users(text: str) -> dict[str, int]:
     Raises:
         InputError: the text is not of that form.
     """
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
+
     for part in text.split("+"):
         shape = re.fullmatch(r"\s*([^\s:+()]+)\s*(?::\s*([0-9]{1,9})\s*)?", part)
         weight = int(shape[2] or 1) if shape is not None else 0
@@ -284,12 +307,14 @@ def parse_users(text: str) -> dict[str, int]:
             raise InputError(
                 "users", f"{part!r} in {text!r} is not NAME:WEIGHT with a weight from 1; as {USERS_EXAMPLE}"
             )
-        if shape[1] in found:
+
+        if shape[1] in weights:
             raise InputError("users", f"{shape[1]!r} stands in {text!r} twice; keep one")
-        found[shape[1]] = weight
-    if len(found) > USERS_MAX:
-        raise InputError("users", f"{len(found)} users are too many; at most {USERS_MAX} are possible")
-    return found
+        weights[shape[1]] = weight
+
+    if len(weights) > USERS_MAX:
+        raise InputError("users", f"{len(weights)} users are too many; at most {USERS_MAX} are possible")
+    return weights
 
 
 def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
@@ -299,7 +324,7 @@ def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
 
     Args:
         trace: the workload; users that it has are replaced.
-        users: as for `parse_users`; None leaves the trace as it is.
+        users: see `parse_users`; None leaves the trace as it is.
 
     Raises:
         InputError: the users are not a list of names and weights.
@@ -307,7 +332,9 @@ def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
     if users is None:
         return trace
     weights = parse_users(users)
-    names, bounds = list(weights), np.cumsum(list(weights.values()))
+
+    names = list(weights)
+    bounds = np.cumsum(list(weights.values()))
     drawn = generator(seed, "workload/users").random(trace.job_count) * bounds[-1]
-    chosen = np.searchsorted(bounds, drawn, side="right").tolist()
-    return msgspec.structs.replace(trace, user=tuple(names[place] for place in chosen))
+    places = np.searchsorted(bounds, drawn, side="right").tolist()
+    return msgspec.structs.replace(trace, user=tuple(names[place] for place in places))

@@ -39,10 +39,20 @@ NO_INSTANCES: Final = "no number of instances, or 0"
 IMPOSSIBLE_REQUEST: Final = "a request below 0 or above what a machine can have"
 BEFORE_TRACE: Final = "ended before the trace begins"
 REASONS: Final = (
-    REPLAYED, BY_READER, NO_JOB, NEVER_STARTED, STILL_RUNNING, NO_SUBMISSION, NO_RUNTIME, NEGATIVE_RUNTIME,
-    NOT_FINISHED, NO_INSTANCES, IMPOSSIBLE_REQUEST, BEFORE_TRACE,
-)  # fmt: skip
-"""In this order the first that is true of a row is taken; REPLAYED where none is."""
+    REPLAYED,
+    BY_READER,
+    NO_JOB,
+    NEVER_STARTED,
+    STILL_RUNNING,
+    NO_SUBMISSION,
+    NO_RUNTIME,
+    NEGATIVE_RUNTIME,
+    NOT_FINISHED,
+    NO_INSTANCES,
+    IMPOSSIBLE_REQUEST,
+    BEFORE_TRACE,
+)
+"""The reasons in order: the first that is true of a row counts; REPLAYED where none is."""
 BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what was left of them"
 NO_USER: Final = "no user is known where others have one"
 CONSTRAINED: Final = "constraints on the machine are not heeded"
@@ -76,19 +86,24 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
 
     Args:
         amounts: resource -> column of requests, of the resources that the trace asks for.
-        weighed: the resource that machine time is of; empty: the first.
+        weighed: the resource of machine time; empty: the first.
     """
     came = _came(batch)
     submit_us, runtime_us = _numbers(came), _numbers(batch.column("runtime_us"))
     no_runtime = _null(batch.column("runtime_us"))
     began_us = _numbers(pc.coalesce(batch.column("start_us"), came))
-    before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
-    left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + before, 0))
+
+    # What ran before the trace begins is cut off: only the time from 0 on is replayed.
+    time_before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
+    left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + time_before, 0))
+
     status = batch.column("status")
     badly = true_mask(pc.is_in(status, value_set=ENDED_BADLY))
     waiting, running = (true_mask(pc.equal(status, name)) for name in ("waiting", "running"))
+
     starts = batch.column("start_us")
     unstarted = _null(starts) & no_runtime if starts.null_count < batch.num_rows else np.zeros(len(badly), np.bool_)
+
     masks = {
         BY_READER: ~_null(batch.column("left_out")),
         NO_JOB: _null(batch.column("job")),
@@ -100,15 +115,20 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
         NO_INSTANCES: ~true_mask(pc.greater_equal(batch.column("instances"), 1)),
         IMPOSSIBLE_REQUEST: _any([_impossible(column) for column in amounts.values()], len(badly)),
-        BEFORE_TRACE: (before < 0) & (runtime_us + before <= 0),
+        BEFORE_TRACE: (time_before < 0) & (runtime_us + time_before <= 0),
     }
+
     codes = np.zeros(batch.num_rows, np.int8)
+    # From the last reason to the first, so that the first one that is true remains.
     for place in range(len(REASONS) - 1, 0, -1):
         codes[masks[REASONS[place]]] = place
-    unknown = no_runtime | masks[NEGATIVE_RUNTIME] | masks[NO_INSTANCES] | masks[IMPOSSIBLE_REQUEST]
-    held_us = np.where(unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
-    held_us[(codes == REASONS.index(NEVER_STARTED)) | (~unknown & (left_us == 0))] = 0.0
-    return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, held_us)
+
+    is_unknown = no_runtime | masks[NEGATIVE_RUNTIME] | masks[NO_INSTANCES] | masks[IMPOSSIBLE_REQUEST]
+    held_us = np.where(is_unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
+    # What never started held no machine, whatever its other fields state.
+    held_us[(codes == REASONS.index(NEVER_STARTED)) | (~is_unknown & (left_us == 0))] = 0.0
+
+    return Judged(codes, np.maximum(submit_us, 0), left_us, time_before < 0, held_us)
 
 
 def _came(batch: pa.RecordBatch) -> Any:
@@ -128,9 +148,10 @@ def weight_of(batch: pa.RecordBatch, amounts: dict[str, Any], weighed: str) -> N
     instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.float64)
     if not amounts:
         return instances
+
     column = amounts[weighed] if weighed else next(iter(amounts.values()))
-    asked = pc.cast(column[: batch.num_rows], pa.float64())
-    return np.asarray(asked.to_numpy(zero_copy_only=False), np.float64) * instances
+    amount = pc.cast(column[: batch.num_rows], pa.float64())
+    return np.asarray(amount.to_numpy(zero_copy_only=False), np.float64) * instances
 
 
 def _numbers(column: Any) -> Numbers:
@@ -168,21 +189,21 @@ class OmissionTally:
     """Counts rows by effect and reason as they go by.
 
     Args:
-        resources: that the trace asks for.
-        by_job: whether to count the jobs of these rows, too, which takes memory for their ids.
-        weighed: the resource that machine time is of; empty: the first.
-        has_users: whether users count.
+        resources: resources that the trace asks for.
+        by_job: true counts the jobs of these rows, too, which takes memory for their ids.
+        weighed: the resource of machine time; empty: the first.
+        has_users: true where users count.
 
     Attributes:
-        rows: that are left out.
+        rows: number of rows that are left out.
         stated: resource -> rows that state a request of it.
     """
 
     def __init__(
         self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "", has_users: bool = True
     ) -> None:
-        self._weighed = weighed or next(iter(resources), "")
-        self._unit, self._scale = machine_unit((self._weighed,) if self._weighed else ())
+        self._weighed_resource = weighed or next(iter(resources), "")
+        self._unit, self._scale = machine_unit((self._weighed_resource,) if self._weighed_resource else ())
         self._by_job = by_job
         self._counts: defaultdict[tuple[Effect, str], _Count] = defaultdict(_Count)
         self._tasks, self._machine_us = 0, 0.0
@@ -191,27 +212,29 @@ class OmissionTally:
         self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
         self.rows = 0
         self.stated = dict.fromkeys(resources, 0)
-        self._has_users, self._users = has_users, 0
+        self._has_users = has_users
+        self._users = 0
 
     def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
         """Count the rows of a batch, or those of them that are marked."""
         rows = batch.num_rows
         mask = np.ones(rows, np.bool_) if counted is None else counted
-        codes, held = judged.codes[:rows], judged.machine_us[:rows]
+        codes, machine_us = judged.codes[:rows], judged.machine_us[:rows]
+
         instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.int64)
         instances = np.maximum(instances, 1)
         self._tasks += int(instances[mask].sum())
-        self._machine_us += float(np.nansum(held[mask]))
+        self._machine_us += float(np.nansum(machine_us[mask]))
 
         def count(effect: Effect, reason: str, members: Mask) -> None:
             if not members.any():
                 return
-            found = self._counts[effect, reason]
-            found.tasks += int(instances[members].sum())
-            found.unmeasured += int(instances[members & np.isnan(held)].sum())
-            found.machine_us += float(np.nansum(held[members]))
+            tally = self._counts[effect, reason]
+            tally.tasks += int(instances[members].sum())
+            tally.unmeasured += int(instances[members & np.isnan(machine_us)].sum())
+            tally.machine_us += float(np.nansum(machine_us[members]))
             if self._by_job:
-                found.jobs |= set(batch.column("job").filter(pa.array(members)).to_pylist()) - {None}
+                tally.jobs |= set(batch.column("job").filter(pa.array(members)).to_pylist()) - {None}
 
         for code in np.unique(codes[mask & (codes > 0)]).tolist():
             members = mask & (codes == code)
@@ -228,13 +251,13 @@ class OmissionTally:
         if constrained.null_count < rows:
             count(CHANGED, CONSTRAINED, replayed & true_mask(pc.greater(pc.list_value_length(constrained), 0)))
         if self._has_users:
-            nobodys = _null(batch.column("user"))
-            self._users += int(np.count_nonzero(mask & ~nobodys))
-            count(CHANGED, NO_USER, replayed & nobodys)
+            without_user = _null(batch.column("user"))
+            self._users += int(np.count_nonzero(mask & ~without_user))
+            count(CHANGED, NO_USER, replayed & without_user)
         for name, column in amounts.items():
-            unknown = _null(column)[:rows]
-            self.stated[name] += int(np.count_nonzero(mask & ~unknown))
-            count(REQUESTS, unknown_request(name), replayed & unknown)
+            is_unknown = _null(column)[:rows]
+            self.stated[name] += int(np.count_nonzero(mask & ~is_unknown))
+            count(REQUESTS, unknown_request(name), replayed & is_unknown)
 
         self.rows += int(np.count_nonzero(mask & (codes > 0)))
         self._watch_open(batch, mask & (codes == REASONS.index(STILL_RUNNING)), amounts)
@@ -255,8 +278,9 @@ class OmissionTally:
             self._last_us = max(self._last_us, last or 0)
         starts = pc.coalesce(batch.column("start_us"), batch.column("submit_us"))
         members = members & ~_null(starts)
+
         if members.any():
-            weight = weight_of(batch, amounts, self._weighed)
+            weight = weight_of(batch, amounts, self._weighed_resource)
             weight = np.where(weight >= 0, weight, 0.0)  # an unknown one is NaN
             began = _numbers(starts)
             self._open = (
@@ -268,50 +292,65 @@ class OmissionTally:
         """Count the waits of the tasks of a job.
 
         Args:
-            waits: that the source states.
-            unresolved: how many of these are for tasks that the job does not have.
-            tasks: that have such a wait.
+            waits: number of waits that the source states.
+            unresolved: number of waits for tasks that the job does not have.
+            tasks: number of tasks that have such a wait.
         """
         self._waits += waits
+
         if unresolved:
-            found = self._counts[WAITS, UNRESOLVED]
-            found.jobs |= {job} if self._by_job else set()
-            found.tasks += tasks
-            found.waits += unresolved
+            tally = self._counts[WAITS, UNRESOLVED]
+            tally.jobs |= {job} if self._by_job else set()
+            tally.tasks += tasks
+            tally.waits += unresolved
 
     def add_twins(self, job: str, tasks: int) -> None:
         """Count the tasks of a job with waits whose id another task of it has."""
         if tasks:
-            found = self._counts[CHANGED, TWINS]
-            found.jobs |= {job} if self._by_job else set()
-            found.tasks += tasks
-            found.unmeasured += tasks
+            tally = self._counts[CHANGED, TWINS]
+            tally.jobs |= {job} if self._by_job else set()
+            tally.tasks += tasks
+            tally.unmeasured += tasks
 
-    def omissions(self, kept: AbstractSet[str] = frozenset()) -> Omissions:
+    def omissions(self, kept_jobs: AbstractSet[str] = frozenset()) -> Omissions:
         """All that was omitted; after the last row.
 
         Args:
-            kept: ids of the jobs of which something is replayed.
+            kept_jobs: ids of the jobs of which some row is replayed.
         """
-        held_us = {key: found.machine_us for key, found in self._counts.items()}
+        held_us = {key: tally.machine_us for key, tally in self._counts.items()}
+
+        # The sum of weight * (last time - begin) over the rows that still run.
         open_us = max(0.0, self._last_us * self._open[0] - self._open[1])
-        whole = self._machine_us + open_us - held_us.get((LEFT_OUT, STILL_RUNNING), 0.0)
+        total_us = self._machine_us + open_us - held_us.get((LEFT_OUT, STILL_RUNNING), 0.0)
         held_us |= {(LEFT_OUT, STILL_RUNNING): open_us}
         scale = self._scale / SECOND
+
         unstated = {unknown_request(name) for name, rows in self.stated.items() if not rows}
         unstated |= set() if self._users else {NO_USER}
+
         reasons = [
             Omission(
-                reason, len(found.jobs), found.tasks, held_us[effect, reason] * scale,
-                held_us[effect, reason] / whole if whole else 0.0, found.unmeasured, found.waits, effect,
+                reason,
+                len(tally.jobs),
+                tally.tasks,
+                held_us[effect, reason] * scale,
+                held_us[effect, reason] / total_us if total_us else 0.0,
+                tally.unmeasured,
+                tally.waits,
+                effect,
             )
-            for (effect, reason), found in self._counts.items()
+            for (effect, reason), tally in self._counts.items()
             if reason not in unstated  # a resource or user that no row states is none of this trace
-        ]  # fmt: skip
-        reasons.sort(key=lambda one: (-one.machine_time, -one.tasks, one.reason))
-        lost = set().union(*(one.jobs for (effect, _), one in self._counts.items() if effect == LEFT_OUT)) - kept
-        jobs = len(kept) + len(lost)
-        return Omissions(jobs, self._tasks, whole * scale, self._unit, len(lost), tuple(reasons), self._waits)
+        ]
+
+        reasons.sort(key=lambda omission: (-omission.machine_time, -omission.tasks, omission.reason))
+        lost_jobs = (
+            set().union(*(omission.jobs for (effect, _), omission in self._counts.items() if effect == LEFT_OUT))
+            - kept_jobs
+        )
+        jobs = len(kept_jobs) + len(lost_jobs)
+        return Omissions(jobs, self._tasks, total_us * scale, self._unit, len(lost_jobs), tuple(reasons), self._waits)
 
 
 def unknown_request(resource: str) -> str:

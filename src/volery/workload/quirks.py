@@ -31,12 +31,14 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
         InputError: a switch has an unknown value.
     """
     if durations not in ("exact", "whole-seconds"):
-        known = suggestion(durations, ("exact", "whole-seconds"))
-        raise InputError("durations", f"{durations!r} is not a way to read durations{known}")
+        closest_words = suggestion(durations, ("exact", "whole-seconds"))
+        raise InputError("durations", f"{durations!r} is not a way to read durations{closest_words}")
+
     if arrivals not in ("exact", "dephased"):
         raise InputError(
             "arrivals", f"{arrivals!r} is not a way to read arrivals{suggestion(arrivals, ('exact', 'dephased'))}"
         )
+
     if durations == "whole-seconds":
         trace = msgspec.structs.replace(trace, duration_us=column(view(trace.duration_us) // SECOND * SECOND))
     if arrivals == "dephased":
@@ -63,8 +65,10 @@ def _dephased(trace: Trace) -> Trace:
 def in_order(trace: Trace) -> Trace:
     """The same jobs in order of arrival; jobs that arrive together keep their order."""
     arrival_us = view(trace.arrival_us)
+    # The usual case: no copy of a large trace.
     if not (np.diff(arrival_us) < 0).any():
         return trace
+
     order = np.argsort(arrival_us, kind="stable")
     first = view(trace.first)
     sizes = np.diff(first)[order]
@@ -97,26 +101,29 @@ def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
     """The columns of replicas of some tasks, as they will be numbered."""
     if not trace.replica_first:
         return {}
-    chosen = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
-    return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
+    part = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
+    return {"replica_first": part.replica_first, "replicas": part.replicas}
 
 
 def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
     """The dependency columns for another order of the jobs."""
     if not trace.parents:
         return {}
-    before, parents = view(trace.parent_first), view(trace.parents)
-    counts = np.diff(before)[task_order]
-    after = np.concatenate(([0], np.cumsum(counts)))
-    edges = np.arange(after[-1]) + np.repeat(before[:-1][task_order] - after[:-1], counts)
+    edge_first, parents = view(trace.parent_first), view(trace.parents)
+
+    counts = np.diff(edge_first)[task_order]
+    new_first = np.concatenate(([0], np.cumsum(counts)))
+    edges = np.arange(new_first[-1]) + np.repeat(edge_first[:-1][task_order] - new_first[:-1], counts)
+    # Parents are tasks of the same job, so that all numbers of a job shift alike.
     moved = np.repeat(starts[:-1] - view(trace.first)[:-1][order], np.diff(starts))
-    return {"parent_first": column(after), "parents": column(parents[edges] + np.repeat(moved, counts))}
+    return {"parent_first": column(new_first), "parents": column(parents[edges] + np.repeat(moved, counts))}
 
 
 def first_jobs(trace: Trace, job_count: int) -> Trace:
     """The trace cut after `job_count` jobs (the whole of it, if it has no more)."""
     if job_count >= trace.job_count:
         return trace
+
     tasks = trace.first[job_count]
     waits = trace.parent_first[tasks] if trace.parent_first else 0
     return msgspec.structs.replace(

@@ -46,9 +46,9 @@ NODE_MEMORY_MB: Final = 16_384
 COUNTED: Final = RESOURCES[:3]
 """Resources that count where a run names none."""
 REQUESTS_MAX: Final = 1 << 20
-TABLES_OF_REQUESTS: Final = frozenset({
-    "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
-})  # fmt: skip
+TABLES_OF_REQUESTS: Final = frozenset(
+    {"alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"}
+)
 """Read for what tasks ask for, without users: runs on them keep their digests."""
 SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
@@ -57,9 +57,9 @@ class Passed(msgspec.Struct):
     """Rows that reading left out or changed.
 
     Args:
-        rows: that are not replayed.
-        unsorted_rows: that arrive before the row above them.
-        left_out: what is omitted, by effect and reason; None before the last row was read.
+        rows: number of rows that are not replayed.
+        unsorted_rows: number of rows that arrive before the row above them.
+        left_out: omissions by effect and reason; None before the last row was read.
         unheeded: resources that rows ask for, and that do not count.
     """
 
@@ -90,7 +90,7 @@ class _Links:
     """Dependencies of a source's rows, and the rule by which rows make one job.
 
     Attributes:
-        jobs: of which some row waits.
+        jobs: ids of the jobs of which some row waits.
         gone: job -> rows that were passed over, with what they wait for.
     """
 
@@ -124,8 +124,8 @@ def read_tasks(
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
-        only: "ran" for all that held machines, "finished" for what finished alone.
-        resources: that count, of `RESOURCES`; None: those that at least half of the first rows ask for.
+        only: "ran" replays all that held machines, "finished" those that finished alone.
+        resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
@@ -134,10 +134,15 @@ def read_tasks(
     for batch in read_source(path, form, Noticed()):
         if not source.take(batch):
             break
+
     passed = source.passed
     if not source.jobs:
-        why = "; ".join(f"{one.tasks:,} tasks: {one.reason}" for one in source.left_out.reasons) or "it has no rows"
-        raise InputError(str(path), f"holds no task that can be replayed: {why}")
+        reasons = (
+            "; ".join(f"{omission.tasks:,} tasks: {omission.reason}" for omission in source.left_out.reasons)
+            or "it has no rows"
+        )
+        raise InputError(str(path), f"holds no task that can be replayed: {reasons}")
+
     jobs = _whole(source.jobs, source.links)
     trace = _trace(path, form, jobs, source)
     passed.left_out = source.left_out
@@ -148,8 +153,8 @@ class _Source:
     """The rows of a file, gathered by job.
 
     Attributes:
-        jobs: id and submission -> rows that are replayed.
-        resources: that the trace asks for; None before the first rows.
+        jobs: id and submission -> rows of a job that are replayed.
+        resources: resources that the trace asks for; None before the first rows.
     """
 
     def __init__(
@@ -157,8 +162,8 @@ class _Source:
     ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
         self.resources = resources
-        self._weighed = ""
-        self._taken: set[str] = set()
+        self._weighed_resource = ""
+        self._job_ids: set[str] = set()
         self._last_us = 0
         self._tally: OmissionTally | None = None
         self._passed = Passed()
@@ -170,41 +175,55 @@ class _Source:
         """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
         if self.resources is None:
             self.resources = resources_of(self._form, batch)
+
         if self._tally is None:
-            self._weighed = weighed_of(batch, self.resources)
+            self._weighed_resource = weighed_of(batch, self.resources)
             has_users = self._form.name not in TABLES_OF_REQUESTS
-            self._tally = OmissionTally(self.resources, weighed=self._weighed, has_users=has_users)
-        others = {name: one for name, one in amounts_of(batch, RESOURCES).items() if name not in self.resources}
-        self._unheeded |= {name for name, one in others.items() if one.null_count < batch.num_rows}
+            self._tally = OmissionTally(self.resources, weighed=self._weighed_resource, has_users=has_users)
+
+        other_amounts = {
+            name: amounts_of_other
+            for name, amounts_of_other in amounts_of(batch, RESOURCES).items()
+            if name not in self.resources
+        }
+        self._unheeded |= {
+            name for name, amounts_of_other in other_amounts.items() if amounts_of_other.null_count < batch.num_rows
+        }
         amounts = amounts_of(batch, self.resources)
-        judged = judge(batch, amounts, self._only, self._weighed)
-        before, whole = self.links.rows, True
+        judged = judge(batch, amounts, self._only, self._weighed_resource)
+
+        rows_before = self.links.rows
+        is_open = True
         full_at = 0 if self._full else None
+
         for job, arrival_us, row in _rows(batch, judged, amounts, self.links):
             if self._full and (job, arrival_us) not in self.jobs:
                 if not self.links.whole:
-                    whole = False
+                    is_open = False
                     break
-                if job not in self._taken:  # more rows of a job that was begun may follow
+                if job not in self._job_ids:  # more rows of a job that was begun may follow
                     continue
             self.jobs.setdefault((job, arrival_us), []).append(row)
-            self._taken.add(job)
+            self._job_ids.add(job)
             self._passed.unsorted_rows += arrival_us < self._last_us
             self._last_us = arrival_us
             if full_at is None and self._full:
-                full_at = self.links.rows - before
-        seen = batch.slice(0, self.links.rows - before)
-        wanted = None
+                full_at = self.links.rows - rows_before
+
+        rows_read = batch.slice(0, self.links.rows - rows_before)
+        is_counted = None
         if full_at is not None:  # what follows belongs to other jobs, which nobody asked for
-            taken = pc.is_in(seen.column("job"), value_set=pa.array(self._taken)).to_numpy(zero_copy_only=False)
-            wanted = taken | (np.arange(seen.num_rows) < full_at)
-        self._tally.add(seen, judged, amounts, wanted)
-        return whole
+            is_of_job = pc.is_in(rows_read.column("job"), value_set=pa.array(self._job_ids)).to_numpy(
+                zero_copy_only=False
+            )
+            is_counted = is_of_job | (np.arange(rows_read.num_rows) < full_at)
+        self._tally.add(rows_read, judged, amounts, is_counted)
+        return is_open
 
     @property
     def _full(self) -> bool:
         """True once all wanted jobs have begun."""
-        return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
+        return self._job_count is not None and len(self._job_ids if self.links.whole else self.jobs) >= self._job_count
 
     @property
     def tally(self) -> OmissionTally:
@@ -214,7 +233,7 @@ class _Source:
     @property
     def left_out(self) -> Omissions:
         """All that is omitted, so far."""
-        return self.tally.omissions(self._taken)
+        return self.tally.omissions(self._job_ids)
 
     @property
     def passed(self) -> Passed:
@@ -230,22 +249,24 @@ def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]
     """Jobs with their rows."""
     if not links.whole:
         return [_Job(job, arrival_us, rows) for (job, arrival_us), rows in jobs.items()]
-    found: dict[str, _Job] = {}
+
+    jobs_by_id: dict[str, _Job] = {}
     for (job, arrival_us), rows in jobs.items():
-        before = found.setdefault(job, _Job(job, arrival_us, []))
-        found[job] = _Job(job, min(before.arrival_us, arrival_us), before.rows + rows)
-    return list(found.values())
+        earlier_part = jobs_by_id.setdefault(job, _Job(job, arrival_us, []))
+        jobs_by_id[job] = _Job(job, min(earlier_part.arrival_us, arrival_us), earlier_part.rows + rows)
+    return list(jobs_by_id.values())
 
 
 def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any]:
     """Resource -> requested amounts, in our units; shares are taken of the largest machine."""
-    found = {
+    amounts = {
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),
         "gpu_milli": batch.column("gpu_milli"),
         "disk_mb": batch.column("disk_mb"),
     }
-    return {name: found[name] for name in resources}
+
+    return {name: amounts[name] for name in resources}
 
 
 def weighed_of(batch: pa.RecordBatch, resources: tuple[str, ...]) -> str:
@@ -274,28 +295,41 @@ def _rows(
         links.jobs.update(set(batch.column("job").filter(waits).to_pylist()) - {None})
         parents = graph.to_pylist()
 
-    asked = zip(*(one.to_pylist() for one in amounts.values()), strict=True) if amounts else [()] * batch.num_rows
+    requests = (
+        zip(*(amount_column.to_pylist() for amount_column in amounts.values()), strict=True)
+        if amounts
+        else [()] * batch.num_rows
+    )
     names = ("job", "task", "estimate_us", "instances", "user")
-    held = _values_of(batch, "replicas", ())
+    replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
         came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
+
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), times, values, strict=False)
-    for request, above, others, (code, submit_us, runtime_us), (job, task, estimate_us, instances, user) in columns:
+    columns = zip(requests, parents, zip(replicas, urgent, due, came, strict=False), times, values, strict=False)
+    for request, parent_ids, further_values, (code, submit_us, runtime_us), (
+        job,
+        task,
+        estimate_us,
+        instances,
+        user,
+    ) in columns:
         links.rows += 1
         if code:
             if has_graph and job is not None and task is not None:
-                links.gone.setdefault(job, {})[task] = above or ()
+                links.gone.setdefault(job, {})[task] = parent_ids or ()
             continue
+
         estimate = runtime_us if estimate_us is None else estimate_us
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
-        near, *wishes = others
-        around = above or (), links.rows, near or ()
+
+        near, *wishes = further_values
+        around = parent_ids or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
 
 
@@ -311,16 +345,19 @@ def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[
     if job.name not in links.jobs:
         source.tally.add_twins(job.name, _twins(job.rows))
         return job.rows, [[]] * len(job.rows)
+
     rows = sorted(job.rows, key=lambda row: row.number)
     try:
         arranged = Arranged([row.task for row in rows], [row.parents for row in rows], links.gone.get(job.name, {}))
     except CycleError as error:
         problem = f"job {job.name!r}: {error}; cut them with `volery trace convert --repair cycle=cut`"
         raise InputError(str(path), problem) from None
+
     tasks = sum(row.instances for row, waiting in zip(rows, arranged.waiting, strict=True) if waiting)
     source.tally.add_waits(job.name, arranged.stated, arranged.unknown, tasks)
     twins = sum(row.instances for row, alike in zip(rows, arranged.alike, strict=True) if alike)
     source.tally.add_twins(job.name, twins)
+
     return [rows[place] for place in arranged.order], arranged.parents
 
 
@@ -340,41 +377,62 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     links, stated = source.links, source.tally.stated
     resources = tuple([name for name in source.resources or () if stated[name]])
     places_of = [k for k, name in enumerate(source.resources or ()) if stated[name]]
-    some_unstated = len(resources) < len(source.resources or ())
-    first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
+    has_unstated = len(resources) < len(source.resources or ())
+    first = longs(1)
+    duration_us = longs()
+    places = longs()
+    estimate_us = longs()
+    edges = Edges()
+
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
+
     for job in jobs:
         rows, parents = _in_order(path, job, source)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
+
         if links.jobs:
             edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
-            request = tuple([row.request[k] for k in places_of]) if some_unstated else row.request
+            request = tuple([row.request[k] for k in places_of]) if has_unstated else row.request
             places.extend(longs(row.instances, number.setdefault(request, len(number))))
             if row.replicas:
                 replicas += [()] * (len(duration_us) - row.instances - len(replicas)) + [row.replicas] * row.instances
         first.append(len(duration_us))
         estimate_us.append(round(sum(row.estimate_us * row.instances for row in rows) / (first[-1] - first[-2])))
+
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
+
     name = trace_name(path)
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
+
     users = [job.rows[0].user for job in jobs]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us = (
         (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us)
     )
+
     arrival_us, submit_us = submissions.columns()
+
     trace = Trace(
-        name, arrival_us, first, duration_us, estimate_us,
-        user=tuple(user or "" for user in users) if has_users else (), parent_first=parent_first, parents=flat,
-        priority=priority, deadline_us=deadline_us, submit_us=submit_us,
-    )  # fmt: skip
+        name,
+        arrival_us,
+        first,
+        duration_us,
+        estimate_us,
+        user=tuple(user or "" for user in users) if has_users else (),
+        parent_first=parent_first,
+        parents=flat,
+        priority=priority,
+        deadline_us=deadline_us,
+        submit_us=submit_us,
+    )
+
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
@@ -384,8 +442,10 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
 def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
     """The columns of priorities, empty unless jobs differ in them, and of deadlines, empty unless some job has one."""
     urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
+
     due = longs()
     for job in jobs:
-        found = [row.deadline_us for row in job.rows if row.deadline_us is not None]
-        due.append(max(*found, job.arrival_us) - begin_us if found else NEVER)
+        deadlines_us = [row.deadline_us for row in job.rows if row.deadline_us is not None]
+        due.append(max(*deadlines_us, job.arrival_us) - begin_us if deadlines_us else NEVER)
+
     return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()

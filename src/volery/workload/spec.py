@@ -16,8 +16,8 @@ class Spec:
     """A spec string taken apart.
 
     Args:
-        text: the whole string, for example `poisson:load=0.8,workers=1000`.
-        word: what the part before the keys looks like, for example `TASKSxJOBS`, or "" where there is none.
+        text: whole string, for example `poisson:load=0.8,workers=1000`.
+        word: form of the part before the keys, for example `TASKSxJOBS`, or "" where there is none.
 
     Raises:
         InputError: a key is unknown or given twice, or the leading word is missing or out of place.
@@ -25,14 +25,16 @@ class Spec:
 
     def __init__(self, text: str, keys: Sequence[str], word: str = "") -> None:
         self.text = text
-        self.kind, _, rest = text.partition(":")
-        parts = [part.strip() for part in rest.split(",") if part.strip()]
+        self.kind, _, listed = text.partition(":")
+        parts = [part.strip() for part in listed.split(",") if part.strip()]
         self.word = parts.pop(0) if word and parts and "=" not in parts[0] else ""
         if word and not self.word:
             raise InputError(text, f"lacks its first part; write {self.kind}:{word}")
+
         self._values: dict[str, str] = {}
         for part in parts:
             key, equals, value = (piece.strip() for piece in part.partition("="))
+
             if not equals:
                 raise InputError(text, f"{part!r} is not of the form key=value; keys are {', '.join(keys)}")
             if key not in keys:
@@ -76,16 +78,18 @@ class Spec:
         """
         return self._number(key, default, lambda number: 0 <= number <= most, f"a number from 0 to {most:g}")
 
-    def _number(self, key: str, default: float, fits: Callable[[float], bool], what: str) -> float:
+    def _number(self, key: str, default: float, fits: Callable[[float], bool], allowed: str) -> float:
         value = self._values.get(key)
         if value is None:
             return default
+
         try:
             number = float(value)
         except ValueError:
             number = math.nan
+
         if not fits(number):
-            raise self.refusal(key, f"{value!r} is not {what}; for example {key}={default:g}")
+            raise self.refusal(key, f"{value!r} is not {allowed}; for example {key}={default:g}")
         return number
 
     def count(self, key: str, default: int, least: int = 1, most: int = 100_000_000) -> int:

@@ -52,7 +52,7 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
         spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...`,
             `workflow:SHAPE,...`, `hdfs:...`, `recurring:JOBSxRUNS,...`, `medea:APPLICATIONS,...`;
             docs/reference/workloads.md lists the keys.
-        seed: of the run; the streams are `workload/...`.
+        seed: seed of the run; the streams are `workload/...`.
 
     Raises:
         InputError: the spec is wrong; the message names the key.
@@ -69,8 +69,10 @@ def _constant(text: str, seed: int) -> Trace:  # noqa: ARG001 (every kind has th
     shape = re.fullmatch(r"([0-9]{1,12})x([0-9]{1,12})", spec.word)
     if shape is None or not int(shape[1]) or not int(shape[2]):
         raise InputError(text, f"{spec.word!r} is not TASKSxJOBS, for example syn:250x2000")
+
     tasks, jobs = int(shape[1]), int(shape[2])
     spec.check_size(tasks * jobs)
+
     duration_us = round(spec.positive("duration", 1.0) * SECOND)
     interval_us = round(spec.positive("interval", 1.0) * SECOND)
     durations = np.full(tasks * jobs, duration_us, dtype=np.int64)
@@ -98,23 +100,26 @@ def _random_jobs(spec: Spec, seed: int, *, jobs: int, workers: int) -> tuple[Tra
 def _fanouts(spec: Spec, u: Reals) -> tuple[Integers, float]:
     """Tasks per job, and what is expected of them: `fanout=10`, `geometric:10` or `uniform:1-19`."""
     text = spec.text_of("fanout", "10")
-    law, _, rest = text.partition(":")
+    law, _, numbers = text.partition(":")
     if law.isdigit():
         fixed = spec.parsed_count("fanout", text)
         return np.full(len(u), fixed, dtype=np.int64), float(fixed)
+
     if law == "geometric":
-        mean = float(rest) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", rest) else 0.0
+        mean = float(numbers) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", numbers) else 0.0
         if mean < 1:
             raise spec.refusal("fanout", f"{text!r} needs a mean of at least 1; for example fanout=geometric:10")
         return geometric(u, mean), mean
+
     if law == "uniform":
-        bounds = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", rest)
+        bounds = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", numbers)
         if bounds is None or not 1 <= int(bounds[1]) <= int(bounds[2]):
             raise spec.refusal("fanout", f"{text!r} needs bounds LOW-HIGH from 1; for example fanout=uniform:1-19")
         low, high = int(bounds[1]), int(bounds[2])
         return low + np.floor(u * (high - low + 1)).astype(np.int64), (low + high) / 2
-    known = suggestion(law, ("geometric", "uniform"))
-    raise spec.refusal("fanout", f"{text!r} is neither a number nor a law{known}; for example fanout=10")
+
+    closest_laws = suggestion(law, ("geometric", "uniform"))
+    raise spec.refusal("fanout", f"{text!r} is neither a number nor a law{closest_laws}; for example fanout=10")
 
 
 def _mix(text: str, seed: int) -> Trace:
@@ -133,12 +138,15 @@ def _alibaba(text: str, seed: int) -> Trace:
     spec = Spec(text, ("jobs", "load", "workers", "cpu_milli", "fanout_max"))
     jobs = spec.count("jobs", 500, least=2)
     preset = msgspec.structs.replace(ALIBABA, fanout_max=spec.count("fanout_max", ALIBABA.fanout_max, least=1_000))
+
     sizes, durations = _classes(spec, preset, jobs, seed)
     duration_us = np.maximum(microseconds(durations), 1)
     trace = ask(made_trace(text, np.zeros(jobs, dtype=np.int64), sizes, duration_us), "alibaba-like", seed)
+
     cpu = np.array([request[0] for request in trace.requests], dtype=np.float64)[view(trace.request)]
     supply = spec.count("workers", 10_000) * spec.count("cpu_milli", 64_000)
     span_s = float((durations * cpu).sum()) / (spec.positive("load", 0.5, most=100) * supply)
+
     return msgspec.structs.replace(trace, arrival_us=column(_random_arrivals(jobs, span_s, seed)))
 
 
@@ -158,20 +166,25 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
     """Random levels; each task waits for 1 to `degree` tasks of the level above it.
 
     Args:
-        shape: small is deep, large is wide (see the module).
+        shape: a small number makes it deep, a large one wide (see the module).
         degree: parents of a task at most; fewer where one is drawn twice.
     """
     depth = min(size, max(1, round(math.sqrt(size) / shape)))
+
+    # No level is empty; the other tasks fall on levels at random.
     widths = [1] * depth
     for _ in range(size - depth):
         widths[int(draw() * depth)] += 1
+
     parents: Parents = [()] * widths[0]
-    above, above_width = 0, widths[0]
+    row_above = 0
+    above_width = widths[0]
+
     for width in widths[1:]:
         for _ in range(width):
             count = 1 + int(draw() * degree)
-            parents.append(tuple(sorted({above + int(draw() * above_width) for _ in range(count)})))
-        above, above_width = above + above_width, width
+            parents.append(tuple(sorted({row_above + int(draw() * above_width) for _ in range(count)})))
+        row_above, above_width = row_above + above_width, width
     return parents
 
 
@@ -181,30 +194,33 @@ def expanded(outer: Sequence[Sequence[int]], inner: Sequence[Parents]) -> Parent
     The first tasks of each wait for the last tasks of those for which it waits as a whole.
 
     Args:
-        outer: per task of the higher level, those that it waits for, which come before it.
+        outer: per task of the higher level, the tasks that it waits for, which come before it.
         inner: per task of the higher level, the workflow that it is.
     """
-    found: Parents = []
+    parents: Parents = []
     last: list[tuple[int, ...]] = []
+
     for waits, graph in zip(outer, inner, strict=True):
-        low = len(found)
-        above = tuple([task for one in waits for task in last[one]])
-        found += [tuple([low + place for place in places]) or above for places in graph]
+        low = len(parents)
+        awaited_tasks = tuple([task for outer_task in waits for task in last[outer_task]])
+        parents += [tuple([low + place for place in places]) or awaited_tasks for places in graph]
         awaited = {place for places in graph for place in places}
         last.append(tuple([low + place for place in range(len(graph)) if place not in awaited]))
-    return found
+
+    return parents
 
 
-def nested(size: int, levels: int, made: Callable[[int], Parents]) -> Parents:
+def nested(size: int, levels: int, flat_workflow: Callable[[int], Parents]) -> Parents:
     """A hierarchical workflow of a size: each level has about the same number of tasks in a workflow.
 
     Args:
-        made: a flat workflow of a size.
+        flat_workflow: makes a flat workflow of a size.
     """
     if levels <= 1 or size <= 1:
-        return made(size)
+        return flat_workflow(size)
+
     parts = split_evenly(size, max(1, round(size ** (1 / levels))))
-    return expanded(made(len(parts)), [nested(len(part), levels - 1, made) for part in parts])
+    return expanded(flat_workflow(len(parts)), [nested(len(part), levels - 1, flat_workflow) for part in parts])
 
 
 SHAPES: Final[dict[str, Callable[[int, Draw, float, int], Parents]]] = {
@@ -220,14 +236,20 @@ def _workflow(text: str, seed: int) -> Trace:
     spec = Spec(text, keys, word="SHAPE, for example workflow:layered,fanout=20")
     if spec.word not in SHAPES:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
-    plain, sizes = _random_jobs(spec, seed, jobs=500, workers=100)
-    shape, degree, levels = spec.positive("shape", 1.0), spec.count("degree", 3), spec.count("levels", 1, most=10)
-    draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
+
+    without_waits, sizes = _random_jobs(spec, seed, jobs=500, workers=100)
+    shape = spec.positive("shape", 1.0)
+    degree = spec.count("degree", 3)
+    levels = spec.count("levels", 1, most=10)
+    draw = Streams(seed).of("workload/graph").random
+    parents = list[tuple[int, ...]]()
+
     for size in sizes.tolist():
-        made = nested(size, levels, lambda count: SHAPES[spec.word](count, draw, shape, degree))
+        graph = nested(size, levels, lambda count: SHAPES[spec.word](count, draw, shape, degree))
         low = len(parents)
-        parents += [tuple([low + place for place in places]) for places in made]
-    return with_parents(plain, parents)
+        parents += [tuple([low + place for place in places]) for places in graph]
+
+    return with_parents(without_waits, parents)
 
 
 def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
@@ -239,18 +261,22 @@ def _classes(spec: Spec, preset: Preset, jobs: int, seed: int) -> tuple[Integers
     """Tasks per job, and their durations in seconds, of short and long jobs."""
     u = generator(seed, "workload/jobs").random((jobs, 5))
     is_long = ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
+
     sizes, means = np.zeros(jobs, dtype=np.int64), np.zeros(jobs)
     classes = (
         (~is_long, preset.short_fanout, preset.short_duration),
         (is_long, preset.long_fanout, preset.long_duration),
     )
+
     for member, fanout, duration in classes:
         sizes[member] = fanout.quantile(_stratified(u[member, 1], u[member, 2]))
         means[member] = duration.quantile(_stratified(u[member, 3], u[member, 4]))
+
     tasks = int(sizes.sum())
     spec.check_size(tasks)
     v = generator(seed, "workload/durations").random((tasks, 2))
     factors = log_normal_factors(v[:, 0], v[:, 1], preset.task_spread)
+
     starts = np.cumsum(sizes) - sizes
     # dividing by the job's own mean factor keeps its mean duration, and with it its class, as drawn
     scale = means * sizes / np.add.reduceat(factors, starts)

@@ -21,7 +21,7 @@ from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
 VERSION: Final = 4
-"""Of the schema; those before, which have fewer columns, are read, too."""
+"""The version of the schema; tables of earlier ones, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
 VERSION_KEY: Final = b"volery.trace_table"
@@ -70,9 +70,9 @@ class TaskRow(msgspec.Struct, gc=False):
 
     Args:
         job, task: ids as the source has them; a source of one task per job gives the task `0`.
-        user: who submitted the job.
+        user: name of the user who submitted the job.
         submit_us, start_us, end_us: microseconds on the source's clock.
-        runtime_us: how long one instance ran, microseconds.
+        runtime_us: time for which one instance ran, microseconds.
         estimate_us: estimate of the runtime that the scheduler had, microseconds.
         instances: equal tasks that the row stands for.
         cpu_milli, memory_mb, disk_mb, gpu_milli: what one instance asks for: thousandths of a core or GPU, 2**20 bytes.
@@ -80,11 +80,11 @@ class TaskRow(msgspec.Struct, gc=False):
         parents: tasks of the same job that must finish before; empty: none.
         constraints: conditions on the machine, as the source writes them; empty: none.
         status: one of `STATUSES`.
-        line: where the row stands in the source, from 1.
+        line: number of the row's line in the source, from 1.
         replicas: numbers of the machines that hold the input; empty: it has none.
-        priority: of its job, larger is more urgent.
-        deadline_us: when its job should be done, microseconds on the source's clock.
-        task_submit_us: when the task itself was submitted, where the source has one per task.
+        priority: priority of its job, larger is more urgent.
+        deadline_us: time by which its job should be done, microseconds on the source's clock.
+        task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
     """
@@ -129,19 +129,19 @@ class TableManifest(msgspec.Struct, frozen=True):
     """The origin of a table, and the repairs that were made.
 
     Args:
-        version: of the schema.
+        version: version of the schema.
         source: name of the file or folder that was read.
-        sha256: of its bytes; of a folder, those of its parts one after another.
+        sha256: digest of its bytes; of a folder, those of its parts one after another.
         format: name of the reader.
         made_by: program and version.
-        remarks: what is known to be odd about the format.
+        remarks: known oddities of the format.
         noticed: oddities that the reader passed over or could not decide, with counts.
         rows_read: rows that the reader gave.
         rows: rows of this table.
         found: rule of the doctor -> rows of the source that break it.
-        repairs: what was done about it, in the order of the rules.
+        repairs: repairs in the order of the rules.
         left: rule -> rows of this table that break it.
-        far_permille: how long tasks last in a rack that holds their input, and elsewhere: thousandths of their runtime.
+        far_permille: duration of tasks in a rack that holds their input, and elsewhere: thousandths of their runtime.
     """
 
     version: int
@@ -222,9 +222,10 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
     """
     with _opened(path) as file:
         try:
-            known = set(file.schema_arrow.names)
-            for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in SCHEMA.names if name in known]):
-                missing = [pa.nulls(batch.num_rows, field.type) for field in SCHEMA if field.name not in known]
+            present = set(file.schema_arrow.names)
+            for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in SCHEMA.names if name in present]):
+                # Tables of earlier versions lack columns: nothing is known in them.
+                missing = [pa.nulls(batch.num_rows, field.type) for field in SCHEMA if field.name not in present]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *missing], schema=SCHEMA)
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
@@ -255,30 +256,38 @@ def _opened(path: Path) -> Iterator[Any]:
     except (OSError, pa.ArrowInvalid) as error:
         problem = f"is no parquet file that can be read ({_first_line(error)}); check that it was copied whole"
         raise InputError(str(path), problem) from None
+
     with file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION_KEY)
         number = int(version) if version is not None and version.isdigit() else 0
+
         if not 1 <= number <= VERSION:
-            found = f"is a trace table of version {version.decode()}" if version else "is no trace table"
+            problem_found = f"is a trace table of version {version.decode()}" if version else "is no trace table"
             lacks = "" if version else f": its metadata have no {VERSION_KEY.decode()}{_differences(schema, VERSION)}"
-            raise InputError(str(path), f"{found}{lacks}; make one of version {VERSION} with `volery trace convert`")
+            raise InputError(
+                str(path), f"{problem_found}{lacks}; make one of version {VERSION} with `volery trace convert`"
+            )
+
+        # Metadata differ from writer to writer; the columns alone count.
         if not schema.remove_metadata().equals(columns_of(number)):
             problem = f"has other columns than its version {number}{_differences(schema, number)}"
             raise InputError(str(path), f"{problem}; convert the source again")
+
         yield file
 
 
 def _differences(schema: pa.Schema, version: int) -> str:
     """The columns that a file lacks, has beside those of a version, or has in another type; empty: their order."""
-    wanted = columns_of(version)
+    version_columns = columns_of(version)
+
     parts = {
-        "it lacks {}": [name for name in wanted.names if name not in schema.names],
-        "{} are of another version": [name for name in schema.names if name not in wanted.names],
+        "it lacks {}": [name for name in version_columns.names if name not in schema.names],
+        "{} are of another version": [name for name in schema.names if name not in version_columns.names],
         "{} have another type": [
-            f"{one.name} ({schema.field(one.name).type}, not {one.type})"
-            for one in wanted
-            if one.name in schema.names and schema.field(one.name).type != one.type
+            f"{field.name} ({schema.field(field.name).type}, not {field.type})"
+            for field in version_columns
+            if field.name in schema.names and schema.field(field.name).type != field.type
         ],
     }
     return "".join(f", {text.format(', '.join(names))}" for text, names in parts.items() if names)

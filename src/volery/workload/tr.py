@@ -29,7 +29,7 @@ SECONDS_MAX = 2_000_000_000
 FLUSH_TASKS = 1 << 16
 TEXT_MAX = 40
 JOB_FIELDS = 3
-"""Of a row before its durations."""
+"""The number of fields of a row before its durations."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Reading(msgspec.Struct, frozen=True):
         first_arrival_s: the earliest arrival as the file has it; the trace counts from there.
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
-        left_out: what is omitted, by effect and reason; None for a `.tr` file, of which nothing is.
+        left_out: omissions by effect and reason; None for a `.tr` file, of which nothing is omitted.
         unheeded: resources that tasks of the file ask for, and that do not count.
     """
 
@@ -92,9 +92,11 @@ def scan_tr(
         rows.add(number, line)
         if job_count is not None and len(rows.line) >= job_count:
             break
+
     rows.convert()
     if not rows.line:
         raise InputError(str(path), "holds no job; a row is: arrival_s task_count mean_duration_s d1 .. dn")
+
     arrival_us = microseconds(np.frombuffer(rows.arrival_s, dtype=np.float64))
     estimate_us = microseconds(np.frombuffer(rows.mean_s, dtype=np.float64))
     reading = Reading(min(rows.arrival_s), int(np.count_nonzero(np.diff(arrival_us) < 0)), rows.blank_lines)
@@ -131,22 +133,27 @@ class _Rows:
         if not words:
             self.blank_lines += 1
             return
+
         try:
             task_count = int(words[1])
             arrival_s, mean_s = float(words[0]), float(words[2])
-            held = len(self._pending_s)
+            pending_before = len(self._pending_s)
             self._pending_s.extend(map(float, words[3:]))
         except (ValueError, IndexError):
             raise self._refusal(number, words) from None
-        found = len(self._pending_s) - held
-        sound = found == task_count > 0 and 0 <= arrival_s <= SECONDS_MAX and 0 <= mean_s <= SECONDS_MAX
-        if not sound or b"_" in line:  # Python reads 1_0 as ten
+
+        durations_read = len(self._pending_s) - pending_before
+        is_sound = durations_read == task_count > 0 and 0 <= arrival_s <= SECONDS_MAX and 0 <= mean_s <= SECONDS_MAX
+        if not is_sound or b"_" in line:  # Python reads 1_0 as ten
             raise self._refusal(number, words)
+
         self.arrival_s.append(arrival_s)
         self.mean_s.append(mean_s)
         self.line.append(number)
         self.first.append(self.first[-1] + task_count)
-        if held + found >= FLUSH_TASKS:
+
+        # In pieces: the seconds and the microseconds of a large trace are never both whole in memory.
+        if pending_before + durations_read >= FLUSH_TASKS:
             self.convert()
 
     def convert(self) -> None:
@@ -156,14 +163,16 @@ class _Rows:
             InputError: one of them is negative, infinite, no number or out of range.
         """
         seconds = np.frombuffer(self._pending_s, dtype=np.float64) if self._pending_s else np.zeros(0)
-        sound = (seconds >= 0) & (seconds <= SECONDS_MAX)
-        if not sound.all():
-            at = int(np.argmin(sound))
+
+        is_sound = (seconds >= 0) & (seconds <= SECONDS_MAX)
+        if not is_sound.all():
+            at = int(np.argmin(is_sound))
             job = bisect.bisect_right(self.first, len(self.duration_us) + at) - 1
             position = len(self.duration_us) + at - self.first[job] + 1
             raise InputError(
                 f"{self._path}:{self.line[job]}", _out_of_range(f"duration {position}", f"{seconds[at]:g}")
             )
+
         self.duration_us.frombytes(microseconds(seconds).tobytes())
         self._pending_s = array("d")
 
@@ -178,20 +187,24 @@ class _Rows:
 def _complaint(words: list[bytes]) -> str:
     names = ["the arrival", "the task count", "the mean duration"]
     names += [f"duration {i}" for i in range(1, len(words) - 2)]
+
     for name, word in zip(names, words, strict=False):
         shown = word[:TEXT_MAX].decode("ascii", "backslashreplace")
         try:
             value = float(word)
         except ValueError:
             return f"{name} is {shown!r}, not a number; a row is: arrival_s task_count mean_duration_s d1 .. dn"
+
         if b"_" in word:
             return f"{name} is {shown!r}; write the number without underscores"
         if name == "the task count" and not (value >= 1 and value == int(value) and word.isdigit()):
             return f"the task count is {shown!r}; it must be a whole number of at least 1"
         if not 0 <= value <= SECONDS_MAX:
             return _out_of_range(name, shown)
+
     if len(words) < 3:
         return f"the row has {len(words)} of its fields; a row is: arrival_s task_count mean_duration_s d1 .. dn"
+
     claimed = words[1].decode()
     return f"the row says {claimed} tasks but holds {len(words) - 3} durations; mend the count or the row"
 
@@ -229,5 +242,5 @@ def _rows_of(trace: Trace) -> Iterable[bytes]:
 
 def seconds_text(time_us: int) -> str:
     """Microseconds as exact decimal seconds: 1500000 gives `1.5`."""
-    whole, rest = divmod(time_us, SECOND)
-    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
+    seconds, fraction_us = divmod(time_us, SECOND)
+    return f"{seconds}.{fraction_us:06d}".rstrip("0") if fraction_us else str(seconds)

@@ -148,7 +148,7 @@ def test_each_repair_removes_its_defect_and_the_manifest_says_so(tmp_path: Path,
     plant, at, count, _ = PLANTED[rule]
     plant(rows, at)
     source, output = written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet"
-    manifest = convert(source, output, chosen={rule: action})
+    manifest = convert(source, output, chosen_repairs={rule: action})
     assert manifest == manifest_of(output)
     assert manifest.found[rule] == count
     assert rule not in manifest.left
@@ -164,7 +164,7 @@ def test_nothing_but_the_defect_is_changed(tmp_path: Path) -> None:
         PLANTED[rule][0](rows, PLANTED[rule][1])
     rows[101].parents = ["t77", "t1"]
     chosen = {"zero-runtime": "null", "unit-suspicion": "null", "unknown-parent": "cut", "clock-origin": "shift"}
-    convert(written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet", chosen=chosen)
+    convert(written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet", chosen_repairs=chosen)
     wanted = clean()
     close_cycle(wanted, 120)
     wanted[31].runtime_us = wanted[90].runtime_us = None
@@ -177,7 +177,7 @@ def test_sorting_is_stable_and_whole_when_buckets_lie_on_disk(tmp_path: Path, mo
     rows = clean()
     random.Random(1).shuffle(rows)
     rows[3].submit_us = None
-    convert(written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet", chosen={"unsorted": "sort"})
+    convert(written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet", chosen_repairs={"unsorted": "sort"})
     assert rows_in(tmp_path / "out.parquet") == sorted(
         rows, key=lambda row: float("inf") if row.submit_us is None else row.submit_us
     )
@@ -186,7 +186,7 @@ def test_sorting_is_stable_and_whole_when_buckets_lie_on_disk(tmp_path: Path, mo
 def test_a_conversion_without_repairs_keeps_every_row_and_says_what_it_found(tmp_path: Path) -> None:
     source = tmp_path / "a"
     source.write_text("5 2 1.5 1 0\n\n4 1 3 3\n")
-    manifest = convert(source, tmp_path / "out.parquet", chosen={"zero-runtime": "keep"})
+    manifest = convert(source, tmp_path / "out.parquet", chosen_repairs={"zero-runtime": "keep"})
     assert (manifest.format, manifest.source, manifest.rows) == ("tr", "a", 3)
     assert manifest.found == manifest.left == {"zero-runtime": 1, "unsorted": 1, "clock-origin": 1}
     assert [(one.rule, one.action) for one in manifest.repairs] == [("zero-runtime", "keep")]
@@ -212,7 +212,7 @@ def test_a_wrong_source_leaves_nothing_behind(tmp_path: Path) -> None:
     source = tmp_path / "a.tr"
     source.write_text("5 2 1.5 1 0\n5 2 1.5 1\n")
     with pytest.raises(InputError, match=r"a\.tr:2: is no row of \.tr"):
-        convert(source, tmp_path / "out.parquet", form="tr", chosen={"zero-runtime": "drop"})
+        convert(source, tmp_path / "out.parquet", form="tr", chosen_repairs={"zero-runtime": "drop"})
     assert [path.name for path in tmp_path.iterdir()] == ["a.tr"]
 
 

@@ -305,7 +305,7 @@ def test_a_table_may_say_where_input_lies(tmp_path: Path) -> None:
     far = load_trace(tmp_path / "far.parquet")
     assert far.replicas_of(range(5)) == trace.replicas_of(range(5))
     assert far.far_permille == (1500, 2000)
-    convert(tmp_path / "far.parquet", tmp_path / "again.parquet", chosen={"clock-origin": "shift", "unsorted": "sort"})
+    convert(tmp_path / "far.parquet", tmp_path / "again.parquet", chosen_repairs={"clock-origin": "shift", "unsorted": "sort"})
     again = load_trace(tmp_path / "again.parquet")
     assert again.digest() == far.digest(), "repairs keep where input lies"
 
@@ -351,7 +351,7 @@ def test_priorities_and_deadlines_reach_the_jobs_that_schedulers_see(tmp_path: P
 def test_repairs_keep_priorities_and_move_deadlines_with_the_clock(tmp_path: Path) -> None:
     source, table = wishing_table(tmp_path / "a.parquet"), tmp_path / "b.parquet"
     chosen = {"clock-origin": "shift", "unsorted": "sort", "deadline-before-submission": "null"}
-    assert convert(source, table, chosen=chosen).left == {}
+    assert convert(source, table, chosen_repairs=chosen).left == {}
     trace = load_trace(table)
     assert trace.priority.tolist() == [5, 0, -1]
     assert trace.deadline_us.tolist() == [90, NEVER, NEVER]
@@ -384,7 +384,7 @@ def test_tasks_come_when_the_source_says_that_each_was_submitted(tmp_path: Path)
     assert [at // S for at in trace.arrival_us] == [0, 10]
     assert [at // S for at in trace.submit_us] == [0, 0, 10, 35, 35], "nobody knew of task 2 before"
     check_workflows(trace)
-    convert(tmp_path / "table.csv", tmp_path / "t.parquet", chosen={"clock-origin": "shift"})
+    convert(tmp_path / "table.csv", tmp_path / "t.parquet", chosen_repairs={"clock-origin": "shift"})
     again = load_trace(tmp_path / "t.parquet")
     assert (again.submit_us, again.digest()) == (trace.submit_us, trace.digest())
     convert(tmp_path / "table.csv", tmp_path / "bare.parquet", submissions=False)

@@ -29,18 +29,21 @@ def _command(command: Any, name: str) -> Iterator[str]:
 
     The library's classes of commands are its own matter; only what every Click command has is asked for.
     """
-    below: Mapping[str, Any] = getattr(command, "commands", {})
+    subcommands: Mapping[str, Any] = getattr(command, "commands", {})
+
     if name != "volery":
         context = command.context_class(command, info_name=name)
         usage = " ".join(command.collect_usage_pieces(context)).replace("[[", "[").replace("]]", "]")
         yield from (f"{'#' * (name.count(' ') + 1)} {name}", "", cell(command.help or ""), "")
-        if not below:
+        if not subcommands:
             yield from (f"    {name} {usage}".rstrip(), "")
+
         options = [option for option in command.params if option.name != "help"]
         if options:
             yield from markdown_table(("option", "value", "default", "meaning"), map(_option, options))
-    for word in sorted(below):
-        yield from _command(below[word], f"{name} {word}")
+
+    for word in sorted(subcommands):
+        yield from _command(subcommands[word], f"{name} {word}")
 
 
 def _option(option: Any) -> tuple[str, ...]:
@@ -60,27 +63,31 @@ def api() -> Iterator[str]:
     from volery.live.service.requests import Traffic, describe
 
     service = SimpleNamespace(queries=None)  # nothing is asked of it here
-    known = operations(cast(JobService, service), None, Traffic(), cast(Forecaster, object()))
-    description = describe(known)
+    api_operations = operations(cast(JobService, service), None, Traffic(), cast(Forecaster, object()))
+
+    description = describe(api_operations)
     yield from (
         "# The API over HTTP",
         "",
         "A running API describes itself at `/openapi.json`.",
         "",
     )
+
     rows = []
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
-            asked = ", ".join(f"`{parameter['name']}`" for parameter in operation.get("parameters", ()))
-            rows.append((f"`{method.upper()} {path}`", cell(operation["summary"]), asked))
+            parameter_names = ", ".join(f"`{parameter['name']}`" for parameter in operation.get("parameters", ()))
+            rows.append((f"`{method.upper()} {path}`", cell(operation["summary"]), parameter_names))
     yield from markdown_table(("request", "what it does", "parameters"), rows)
+
     yield from ("## What is sent", "")
     for name, schema in description["components"]["schemas"].items():
         if "properties" in schema:
             yield from (f"### {name}", "", cell(schema.get("description", "")), "")
+
             shown = [
-                (f"`{key}`", cell(_schema(each)), cell(each.get("description", "")))
-                for key, each in schema["properties"].items()
+                (f"`{key}`", cell(_schema(property_schema)), cell(property_schema.get("description", "")))
+                for key, property_schema in schema["properties"].items()
             ]
             yield from markdown_table(("key", "type", "meaning"), shown)
 
@@ -89,7 +96,7 @@ def _schema(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rsplit("/", 1)[-1]
     if "anyOf" in schema:
-        return " | ".join(_schema(each) for each in schema["anyOf"])
+        return " | ".join(_schema(alternative) for alternative in schema["anyOf"])
     if schema.get("type") == "array":
         return f"list of {_schema(schema.get('items', {}))}"
     return " | ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", "anything"))

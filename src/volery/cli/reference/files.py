@@ -26,16 +26,18 @@ def files() -> Iterator[str]:
         "Keys of the files that Volery reads (TOML, or JSON by the name), from the structs that they are read into.",
         "",
     )
+
     yield "Names of keys end in their unit: `_s` seconds, `_us` microseconds, `_mb` 2^20 bytes, `_mbps` Mbit/s."
     yield "A default that is empty means that nothing is said. What is not a key here is refused with its place."
     yield ""
     yield from _study()
+
     for title, use, struct in described():
         yield from (f"## {title}", "", use, "")
         yield from markdown_table(HEADS, keys(struct))
-        for below in structs_in(struct):
-            yield from (f"### {title}: `{below.__name__}`", "", cell(summary(below)), "")
-            yield from markdown_table(HEADS, keys(below))
+        for inner_struct in structs_in(struct):
+            yield from (f"### {title}: `{inner_struct.__name__}`", "", cell(summary(inner_struct)), "")
+            yield from markdown_table(HEADS, keys(inner_struct))
         if title == "federation.toml":
             yield from _machines()
 
@@ -74,10 +76,12 @@ def _study() -> Iterator[str]:
         "For `volery run`. Under `[axes]` each of these keys may have a list of values; all are combined.",
         "",
     )
-    where = {key: section for section, names in TABLES.items() if section != "axes" for key in names}
+    section_of = {key: section for section, names in TABLES.items() if section != "axes" for key in names}
+
     for struct in (Setting, StudyOptions):
-        rows = [(f"`[{where.get(row[0].strip('`'), 'axes')}]`", *row) for row in keys(struct)]
+        rows = [(f"`[{section_of.get(row[0].strip('`'), 'axes')}]`", *row) for row in keys(struct)]
         yield from markdown_table(("table", *HEADS), rows)
+
     yield from ("### STUDY.toml: an architecture as a table", "")
     yield from markdown_table(HEADS, keys(ArchitectureChoice))
 
@@ -101,12 +105,17 @@ def results() -> Iterator[str]:
     from volery.workload.table import SCHEMA, TaskRow
 
     yield from ("# Results and statuses", "", "## Files of a results folder", "")
-    yield from markdown_table(("file", "what it holds"), [(f"`{name}`", said) for name, said in FILES.items()])
+
+    yield from markdown_table(("file", "what it holds"), [(f"`{name}`", meaning) for name, meaning in FILES.items()])
     yield "Measures of `summary.json`: [measures](measures.md)."
     yield ""
+
     for name, columns in COLUMNS.items():
         yield from (f"### {name}", "")
-        yield from markdown_table(("column", "meaning"), [(f"`{column}`", said) for column, said in columns.items()])
+        yield from markdown_table(
+            ("column", "meaning"), [(f"`{column}`", meaning) for column, meaning in columns.items()]
+        )
+
     for struct in (StudyManifest, FinishedRun, StudySpec, TraceFacts):
         yield from (f"### manifest.json: `{struct.__name__}`", "", cell(summary(struct)), "")
         yield from markdown_table(("key", "type", "default", "meaning"), keys(struct))
@@ -116,9 +125,12 @@ def results() -> Iterator[str]:
         "What they mean at length: [the trace table](../trace-table.md).",
         "",
     )
-    told = {row[0].strip("`"): row[3] for row in keys(TaskRow)}
-    rows = [(f"`{field.name}`", f"`{field.type}`".replace("<", "("), told[field.name]) for field in SCHEMA]
+
+    meanings = {row[0].strip("`"): row[3] for row in keys(TaskRow)}
+    rows = [(f"`{field.name}`", f"`{field.type}`".replace("<", "("), meanings[field.name]) for field in SCHEMA]
     yield from markdown_table(("column", "type", "meaning"), [(a, b.replace(">", ")"), c) for a, b, c in rows])
+
     yield from ("## Exit statuses", "")
-    yield from markdown_table(("status", "when"), [(f"`{status}`", said) for status, said in STATUSES.items()])
+    yield from markdown_table(("status", "when"), [(f"`{status}`", meaning) for status, meaning in STATUSES.items()])
+
     yield from (ERRORS, "")

@@ -98,25 +98,34 @@ def measures() -> Iterator[str]:
     from volery.metrics import RunSummary
 
     yield from ("# Measures", "", INTRODUCTION, "")
+
     holders: list[type[msgspec.Struct]] = [RunSummary, *structs_in(RunSummary)]
     for struct in holders:
         yield from (f"## {struct.__name__}", "", cell(summary(struct)), "")
         yield from markdown_table(("key", "unit", "type", "definition"), _rows(struct))
+
     yield from ("## counters", "", OF_COUNTERS, "")
-    for title, known in (("What is added up over a run", COUNTED), ("What is measured", MEASURED)):
-        yield from markdown_table((title, "meaning"), [(f"`{name}`", said) for name, said in known.items()])
+    for title, counters in (("What is added up over a run", COUNTED), ("What is measured", MEASURED)):
+        yield from markdown_table((title, "meaning"), [(f"`{name}`", meaning) for name, meaning in counters.items()])
 
 
 def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
-    told, hints = args(struct), get_type_hints(struct)
+    meanings = args(struct)
+    hints = get_type_hints(struct)
     for name in struct.__struct_fields__:
-        yield f"`{name}`", unit(name, hints[name]), kind(hints[name]), cell(told.get(name, "")).replace("None", "null")
+        yield (
+            f"`{name}`",
+            unit(name, hints[name]),
+            kind(hints[name]),
+            cell(meanings.get(name, "")).replace("None", "null"),
+        )
 
 
 def unit(name: str, hint: Any) -> str:
     """The unit at the end of a name; whole numbers count something, and other numbers have none."""
     ends = (end for end in sorted(UNITS, key=len, reverse=True) if name.endswith(f"_{end}"))
-    found = next(ends, None)
-    if found is not None:
-        return UNITS[found]
+    unit_of_name = next(ends, None)
+
+    if unit_of_name is not None:
+        return UNITS[unit_of_name]
     return COUNTS if hint is int and name != "seed" else ""

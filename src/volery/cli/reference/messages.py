@@ -36,19 +36,30 @@ def messages() -> Iterator[str]:
     yield from ("# Messages", "", INTRODUCTION, "", "## The submitter's", "", OF_SUBMITTERS, "")
     spoken = _submitters()
     yield from markdown_table(
-        ("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in spoken]
+        ("message", "fields", "meaning"), [(_name(message), _fields(message), _meaning(message)) for message in spoken]
     )
+
     links = _links()
     yield from ("## Of links that may lose", "", "With `reliable=true` all that components say travels in these.", "")
     yield from markdown_table(
-        ("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in links]
+        ("message", "fields", "meaning"), [(_name(message), _fields(message), _meaning(message)) for message in links]
     )
-    for names, own in _families({*spoken, *links}):
+
+    for names, family_messages in _families({*spoken, *links}):
         yield from (f"## {', '.join(names)}", "")
+
         hops = _hops([REGISTRY[name] for name in names])
-        fields = [_fields(one) for one in own]
-        used = [one for one in own if one.__name__ in hops or any(one.__name__ in text for text in fields)]
-        rows = [(_name(one), _fields(one), _way(hops.get(one.__name__, {})), _meaning(one)) for one in used]
+        fields = [_fields(message) for message in family_messages]
+        sent_messages = [
+            message
+            for message in family_messages
+            if message.__name__ in hops or any(message.__name__ in text for text in fields)
+        ]
+
+        rows = [
+            (_name(message), _fields(message), _way(hops.get(message.__name__, {})), _meaning(message))
+            for message in sent_messages
+        ]
         yield from markdown_table(("message", "fields", "from > to", "meaning"), rows)
 
 
@@ -57,39 +68,42 @@ def _families(apart: set[type[Message]]) -> Iterator[tuple[list[str], list[type[
     families: dict[frozenset[type], list[str]] = defaultdict(list)
     for name, entry in REGISTRY.items():
         families[entry.messages].append(name)
+
     for spoken, names in families.items():
-        yield names, sorted(spoken - apart, key=lambda one: one.__name__)
+        yield names, sorted(spoken - apart, key=lambda message: message.__name__)
 
 
 def _submitters() -> list[type[Message]]:
     """Those that go to or from the submitter in any design."""
     from volery.core import events
 
-    asked = sorted(SUBMISSIONS, key=lambda one: one.__name__)
+    requests = sorted(SUBMISSIONS, key=lambda message: message.__name__)
     answers = [events.JobAccepted, events.JobRejected, events.JobDone]
-    return [*asked, *answers]
+    return [*requests, *answers]
 
 
 def _links() -> list[type[Message]]:
     from volery.roles.recovery.channel import LINK_MESSAGES
 
-    return sorted(LINK_MESSAGES, key=lambda one: one.__name__)
+    return sorted(LINK_MESSAGES, key=lambda message: message.__name__)
 
 
 def _hops(entries: list[Architecture]) -> Hops:
     """Per message, between which roles it goes, under any one parameter of these designs."""
-    found: Hops = defaultdict(dict)
+    hops: Hops = defaultdict(dict)
     for entry in entries:
-        for given in _settings(entry):
+        for parameters in _settings(entry):
             try:
-                config = architectures.configure(entry, given)
+                config = architectures.configure(entry, parameters)
                 deployments = [entry.build(cluster, config, Streams(0)) for cluster in _clusters(entry)]
             except InputError:
                 continue  # an alternative that wants others beside it
+
             for deployment in deployments:
                 for hop in flow_of(deployment).hops:
-                    found[hop.message][hop.source, hop.to] = None
-    return found
+                    hops[hop.message][hop.source, hop.to] = None
+
+    return hops
 
 
 def _clusters(entry: Architecture) -> list[Cluster]:
@@ -102,15 +116,18 @@ def _settings(entry: Architecture) -> Iterator[Mapping[str, Any]]:
     """The defaults, what makes it bear faults, alternatives of each parameter, and what switches stages on."""
     yield {}
     yield entry.bearing
+
     for parameter in architectures.parameters(entry):
         values = parameter.type.split(" | ") if "|" in parameter.type else ["true", "false"]
         if "|" in parameter.type or parameter.type == "bool":
             yield from ({parameter.name: value} for value in values)
         else:
             yield from ({parameter.name: value} for value in entry.fuzzed.get(parameter.name, ()))
+
         if parameter.name == "shares":
             yield {"shares": SHARES}
             yield {**entry.bearing, "shares": SHARES}
+
     for realisation in entry.stages.values():
         name, equals, value = realisation.when.partition("=")
         if equals:
@@ -135,10 +152,10 @@ def _type(hint: Any) -> str:
 
 def _meaning(message: type[Message]) -> str:
     """The whole docstring, fields last."""
-    said = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
-    told = args(message)
-    fields = (f"`{name}`: {text.rstrip('.')}." for name, text in told.items() if name in message.__struct_fields__)
-    return cell(f"{said} {' '.join(fields)}")
+    docstring = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
+    meanings = args(message)
+    fields = (f"`{name}`: {text.rstrip('.')}." for name, text in meanings.items() if name in message.__struct_fields__)
+    return cell(f"{docstring} {' '.join(fields)}")
 
 
 def _way(hops: Mapping[tuple[str, str], None]) -> str:

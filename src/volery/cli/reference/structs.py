@@ -14,30 +14,32 @@ _ITEM: Final = re.compile(r"^    ( *)([\w, *]+): (.*)$")
 
 def keys(struct: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     """Key, type, default and meaning per field; the meaning from its metadata or the docstring's Args."""
-    told = args(struct)
-    found: list[tuple[str, ...]] = []
+    meanings = args(struct)
+    rows: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(struct):
-        hint, meaning = field.type, told.get(field.name, "")
+        hint = field.type
+        meaning = meanings.get(field.name, "")
         if get_origin(hint) is Annotated:
             meaning = next((e.description for e in get_args(hint)[1:] if getattr(e, "description", None)), meaning)
         default = "required" if field.required else _default(field)
-        found.append((f"`{field.encode_name}`", kind(hint), default, cell(meaning).replace("None:", "left out:")))
-    return found
+        rows.append((f"`{field.encode_name}`", kind(hint), default, cell(meaning).replace("None:", "left out:")))
+
+    return rows
 
 
 def structs_in(struct: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
     """The structs inside it, each once, in the order in which they are met."""
-    found: dict[type[msgspec.Struct], None] = {}
-    _gather(struct, found)
-    return list(found)
+    structs: dict[type[msgspec.Struct], None] = {}
+    _gather(struct, structs)
+    return list(structs)
 
 
-def _gather(struct: type[msgspec.Struct], found: dict[type[msgspec.Struct], None]) -> None:
+def _gather(struct: type[msgspec.Struct], structs: dict[type[msgspec.Struct], None]) -> None:
     for hint in get_type_hints(struct, include_extras=True).values():
-        for below in _inner(hint):
-            if below not in found:
-                found[below] = None
-                _gather(below, found)
+        for inner_struct in _inner(hint):
+            if inner_struct not in structs:
+                structs[inner_struct] = None
+                _gather(inner_struct, structs)
 
 
 def _inner(hint: Any) -> Iterator[type[msgspec.Struct]]:
@@ -55,9 +57,11 @@ def _default(field: Any) -> str:
 
 def kind(hint: Any) -> str:
     """A type in the words of TOML and JSON."""
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if origin is Annotated:
         return kind(parts[0])
+
     if origin is Literal:
         return " | ".join(f"`{part}`" for part in parts)
     if origin in (Union, type(int | None)):
@@ -68,6 +72,7 @@ def kind(hint: Any) -> str:
         return f"table of {kind(parts[1])}"
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return f"`{hint.__name__}`"
+
     names = {str: "text", bytes: "base64", bool: "true, false", int: "whole number", float: "number", Any: "anything"}
     return names.get(hint, getattr(hint, "__name__", str(hint)))
 
@@ -81,18 +86,21 @@ def args(struct: type) -> dict[str, str]:
     """The entries of a docstring under Args, by name, after those of the structs that it extends."""
     _, _, text = _doc(struct).partition("Args:\n")
     bases = [base for base in getattr(struct, "__bases__", ()) if base is not msgspec.Struct]
-    found = {name: meaning for base in bases for name, meaning in args(base).items()}
+
+    meanings = {name: meaning for base in bases for name, meaning in args(base).items()}
     names: list[str] = []
+
     for line in text.splitlines():
         item = _ITEM.match(line)
         if item and len(item[1]) == 4:
             names = [name.strip() for name in item[2].split(",")]
-            found |= dict.fromkeys(names, item[3])
+            meanings |= dict.fromkeys(names, item[3])
         elif line.startswith(" " * 12):
-            found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            meanings |= {name: f"{meanings[name]} {line.strip()}" for name in names}
         elif line.strip():
             break
-    return found
+
+    return meanings
 
 
 def _doc(struct: Any) -> str:

@@ -24,12 +24,12 @@ class Answers:
     """Answers questions about one results folder from its jobs by rank.
 
     Args:
-        explaining: how many runs explain themselves.
-        why: tells of a run, by its number among those that explain themselves, a job or a task.
+        explaining: the number of runs that explain themselves.
+        explain_waits: tells of a run, by its number among those that explain themselves, a job or a task.
     """
 
-    def __init__(self, grid: DelayGrid, ranked: Sequence[RankedJobs], explaining: int, why: Why) -> None:
-        self._grid, self._ranked, self._explaining, self._why = grid, ranked, explaining, why
+    def __init__(self, grid: DelayGrid, ranked: Sequence[RankedJobs], explaining: int, explain_waits: Why) -> None:
+        self._grid, self._ranked, self._explaining, self._why = grid, ranked, explaining, explain_waits
         self._compared = functools.lru_cache(maxsize=PAIRS_KEPT)(self._compare)
 
     def answer(self, question: str, query: Query) -> Any:
@@ -38,10 +38,10 @@ class Answers:
         Raises:
             InputError: what is asked is not there, or the query is wrong.
         """
-        known: dict[str, Callable[[Query], Any]] = {"jobs": self._jobs, "pair": self._pair, "why": self._task}
-        if question not in known:
-            raise InputError(f"/{question}", f"there is no such page; these are here: /, /{', /'.join(known)}")
-        return known[question](query)
+        answers: dict[str, Callable[[Query], Any]] = {"jobs": self._jobs, "pair": self._pair, "why": self._task}
+        if question not in answers:
+            raise InputError(f"/{question}", f"there is no such page; these are here: /, /{', /'.join(answers)}")
+        return answers[question](query)
 
     def _jobs(self, query: Query) -> dict[str, Any]:
         """Jobs of several labels, each in its range of bins, the most delayed first."""
@@ -49,23 +49,29 @@ class Answers:
         lower, upper = _numbers(query, "from"), _numbers(query, "to")
         if not len(labels) == len(lower) == len(upper):
             raise InputError("from", "give one bin in from and one in to for each of the labels")
+
         jobs = _job_class(query.get("class", "all"))
         first, count = _number(query, "first"), min(_number(query, "count"), COUNT_MAX)
         top = self._grid.bins
-        found = []
+        ranges = []
+
         for label, low, high in zip(labels, lower, upper, strict=True):
-            of = self._ranked[label]
-            found.append((label, of, *of.within(min(max(low, -1), top), min(max(high, -1), top), jobs)))
-        total = sum(max(0, end - begin) for _, _, begin, end in found)
-        spans = [(of, begin, max(begin, end)) for _, of, begin, end in found]
-        chosen: list[tuple[float, int, int]] = []
+            ranked_jobs = self._ranked[label]
+            ranges.append(
+                (label, ranked_jobs, *ranked_jobs.within(min(max(low, -1), top), min(max(high, -1), top), jobs))
+            )
+
+        total = sum(max(0, end - begin) for _, _, begin, end in ranges)
+        spans = [(ranked_jobs, begin, max(begin, end)) for _, ranked_jobs, begin, end in ranges]
+
+        rows: list[tuple[float, int, int]] = []
         for place, (begin, end) in enumerate(part(spans, first, count, jobs)):
-            chosen += [(-spans[place][0].delay_s(rank, jobs), place, rank) for rank in range(begin, end)]
-        return {"total": total, "rows": [self._row(found[place][0], rank, jobs) for _, place, rank in sorted(chosen)]}
+            rows += [(-spans[place][0].delay_s(rank, jobs), place, rank) for rank in range(begin, end)]
+        return {"total": total, "rows": [self._row(ranges[place][0], rank, jobs) for _, place, rank in sorted(rows)]}
 
     def _row(self, label: int, rank: int, jobs: JobClass) -> tuple[Any, ...]:
-        one = rows_at(self._ranked[label], self._grid, [rank], jobs)
-        return label, one.seed[0], one.job[0], one.tasks[0], one.submit_s[0], one.delay_s[0]
+        row = rows_at(self._ranked[label], self._grid, [rank], jobs)
+        return label, row.seed[0], row.job[0], row.tasks[0], row.submit_s[0], row.delay_s[0]
 
     def _pair(self, query: Query) -> Pair:
         return self._compared(self._label(_number(query, "a")), self._label(_number(query, "b")))
@@ -102,20 +108,25 @@ def _cut(spans: Sequence[Span], at: int, jobs: JobClass) -> list[int]:
     """The rank in each span at which the first so many jobs of the merged spans end."""
     if at >= sum(last - first for _, first, last in spans):
         return [last for _, _, last in spans]
-    near = [(of, first, min(last, first + at)) for of, first, last in spans]  # none goes further than all do
+
+    near = [
+        (of, first, min(last, first + at)) for of, first, last in spans
+    ]  # no span is cut later than where it alone would give all jobs
     low, high = 0, max((_bits(of.delay_s(first, jobs)) for of, first, last in near if first < last), default=0)
-    while low < high:  # until high is the least delay that at most so many jobs exceed; halves of bits are exact
+    while low < high:  # halving the bits of a float is exact: it ends
         middle = (low + high) // 2
         if sum(_exceeding(span, _float(middle), jobs) - span[1] for span in near) <= at:
             high = middle
         else:
             low = middle + 1
+
+    # Now `high` is the least delay that at most so many jobs exceed; jobs that are equal to it fill up the rest.
     cuts = [_exceeding(span, _float(high), jobs) for span in near]
-    left = at - sum(cut - first for cut, (_, first, _) in zip(cuts, near, strict=True))
+    missing = at - sum(cut - first for cut, (_, first, _) in zip(cuts, near, strict=True))
     for place, (of, _, last) in enumerate(near):
         equal = _exceeding((of, cuts[place], last), _float(high - 1), jobs) - cuts[place]
-        cuts[place] += min(left, equal)
-        left -= min(left, equal)
+        cuts[place] += min(missing, equal)
+        missing -= min(missing, equal)
     return cuts
 
 

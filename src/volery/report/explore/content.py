@@ -47,7 +47,7 @@ class TaskExplanation(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         job, place: the task is the one at this place of the job, from 0.
-        submitted_s, started_s, finished_s, machine: of the attempt that counts; machine -1 where it never ran.
+        submitted_s, started_s, finished_s, machine: facts of the attempt that counts; machine -1 where it never ran.
         steps: at_s, by, chosen, machine, asked, view_age_s, passed over as (scope, reason, units), decisions omitted.
     """
 
@@ -80,10 +80,10 @@ class Content(msgspec.Struct, frozen=True):
     """All that a page embeds; lists run parallel to `labels`.
 
     Args:
-        serves: whether a server answers further questions.
-        conflicts: what the workloads ask for, over time.
-        cells: on each side of a density of pairs.
-        edition: of a folder that is served, which state of it this is.
+        serves: true where a server answers further questions.
+        conflicts: conflicts of the workloads over time.
+        cells: number of cells on each side of a density of pairs.
+        edition: the state of the folder that the page shows, where a server answers.
     """
 
     serves: bool
@@ -108,53 +108,62 @@ class ExploredContent(msgspec.Struct, frozen=True, eq=False):
     ranked: list[RankedJobs]
 
 
-def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serves: bool = False) -> ExploredContent:
+def explored(
+    results: StoredResults, explanations: Sequence[RunExplanation] = (), *, serves: bool = False
+) -> ExploredContent:
     """Everything that the page holds of a results folder.
 
     Args:
-        why: of runs that explain themselves.
-        serves: whether a server answers what the page does not hold.
+        explanations: explanations of the runs that explain themselves.
+        serves: true where a server answers what the page does not hold.
     """
     settings = by_setting(group_runs(results.summary.runs))[:SETTINGS_MAX]
     labels = [group.label for _, members in settings for group in members]
     number = {label: place for place, label in enumerate(labels)}
+
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
     groups = [ComparedLabels(shortened(name), [number[group.label] for group in members]) for name, members in settings]
-    most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
+    # A page without a server bears so many rows in all, which the labels share.
+    rows_max = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
-    found = Content(
+
+    content = Content(
         serves=serves,
         labels=list(map(shortened, labels)),
         seeds=len({run.seed for run in results.summary.runs}),
         settings=groups,
         grid=grid,
         counted=list(map(counted, ranked)),
-        rows=[kept_rows(of, grid, 0 if serves else most) for of in ranked],
+        rows=[kept_rows(ranked_jobs, grid, 0 if serves else rows_max) for ranked_jobs in ranked],
         courses=[
-            course(curves[label], waiting.get(label), of.runs, refused.get(label)) if label in curves else None
-            for label, of in zip(labels, ranked, strict=True)
+            course(curves[label], waiting.get(label), ranked_jobs.runs, refused.get(label)) if label in curves else None
+            for label, ranked_jobs in zip(labels, ranked, strict=True)
         ],
         cells=CELLS,
-        pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, everything=not serves)],
-        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in why],
-        conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
+        pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, with_others=not serves)],
+        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in explanations],
+        conflicts=[conflicts_of(conflict_table) for conflict_table in results.conflicts[:SETTINGS_MAX]],
     )
-    return ExploredContent(found, ranked)
+
+    return ExploredContent(content, ranked)
 
 
-def _pairs(settings: Sequence[ComparedLabels], *, everything: bool) -> list[tuple[int, int]]:
+def _pairs(settings: Sequence[ComparedLabels], *, with_others: bool) -> list[tuple[int, int]]:
     """As many as a page bears: of each setting first those with its first label, and no others where a server can."""
-    first = [(one.members[0], other) for one in settings for other in one.members[1:]]
-    others = [both for one in settings for both in itertools.combinations(one.members[1:], 2)]
-    return (first + others * everything)[:PAIRS_MAX]
+    first = [(compared.members[0], other_label) for compared in settings for other_label in compared.members[1:]]
+    other_pairs = [
+        label_pair for compared in settings for label_pair in itertools.combinations(compared.members[1:], 2)
+    ]
+    return (first + other_pairs * with_others)[:PAIRS_MAX]
 
 
 def as_json(content: Any) -> bytes:
     """JSON that may stand inside a script element: no character of it can end that."""
-    found: bytes = msgspec.json.encode(content)
+    encoded: bytes = msgspec.json.encode(content)
+
     for character in b"<>&":
-        found = found.replace(bytes((character,)), b"\\u%04x" % character)
-    return found.replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
+        encoded = encoded.replace(bytes((character,)), b"\\u%04x" % character)
+    return encoded.replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
 
 
 SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
@@ -207,7 +216,7 @@ class Course(msgspec.Struct, frozen=True):
     """One label over time, at moments evenly spaced from begin_s to (but without) end_s.
 
     Args:
-        permille: of the slots that are busy, mean over seeds.
+        permille: busy slots per 1,000 slots, mean over seeds.
         low, high: the range over seeds; empty with one seed.
         waiting: tasks that could start and have not; empty where the runs have not kept them.
         refused: placements that were refused, per second; empty where the runs report none.
@@ -233,19 +242,20 @@ def course(
         curve: utilisation per seed.
         waiting: tasks that wait, at the same times; None where it is not known.
         runs: the jobs of the same runs.
-        refused: placements that were refused per second, likewise.
+        refused: placements that were refused per second, at the same times; None where it is not known.
     """
     times, low, mean, high = over_seeds(curve)
     if not times.size:
         return None
+
     step = float(times[1] - times[0]) if times.size > 1 else 1.0
-    many = len(curve.values) > 1
+    has_many_seeds = len(curve.values) > 1
     return Course(
         round(float(times[0]), 6),
         round(float(times[-1]) + step, 6),
         _permille(mean),
-        _permille(low) if many else [],
-        _permille(high) if many else [],
+        _permille(low) if has_many_seeds else [],
+        _permille(high) if has_many_seeds else [],
         _mean(waiting),
         short(unfinished(runs, times, step)),
         _mean(refused),
@@ -263,11 +273,12 @@ def unfinished(runs: Sequence[RunJobs], times_s: Floats, step_s: float) -> Float
     edges = np.round(np.append(times_s, times_s[-1] + step_s) * SECOND_US).astype(np.int64)
     if not runs or not bool((np.diff(edges) > 0).all()):
         return np.zeros(0)
+
     total = np.zeros(times_s.size)
     for run in runs:
-        known = (run.jrt_s >= 0) & (run.submit_s >= 0)
-        begin = np.round(run.submit_s[known] * SECOND_US).astype(np.int64)
-        end = begin + np.round(run.jrt_s[known] * SECOND_US).astype(np.int64)
+        is_answered = (run.jrt_s >= 0) & (run.submit_s >= 0)
+        begin = np.round(run.submit_s[is_answered] * SECOND_US).astype(np.int64)
+        end = begin + np.round(run.jrt_s[is_answered] * SECOND_US).astype(np.int64)
         total += busy_time_us(begin, end, edges) / np.diff(edges)
     return total / len(runs)
 
@@ -278,16 +289,16 @@ def _permille(values: Floats) -> list[int]:
 
 def short(values: Floats) -> list[float]:
     """Numbers of three digits; whole numbers stay whole."""
-    found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
-    return [int(value) if value == int(value) else value for value in found]
+    numbers: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
+    return [int(value) if value == int(value) else value for value in numbers]
 
 
 class ConflictCourse(msgspec.Struct, frozen=True):
     """Conflicts per second of one workload, in intervals evenly spaced from begin_s to (but without) end_s.
 
     Args:
-        waiting, collisions: mean of the interval, mean over seeds.
-        waiting_max, collisions_max: of the worst second, of any seed.
+        waiting, collisions: means of the interval, averaged over seeds.
+        waiting_max, collisions_max: values of the worst second of any seed.
     """
 
     name: str
@@ -299,16 +310,16 @@ class ConflictCourse(msgspec.Struct, frozen=True):
     collisions_max: list[float]
 
 
-def conflicts_of(found: ConflictTable) -> ConflictCourse:
-    """As the page's script reads them; the last interval may end before the place that its width gives it."""
-    begin = float(found.begin_s[0])
-    width = float(found.end_s[0]) - begin
+def conflicts_of(table: ConflictTable) -> ConflictCourse:
+    """The conflicts for the script of the page; the last interval may end before the place that its width gives it."""
+    begin = float(table.begin_s[0])
+    width = float(table.end_s[0]) - begin
     return ConflictCourse(
-        shortened(found.title),
+        shortened(table.title),
         begin,
-        begin + width * len(found.begin_s),
-        short(found.mean["waiting"]),
-        short(found.largest["waiting"]),
-        short(found.mean["collisions"]),
-        short(found.largest["collisions"]),
+        begin + width * len(table.begin_s),
+        short(table.mean["waiting"]),
+        short(table.largest["waiting"]),
+        short(table.mean["collisions"]),
+        short(table.largest["collisions"]),
     )

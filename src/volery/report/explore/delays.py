@@ -24,11 +24,11 @@ from volery.report.parquet import RunJobs
 Places = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 SMALL: Final = 1 << 32
-"""As many places are told apart by four bytes."""
+"""The number of places that four bytes tell apart."""
 BINS: Final = 1024
 """Above zero; eight decades of delay make bins 1.8 % wide."""
 CELLS: Final = 48
-"""On each side of a density of pairs, above zero."""
+"""The number of cells on each side of a density of pairs, above zero."""
 UNMEASURED: Final = 255
 """Stands for the cell of a job without a delay."""
 
@@ -58,7 +58,7 @@ class RankedJobs(msgspec.Struct, frozen=True, eq=False):
         return first, last
 
     def delay_s(self, rank: int, jobs: JobClass = "all") -> float:
-        """Of the job at a rank, seconds."""
+        """The delay of the job at a rank, seconds."""
         run, row = self.job(rank, jobs)
         return float(run.delay_s[row])
 
@@ -72,18 +72,22 @@ class RankedJobs(msgspec.Struct, frozen=True, eq=False):
         raise IndexError(rank)
 
     def delays_s(self, jobs: JobClass = "all") -> Floats:
-        """Of a class of jobs, by run and row."""
+        """The delays of a class of jobs, by run and row."""
         return np.concatenate([np.zeros(0), *(run.delay_s[run.rows_of(jobs)] for run in self.runs)])
 
     def cells_of(self, run: RunJobs) -> Bytes:
         """The cells of the rows of one of the runs."""
-        begin = sum(one.delay_s.size for one in itertools.takewhile(lambda one: one is not run, self.runs))
+        begin = sum(
+            earlier_run.delay_s.size
+            for earlier_run in itertools.takewhile(lambda earlier_run: earlier_run is not run, self.runs)
+        )
         return self.cells[begin : begin + run.delay_s.size]
 
 
 def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJobs]]:
     """One grid for the runs of all labels, so that a choice means the same for each; and their jobs by rank."""
     orders = [_orders(runs) for runs in labels]
+
     low, high = np.inf, 0.0
     sorted_s = []
     for runs, order in zip(labels, orders, strict=True):
@@ -92,8 +96,10 @@ def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJob
         above = int(np.searchsorted(rising, 0.0, side="right"))
         if above < rising.size:
             low, high = min(low, float(rising[above])), max(high, float(rising[-1]))
+
+    # At least a decade: equal delays have a grid, too.
     grid = DelayGrid(low, max(high, 10 * low)) if high > 0 else DelayGrid(1.0, 10.0)
-    return grid, [_ranked(*one, grid) for one in zip(labels, orders, sorted_s, strict=True)]
+    return grid, [_ranked(*label_parts, grid) for label_parts in zip(labels, orders, sorted_s, strict=True)]
 
 
 def _delays(runs: Sequence[RunJobs]) -> Floats:
@@ -140,8 +146,8 @@ class DelayGrid(msgspec.Struct, frozen=True):
 
     def bin_of(self, delays_s: Floats) -> Longs:
         """The bin of each delay."""
-        found = np.searchsorted(self.bounds_s(), delays_s, side="left") + 1
-        return np.where(delays_s > 0, np.minimum(found, self.bins), 0)
+        bins = np.searchsorted(self.bounds_s(), delays_s, side="left") + 1
+        return np.where(delays_s > 0, np.minimum(bins, self.bins), 0)
 
     def cells(self, bins: Longs) -> Longs:
         """Row or column of a density per bin; bins side by side, and that of zero in a cell of its own."""
@@ -184,7 +190,7 @@ class Rows(msgspec.Struct, frozen=True):
     """Jobs as columns, the most delayed first.
 
     Args:
-        seed, job, tasks, is_long, bin: of each; `is_long` is 0 or 1, `bin` that of its delay.
+        seed, job, tasks, is_long, bin: columns of facts; `is_long` is 0 or 1, `bin` is the bin of the delay.
         submit_s, delay_s: seconds; a submission that is not known is told by -1.
     """
 
@@ -198,28 +204,31 @@ class Rows(msgspec.Struct, frozen=True):
     delay_s: list[float]
 
 
-def kept_rows(of: RankedJobs, grid: DelayGrid, most: int) -> Rows:
+def kept_rows(ranked_jobs: RankedJobs, grid: DelayGrid, rows_max: int) -> Rows:
     """The most delayed jobs of a label and some of all the others, at most so many, evenly over the ranks."""
-    total = of.total()
-    chosen = np.arange(total)
-    if total > most:
-        longest = most // LONGEST_SHARE
-        spread = longest + np.arange(most - longest) * (total - longest) // (most - longest)
-        chosen = np.append(chosen[:longest], spread)
-    return rows_at(of, grid, chosen.tolist())
+    total = ranked_jobs.total()
+    ranks = np.arange(total)
+
+    if total > rows_max:
+        longest = rows_max // LONGEST_SHARE
+        # Integer steps over the rest: every rank has the same chance, and the same folder gives the same page.
+        spread = longest + np.arange(rows_max - longest) * (total - longest) // (rows_max - longest)
+        ranks = np.append(ranks[:longest], spread)
+    return rows_at(ranked_jobs, grid, ranks.tolist())
 
 
-def rows_at(of: RankedJobs, grid: DelayGrid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
-    found = [of.job(rank, jobs) for rank in ranks]
-    delays = np.array([run.delay_s[row] for run, row in found])
+def rows_at(ranked_jobs: RankedJobs, grid: DelayGrid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
+    jobs_at = [ranked_jobs.job(rank, jobs) for rank in ranks]
+
+    delays = np.array([run.delay_s[row] for run, row in jobs_at])
     return Rows(
-        of.total(jobs),
-        [run.seed for run, _ in found],
-        [int(run.job[row]) for run, row in found],
-        [int(run.tasks[row]) for run, row in found],
-        [int(not run.is_short[row]) for run, row in found],
+        ranked_jobs.total(jobs),
+        [run.seed for run, _ in jobs_at],
+        [int(run.job[row]) for run, row in jobs_at],
+        [int(run.tasks[row]) for run, row in jobs_at],
+        [int(not run.is_short[row]) for run, row in jobs_at],
         grid.bin_of(delays).tolist(),
-        [_short(run.submit_s[row]) for run, row in found],
+        [_short(run.submit_s[row]) for run, row in jobs_at],
         [_short(delay) for delay in delays.tolist()],
     )
 
@@ -231,7 +240,7 @@ def _short(seconds: float) -> float:
 
 
 OUTLIERS: Final = 20
-"""On each side of equality."""
+"""The number of outliers on each side of equality."""
 CHUNK: Final = 1 << 17
 """Jobs that are compared at once: what is worked out of them stays in a processor's cache."""
 
@@ -241,8 +250,8 @@ class Pair(msgspec.Struct, frozen=True):
 
     Args:
         a, b: numbers of the labels; a is on the horizontal axis.
-        jobs: how many both have measured.
-        a_lower, b_lower: how many are delayed less under a, under b.
+        jobs: number of jobs that both have measured.
+        a_lower, b_lower: number of jobs that are delayed less under a, under b.
         cells: sparse counts of cell column * (CELLS + 1) + row; column and row 0 hold delays of zero.
         seed, job, a_s, b_s: the jobs whose delays differ by the largest factor, columns.
     """
@@ -274,43 +283,56 @@ def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) ->
     """Two labels on the jobs that both have measured under the same seeds."""
     counts = np.zeros((CELLS + 1) ** 2, dtype=np.int64)
     jobs = a_lower = b_lower = 0
-    less, more = Furthest(), Furthest()
-    for one in _shared(of_a, of_b):
-        counts += np.bincount(one.cell_a.astype(np.int64) * (CELLS + 1) + one.cell_b, minlength=counts.size)
-        jobs += one.job.size
-        a_lower += int((one.a_s < one.b_s).sum())
-        b_lower += int((one.b_s < one.a_s).sum())
-        factor = np.maximum(one.a_s, grid.low_s) / np.maximum(one.b_s, grid.low_s)
-        more.look(factor, one)
-        less.look(1 / factor, one)
-    chosen = sorted(less.found + more.found, key=lambda one: -one[0])
+    faster_a, slower_a = Furthest(), Furthest()
+
+    for shared_jobs in _shared(of_a, of_b):
+        counts += np.bincount(
+            shared_jobs.cell_a.astype(np.int64) * (CELLS + 1) + shared_jobs.cell_b, minlength=counts.size
+        )
+        jobs += shared_jobs.job.size
+        a_lower += int((shared_jobs.a_s < shared_jobs.b_s).sum())
+        b_lower += int((shared_jobs.b_s < shared_jobs.a_s).sum())
+        # Delays of zero and below count as the least delay of the grid, so that their ratio is finite.
+        factor = np.maximum(shared_jobs.a_s, grid.low_s) / np.maximum(shared_jobs.b_s, grid.low_s)
+        slower_a.look(factor, shared_jobs)
+        faster_a.look(1 / factor, shared_jobs)
+
+    outliers = sorted(faster_a.outliers + slower_a.outliers, key=lambda outlier: -outlier[0])
     return Pair(
-        a, b, jobs, a_lower, b_lower, sparse(counts),
-        [one[1] for one in chosen], [one[2] for one in chosen],
-        [round(one[3], 6) for one in chosen], [round(one[4], 6) for one in chosen],
-    )  # fmt: skip
+        a,
+        b,
+        jobs,
+        a_lower,
+        b_lower,
+        sparse(counts),
+        [outlier[1] for outlier in outliers],
+        [outlier[2] for outlier in outliers],
+        [round(outlier[3], 6) for outlier in outliers],
+        [round(outlier[4], 6) for outlier in outliers],
+    )
 
 
 class Furthest:
     """The jobs with the largest factors above one; of equal ones those that came first."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[float, int, int, float, float]] = []
+        self.outliers: list[tuple[float, int, int, float, float]] = []
         """Factor, seed, job, delays under a and b; the largest factor first."""
-        self._least = 1.0
+        self._least_factor = 1.0
 
     def look(self, factor: Floats, jobs: Shared) -> None:
         """Look through some more."""
-        at = np.flatnonzero(factor > self._least)
+        at = np.flatnonzero(factor > self._least_factor)
         if at.size > OUTLIERS:
             at = at[np.argsort(-factor[at], kind="stable")[:OUTLIERS]]
-        self.found += [
+        self.outliers += [
             (float(factor[k]), jobs.seed, int(jobs.job[k]), float(jobs.a_s[k]), float(jobs.b_s[k])) for k in at.tolist()
         ]
-        self.found.sort(key=lambda one: -one[0])
-        del self.found[OUTLIERS:]
-        if len(self.found) == OUTLIERS:
-            self._least = self.found[-1][0]
+        self.outliers.sort(key=lambda outlier: -outlier[0])
+        del self.outliers[OUTLIERS:]
+
+        if len(self.outliers) == OUTLIERS:
+            self._least_factor = self.outliers[-1][0]
 
 
 def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
@@ -318,9 +340,13 @@ def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
     runs_b = {run.seed: run for run in of_b.runs}
     for a in of_a.runs:
         b = runs_b.get(a.seed)
+
         if b is None:
             continue
-        cells_a, cells_b = of_a.cells_of(a), of_b.cells_of(b)
+
+        cells_a = of_a.cells_of(a)
+        cells_b = of_b.cells_of(b)
+        # The same jobs in the same order, the usual case: no rows have to be matched.
         if a.job.size == b.job.size and bool((a.job == b.job).all()):
             for low in range(0, a.job.size, CHUNK):
                 part = slice(low, low + CHUNK)
@@ -331,7 +357,9 @@ def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
 
 
 def _both(a: RunJobs, b: RunJobs, rows_a: slice | Longs, rows_b: slice | Longs, of_a: Bytes, of_b: Bytes) -> Shared:
-    cell_a, cell_b = of_a[rows_a], of_b[rows_b]
-    found = Shared(a.seed, a.job[rows_a], a.delay_s[rows_a], b.delay_s[rows_b], cell_a, cell_b)
-    both = (cell_a != UNMEASURED) & (cell_b != UNMEASURED)
-    return found if both.all() else Shared(a.seed, *(column[both] for column in found[1:]))
+    cell_a = of_a[rows_a]
+    cell_b = of_b[rows_b]
+    shared = Shared(a.seed, a.job[rows_a], a.delay_s[rows_a], b.delay_s[rows_b], cell_a, cell_b)
+
+    is_measured = (cell_a != UNMEASURED) & (cell_b != UNMEASURED)
+    return shared if is_measured.all() else Shared(a.seed, *(column[is_measured] for column in shared[1:]))

@@ -68,11 +68,13 @@ def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
     Raises:
         InputError: when it cannot listen there.
     """
+    # `http.server` makes a handler per request and hands it no argument: the site comes by the class.
     handler = type("Handler", (_Handler,), {"site": site})
     try:
         server = ThreadingHTTPServer((host, port), handler)
     except (OSError, OverflowError) as error:
-        place, reason = f"{host}:{port}", getattr(error, "strerror", None) or str(error)
+        place = f"{host}:{port}"
+        reason = getattr(error, "strerror", None) or str(error)
         raise InputError(place, f"cannot listen there ({reason}); give another --port or --host") from None
     server.daemon_threads = True
     return server
@@ -88,28 +90,30 @@ class _Handler(BaseHTTPRequestHandler):
         if self._is_foreign():
             self._refuse(HTTPStatus.FORBIDDEN, "host", f"this server answers to {', '.join(self.site.names)} alone")
             return
-        asked = urlsplit(self.path)
-        if asked.path == "/":
-            found = self.site.page()
-            self._send(found.status, found.body, "text/html; charset=utf-8", found.policy)
-        elif len(asked.query) > QUERY_MAX:
-            self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, asked.path, f"a query has at most {QUERY_MAX:,} letters")
+
+        url = urlsplit(self.path)
+        if url.path == "/":
+            page = self.site.page()
+            self._send(page.status, page.body, "text/html; charset=utf-8", page.policy)
+        elif len(url.query) > QUERY_MAX:
+            self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, url.path, f"a query has at most {QUERY_MAX:,} letters")
         else:
-            self._tell(asked.path.removeprefix("/"), dict(parse_qsl(asked.query)))
+            self._tell(url.path.removeprefix("/"), dict(parse_qsl(url.query)))
 
     do_HEAD = do_GET  # noqa: N815 (http.server calls it so)
 
     def _tell(self, question: str, query: dict[str, str]) -> None:
         try:
-            found = self.site.answer(question, query)
+            answer = self.site.answer(question, query)
         except InputError as error:
             missing = error.place.startswith("/")
             self._refuse(HTTPStatus.NOT_FOUND if missing else HTTPStatus.BAD_REQUEST, error.place, error.problem)
             return
-        self._send(HTTPStatus.OK, msgspec.json.encode(found), "application/json")
+        self._send(HTTPStatus.OK, msgspec.json.encode(answer), "application/json")
 
     def _is_foreign(self) -> bool:
         host = self.headers.get("Host", "")
+        # The port counts for nothing; an IPv6 address in brackets has colons of its own.
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
         return "*" not in self.site.names and name.lower() not in self.site.names
 
@@ -137,7 +141,7 @@ def url_of(server: ThreadingHTTPServer) -> str:
 
 
 PATIENCE_S: Final = 1.0
-"""So long a browser is kept waiting for the page before it is told how far it is."""
+"""The longest time for which a browser waits for the page before it is sent the progress."""
 STILL: Final = "default-src 'none'; style-src 'unsafe-inline'"
 AGAIN: Final = tag("meta", http_equiv="refresh", content=1)
 Told = Callable[[str], None]
@@ -147,7 +151,7 @@ class WaitExplainer(Protocol):
     """Tells why the tasks of a folder's runs waited."""
 
     def longest(self) -> Sequence[RunExplanation]:
-        """Of each run that explains itself the tasks that waited longest."""
+        """The tasks that waited longest, of each run that explains itself."""
 
     def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
         """A job or a task of one of these runs."""
@@ -165,24 +169,28 @@ class ResultsSite:
     """The report of a results folder as a site, with answers to its page.
 
     Args:
-        explaining: makes what tells why tasks waited; called whenever the folder is read.
-        told: hears how far it is, in words.
-        failed: hears why the folder could not be got ready for the first time.
+        explaining: makes the explainer of waits; called whenever the folder is read.
+        report_progress: receives the progress, in words.
+        failed: receives the error for which the folder could not be read the first time.
     """
 
     def __init__(
         self,
         folder: Path,
         explaining: Callable[[], WaitExplainer],
-        told: Told = lambda _: None,
+        report_progress: Told = lambda _: None,
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        self._folder, self._explaining, self._told, self._failed = folder, explaining, told, failed
+        self._folder = folder
+        self._explaining = explaining
+        self._report_progress = report_progress
+        self._report_failure = failed
+
         self._lock = Lock()
         self._edition: Edition | None = None
-        self._refused: tuple[str, InputError] | None = None
-        self._under_way: Event | None = None
-        self._said = ""
+        self._refusal: tuple[str, InputError] | None = None
+        self._reading: Event | None = None
+        self._progress_text = ""
 
     def begin(self) -> None:
         """Look whether the files are there, and begin to read them.
@@ -198,21 +206,26 @@ class ResultsSite:
         mark = mark_of(self._folder)
         with self._lock:
             stale = self._edition is None or self._edition.mark != mark
-            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
-            under_way = self._under_way
+            refused = self._refusal[1] if self._refusal is not None and self._refusal[0] == mark else None
+            under_way = self._reading
+
         if stale and under_way is None and refused is None:
+            # The folder is read once for all who ask; a browser whose page is not ready soon gets the progress.
             under_way = self._begin(mark)
+
         if stale and under_way is not None:
             under_way.wait(PATIENCE_S)
+
         with self._lock:
             if self._edition is not None and self._edition.mark == mark:
                 return self._edition.page
-            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
+            refused = self._refusal[1] if self._refusal is not None and self._refusal[0] == mark else None
+
         if refused is not None:
             return _still(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "The folder cannot be read", f"{refused.place}: {refused.problem}"
             )
-        return _still(HTTPStatus.ACCEPTED, "Getting ready", self._said, AGAIN)
+        return _still(HTTPStatus.ACCEPTED, "Getting ready", self._progress_text, AGAIN)
 
     def answer(self, question: str, query: Query) -> object:
         """The answer to a request of the page.
@@ -221,47 +234,57 @@ class ResultsSite:
             InputError: the page is of another edition, or asks what is not there.
         """
         edition = self._edition
+
         if edition is None:
-            raise InputError("page", f"it is being got ready: {self._said}")
+            raise InputError("page", f"it is being got ready: {self._progress_text}")
+
         if query.get("edition", edition.mark) != edition.mark:
             raise InputError("edition", "the folder has changed since this page was made; load the page again")
+
         return edition.answers.answer(question, query)
 
     def _begin(self, mark: str) -> Event:
         with self._lock:
-            if self._under_way is not None:
-                return self._under_way
-            done = self._under_way = Event()
-        Thread(target=self._prepare, args=(mark, done), daemon=True).start()
-        return done
+            if self._reading is not None:
+                return self._reading
+            finish_event = self._reading = Event()
 
-    def _prepare(self, mark: str, done: Event) -> None:
-        found: Edition | None = None
+        Thread(target=self._prepare, args=(mark, finish_event), daemon=True).start()
+        return finish_event
+
+    def _prepare(self, mark: str, finish_event: Event) -> None:
+        edition: Edition | None = None
         problem: Exception | None = None
+
         try:
-            found = prepared(self._folder, mark, self._explaining(), self._say)
+            edition = prepared(self._folder, mark, self._explaining(), self._say)
         except InputError as error:
             problem = error
         except MemoryError:
             problem = InputError(str(self._folder), "is too large for the memory of this machine")
         except Exception as error:  # a thread has nobody else to tell
             problem = error
+
         with self._lock:
             first = self._edition is None
-            if found is not None:
-                self._edition, self._refused = found, None
+            if edition is not None:
+                self._edition = edition
+                self._refusal = None
             elif isinstance(problem, InputError):
-                self._refused = (mark, problem)
-            self._under_way = None
-        done.set()
+                self._refusal = (mark, problem)
+            self._reading = None
+
+        finish_event.set()
+
+        # A later error of input is shown by the page alone. The first one ends the command, and so does any defect.
         if problem is not None and (first or not isinstance(problem, InputError)):
-            self._failed(problem)
+            self._report_failure(problem)
         elif problem is None:
-            self._told("ready")
+            self._report_progress("ready")
 
     def _say(self, text: str) -> None:
-        self._said = text
-        self._told(text)
+        self._progress_text = text
+        self._report_progress(text)
 
 
 def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCAL_NAMES) -> Site:
@@ -270,45 +293,50 @@ def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCA
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
-    found = prepared(folder, mark_of(folder), explaining, lambda _: None)
-    return Site(lambda: found.page, found.answers.answer, tuple(names))
+    edition = prepared(folder, mark_of(folder), explaining, lambda _: None)
+    return Site(lambda: edition.page, edition.answers.answer, tuple(names))
 
 
-def prepared(folder: Path, mark: str, explaining: WaitExplainer, told: Told) -> Edition:
+def prepared(folder: Path, mark: str, explaining: WaitExplainer, report_progress: Told) -> Edition:
     """All that is shown of a folder and answered about it.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
 
-    def read(count: int, of: int) -> None:
-        told(f"{count:,} of {of:,} jobs are read")
+    def read(count: int, total: int) -> None:
+        report_progress(f"{count:,} of {total:,} jobs are read")
 
-    told("reading")
+    report_progress("reading")
+
     results = read_results(folder, read_jobs(folder, read))
-    told("reading why tasks waited")
-    why = explaining.longest()
-    told(f"ranking {sum(run.delay_s.size for run in results.jobs):,} jobs")
-    found = explored(results, why, serves=True)
-    content = msgspec.structs.replace(found.content, edition=mark)
-    told("drawing the page")
+    report_progress("reading why tasks waited")
+    waits = explaining.longest()
+
+    report_progress(f"ranking {sum(run.delay_s.size for run in results.jobs):,} jobs")
+    explored_content = explored(results, waits, serves=True)
+    content = msgspec.structs.replace(explored_content.content, edition=mark)
+    report_progress("drawing the page")
+
     text = render(results, content).encode()
-    told("ready")
+    report_progress("ready")
     answer: Why = explaining.answer
-    answers = Answers(content.grid, found.ranked, len(content.why), answer)
+
+    answers = Answers(content.grid, explored_content.ranked, len(content.why), answer)
     return Edition(mark, Page(HTTPStatus.OK, text, policy(script(), serves=True)), answers)
 
 
 def mark_of(folder: Path) -> str:
     """Tells states of a folder apart: its tables are replaced, never changed, when a study goes on."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
+
     for path in tables(folder):
         try:
-            found = path.stat()
-            told.update(f"{path.name} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n".encode())
+            status = path.stat()
+            digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n".encode())
         except OSError:
-            told.update(f"{path.name} is not there\n".encode())
-    return told.hexdigest()[:16]
+            digest.update(f"{path.name} is not there\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _still(status: HTTPStatus, title: str, text: str, head: Markup = EMPTY) -> Page:

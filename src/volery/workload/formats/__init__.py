@@ -21,7 +21,7 @@ from volery.workload.formats.wfcommons import WFCOMMONS
 from volery.workload.table import batches
 
 FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)
-"""In this order the first that fits is taken."""
+"""The known formats; the first that fits a file is taken."""
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
@@ -31,12 +31,16 @@ def format_of(path: Path, name: str | None = None) -> Format:
         InputError: there is no such format, none fits, or the file cannot be read.
     """
     if name is not None:
-        for one in FORMATS:
-            if one.name == name:
-                return one
-        raise InputError("--format", f"{name!r} is no format{suggestion(name, [one.name for one in FORMATS])}")
-    if (found := fitting(path)) is not None:
-        return found
+        for known_format in FORMATS:
+            if known_format.name == name:
+                return known_format
+        raise InputError(
+            "--format", f"{name!r} is no format{suggestion(name, [known_format.name for known_format in FORMATS])}"
+        )
+
+    if (fitting_format := fitting(path)) is not None:
+        return fitting_format
+
     raise refusal(path, head_of(path), FORMATS)
 
 
@@ -47,7 +51,7 @@ def fitting(path: Path) -> Format | None:
         InputError: the file cannot be read.
     """
     head = head_of(path)
-    return next((one for one in FORMATS if one.fits(head)), None)
+    return next((known_format for known_format in FORMATS if known_format.fits(head)), None)
 
 
 def stated_processors(path: Path) -> int | None:
@@ -55,7 +59,7 @@ def stated_processors(path: Path) -> int | None:
     if not path.exists():
         return None
     head = head_of(path)
-    form = next((one for one in FORMATS if one.fits(head)), None)
+    form = next((known_format for known_format in FORMATS if known_format.fits(head)), None)
     return None if form is None or form.processors is None else form.processors(head)
 
 

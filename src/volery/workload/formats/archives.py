@@ -128,13 +128,16 @@ def _swf_rows(path: Path, noticed: Noticed) -> Iterator[tuple[TaskRow, bool]]:
         words = line.decode("utf-8", "replace").split()
         if not words or words[0].startswith(";"):
             continue
+
         with place(path, number, "SWF"):
             if len(words) != SWF_FIELDS:
                 raise ValueError(_wrong_width(words))
             status = _whole(words[10])
             row = _swf_row(words, number, SWF_STATUS.get(status or ""))
+
         if row.status is None and status is not None:
             noticed[UNKNOWN_STATUS] += 1
+
         yield row, status in SWF_PARTS
 
 
@@ -151,23 +154,28 @@ def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]
     Only the first part of a job has a submission; one with another submission is of another job of that number.
     """
     parts: dict[str | None, list[list[TaskRow]]] = {}
-    whole: set[str | None] = set()
+    jobs_with_rows: set[str | None] = set()
+
     for row, is_part in _swf_rows(path, Noticed()):
         if row.job is None:
             continue
+
         if not is_part:
-            whole.add(row.job)
+            jobs_with_rows.add(row.job)
             continue
+
         jobs = parts.setdefault(row.job, [])
         if jobs and row.submit_us in (None, jobs[-1][0].submit_us):
             jobs[-1].append(row)
         else:
             jobs.append([row])
-    alone = [rows for job, jobs in parts.items() if job not in whole for rows in jobs]
-    repeats = sum(len(rows) for job, jobs in parts.items() if job in whole for rows in jobs)
+
+    parts_alone = [rows for job, jobs in parts.items() if job not in jobs_with_rows for rows in jobs]
+    repeats = sum(len(rows) for job, jobs in parts.items() if job in jobs_with_rows for rows in jobs)
     noticed["rows of a part of a checkpointed job, passed over"] += repeats
-    noticed["jobs of which only parts have rows"] += len(alone)
-    return {rows[0].line: rows for rows in alone}
+    noticed["jobs of which only parts have rows"] += len(parts_alone)
+
+    return {rows[0].line: rows for rows in parts_alone}
 
 
 def _whole_of(parts: list[TaskRow]) -> TaskRow:
@@ -185,13 +193,16 @@ def _whole_of(parts: list[TaskRow]) -> TaskRow:
 def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
     submit, wait, runtime = (_time(word) for word in words[1:4])
     # a job that was cancelled while it waited has neither; its wait is the time until then
-    never = runtime is None and _positive(words[4]) is None
-    start = None if submit is None or wait is None or never else submit + wait
+
+    has_not_run = runtime is None and _positive(words[4]) is None
+    start = None if submit is None or wait is None or has_not_run else submit + wait
+
     procs = _positive(words[7]) or _positive(words[4])
     # only what was requested: field 7 is what the job was measured to use
     memory_kb = _positive(words[9])
     estimate = _positive(words[8])
     preceding = _positive(words[16])
+
     return TaskRow(
         job=_whole(words[0]),
         task="0",
@@ -211,18 +222,23 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
 
 def _swf_processors(head: Head) -> int | None:
     """`MaxProcs` of the comments, or where it is not stated `MaxNodes`, which it equals by default."""
-    stated = {found[1]: int(found[2]) for line in head.lines if (found := SWF_SIZE.match(line))}
+    stated = {size_line[1]: int(size_line[2]) for line in head.lines if (size_line := SWF_SIZE.match(line))}
     return stated.get("MaxProcs") or stated.get("MaxNodes") or None
 
 
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf, processors=_swf_processors,
+    "swf",
+    "SWF",
+    fits_swf,
+    rows=read_swf,
+    like=like_swf,
+    processors=_swf_processors,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
         "a preceding job (field 17) is a job of its own here, and is not waited for",
     ),
-)  # fmt: skip
+)
 
 
 GWF_COLUMNS: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", "NProcs", "ReqNProcs", "Dependencies"})
@@ -239,14 +255,15 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     Raises:
         InputError: a row is wrong; the message names the line.
     """
-    bare = 0
+    without_parents = 0
     for number, row in table_rows(path, sorted(GWF_COLUMNS), header=GWF_COLUMNS):
         with place(path, number, "GWF"):
             processors = _processors(row["ReqNProcs"]) or _processors(row["NProcs"])
             parents = row["Dependencies"].split()
-            bare += not parents
+            without_parents += not parents
+
             submit = _time(row["SubmitTime"])
-            made = TaskRow(
+            row_made = TaskRow(
                 job=f"task {row['JobID']}" if row["WorkflowID"] == "-1" else known(row["WorkflowID"]),
                 task=known(row["JobID"]),
                 submit_us=submit,
@@ -256,14 +273,19 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 line=number,
                 task_submit_us=submit,
             )
-        yield made
-    noticed["tasks without parents"] += bare
+
+        yield row_made
+    noticed["tasks without parents"] += without_parents
 
 
 GWF: Final = Format(
-    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf, columns=GWF_COLUMNS,
+    "gwf",
+    "GWF",
+    lambda head: head.names() >= GWF_COLUMNS,
+    rows=read_gwf,
+    columns=GWF_COLUMNS,
     remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task, which is one where it has none",),
-)  # fmt: skip
+)
 
 
 WTA_COLUMNS: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "parents"})
@@ -281,11 +303,13 @@ def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
     """
     unstated = _waits_of_children_alone(path)
     noticed["waits that only children of the parents state"] += sum(map(len, unstated.values()))
+
     row = 0
     for part, batch in _wta_parts(path):
         with _wta_place(part, row):
-            made = _wta_batch(batch, row, noticed)
-        yield _with_waits(made, unstated) if unstated else made
+            part_rows = _wta_batch(batch, row, noticed)
+
+        yield _with_waits(part_rows, unstated) if unstated else part_rows
         row += batch.num_rows
 
 
@@ -318,8 +342,10 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
 
     The graph is held in memory only where the two columns differ in the number of waits.
     """
+    # The metadata of the parts tell the number of waits without reading the columns.
     names = ["parents", "children"]
     stated = dict.fromkeys(names, 0)
+
     for part in parquet_parts(path):
         with _wta_place(part, 0):
             metadata = pq.read_metadata(part)
@@ -330,6 +356,7 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
 
     by_parents: set[tuple[str, str, str]] = set()
     by_children: dict[tuple[str, str, str], None] = {}
+
     for part, batch in _wta_parts(path, ["workflow_id", "id", *names]):
         with _wta_place(part, 0):
             columns = [pc.cast(batch.column(name), pa.string()).to_pylist() for name in ("workflow_id", "id")]
@@ -337,6 +364,7 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
         for workflow, task, parents, children in zip(*columns, strict=True):
             by_parents.update((workflow, task, parent) for parent in parents or ())
             by_children.update(dict.fromkeys((workflow, child, task) for child in children or ()))
+
     unstated: dict[tuple[str, str], list[str]] = {}
     for workflow, child, task in by_children:
         if (workflow, child, task) not in by_parents:
@@ -348,10 +376,13 @@ def _values_in(metadata: Any, name: str) -> int:
     """The number of values in the lists of a column, at most: a part without statistics counts empty lists, too."""
     values = 0
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+
     for chunk in (group.column(number) for group in groups for number in range(group.num_columns)):
         if chunk.path_in_schema.split(".")[0] == name:
-            found = chunk.statistics
-            values += chunk.num_values - (found.null_count if found is not None and found.has_null_count else 0)
+            statistics = chunk.statistics
+            values += chunk.num_values - (
+                statistics.null_count if statistics is not None and statistics.has_null_count else 0
+            )
     return values
 
 
@@ -390,14 +421,17 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
     columns["end_us"] = pc.add(columns["start_us"], columns["runtime_us"])
+
     requested = column("resource_amount_requested", pa.float64())
     cores = _wta_cores(batch, requested, noticed)
     columns["cpu_milli"] = pc.multiply(cores, 1000.0)
     is_other = pc.and_(pc.is_valid(requested), pc.is_null(cores))
     columns["changed"] = pc.if_else(is_other, OTHER_RESOURCE, pa.scalar(None, pa.string()))
+
     columns["parents"] = _ids(batch.column("parents"))
     columns["instances"] = pa.array([1] * rows, pa.int64())
     columns["line"] = pa.array(range(row + 1, row + rows + 1), pa.int64())
+
     return pa.RecordBatch.from_arrays(
         [columns.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA], schema=SCHEMA
     )
@@ -407,17 +441,24 @@ def _wta_cores(batch: pa.RecordBatch, requested: Any, noticed: Noticed) -> Any:
     """Requested amounts of processors; None where the resource is another."""
     if "resource_type" not in batch.schema.names:
         return requested
+
     kinds = pc.utf8_lower(pc.cast(batch.column("resource_type"), pa.string()))
     processors = pc.fill_null(pc.is_in(kinds, value_set=pa.array(WTA_PROCESSORS)), False)
-    if others := batch.num_rows - (pc.sum(processors).as_py() or 0):
-        noticed["rows whose resource is no processor; its amount is not read"] += others
+
+    if other_rows := batch.num_rows - (pc.sum(processors).as_py() or 0):
+        noticed["rows whose resource is no processor; its amount is not read"] += other_rows
+
     return pc.if_else(processors, requested, pa.scalar(None, pa.float64()))
 
 
 WTA: Final = Format(
-    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta, columns=WTA_COLUMNS,
+    "wta",
+    "WTA",
+    lambda head: head.columns >= WTA_COLUMNS,
+    batches=read_wta,
+    columns=WTA_COLUMNS,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",
     ),
-)  # fmt: skip
+)

@@ -41,19 +41,37 @@ from volery.workload.formats.source import (
 from volery.workload.table import TaskRow
 
 TASK_EVENTS: Final = (
-    "time", "missing", "job", "task", "machine", "event", "user", "class", "priority", "cpu", "memory", "disk",
+    "time",
+    "missing",
+    "job",
+    "task",
+    "machine",
+    "event",
+    "user",
+    "class",
+    "priority",
+    "cpu",
+    "memory",
+    "disk",
     "different_machine",
-)  # fmt: skip
+)
 JOB_EVENTS: Final = ("time", "missing", "job", "event", "user", "class", "name", "logical_name")
 REDUCED: Final = tuple(str(k) for k in range(10))
 USAGE: Final = frozenset({"collection_id", "resource_request", "start_time", "end_time"})
 KINDS_2011: Final = {
-    "0": "submit", "1": "schedule", "2": "evict", "3": "fail", "4": "finish", "5": "kill", "6": "lost",
-    "7": "update", "8": "update",
-}  # fmt: skip
-KINDS_2019: Final = dict(enumerate((
-    "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
-)))  # fmt: skip
+    "0": "submit",
+    "1": "schedule",
+    "2": "evict",
+    "3": "fail",
+    "4": "finish",
+    "5": "kill",
+    "6": "lost",
+    "7": "update",
+    "8": "update",
+}
+KINDS_2019: Final = dict(
+    enumerate(("submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"))
+)
 AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
 BEFORE_TRACE_US: Final = 0
@@ -76,7 +94,7 @@ class Event(NamedTuple):
     """A change of a task's state; fields of the row that the event does not state are None.
 
     Attributes:
-        alloc_set: in which the task runs.
+        alloc_set: id of the alloc set in which the task runs.
         reserves: it is an instance of an alloc set.
     """
 
@@ -121,17 +139,19 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
     ended: dict[tuple[str | None, str | None], TaskRow] = {}
     sets: set[str | None] = set()
     reservations = _Reservations(noticed)
+
     for event in events:
         key = (event.row.job, event.row.task)
         row = alive.get(key)
         if row is None:
             row = alive[key] = event.row
-            before = ended.pop(key, None)
-            if before is not None:
-                _complete(row, before)
+            earlier_attempt = ended.pop(key, None)
+            if earlier_attempt is not None:
+                _complete(row, earlier_attempt)
+            # An attempt that follows another without a submission of its own is waiting since the end of that one.
             if event.kind != "submit":
-                row.submit_us = row.task_submit_us = None if before is None else before.end_us
-                noticed["attempts whose submission is not in the file"] += before is None
+                row.submit_us = row.task_submit_us = None if earlier_attempt is None else earlier_attempt.end_us
+                noticed["attempts whose submission is not in the file"] += earlier_attempt is None
         else:
             if event.kind == "update":
                 _update(row, event.row)
@@ -141,23 +161,30 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
 
         if event.reserves:
             sets.add(row.job)
+
         if event.kind == "submit" and row.submit_us is None:
             row.submit_us = row.task_submit_us = event.time_us
             noticed["attempts submitted before the trace begins"] += event.time_us <= BEFORE_TRACE_US
         elif event.kind == "schedule":
-            row.start_us, row.status = event.time_us, "running"
+            row.start_us = event.time_us
+            row.status = "running"
             if event.alloc_set is not None:
                 reservations.ran_in(event.alloc_set)
+
         elif event.kind in ENDS:
-            row.end_us, row.status = event.time_us, ENDS[event.kind]
+            row.end_us = event.time_us
+            row.status = ENDS[event.kind]
             row.runtime_us = span(row.start_us, event.time_us)
             del alive[key]
+
+            # An evicted or failed attempt may be followed by another, which is asked for as this one was.
             if event.kind in COMES_BACK:
                 ended[key] = row
             if row.job in sets:
                 reservations.add(row)
             else:
                 yield row
+
     for row in alive.values():
         row.status = row.status or "waiting"
         noticed["attempts that do not end in the file"] += 1
@@ -165,27 +192,29 @@ def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskR
             reservations.add(row)
         else:
             yield row
+
     yield from reservations.rest()
 
 
-def _complete(row: TaskRow, other: TaskRow) -> None:
+def _complete(row: TaskRow, stated: TaskRow) -> None:
     """Fill in what another event of the task states."""
-    row.cpu_share = other.cpu_share if row.cpu_share is None else row.cpu_share
-    row.memory_share = other.memory_share if row.memory_share is None else row.memory_share
-    row.user = row.user or other.user
-    row.constraints = other.constraints if row.constraints is None else row.constraints
-    row.priority = other.priority if row.priority is None else row.priority
+    row.cpu_share = stated.cpu_share if row.cpu_share is None else row.cpu_share
+    row.memory_share = stated.memory_share if row.memory_share is None else row.memory_share
+    row.user = row.user or stated.user
+    row.constraints = stated.constraints if row.constraints is None else row.constraints
+    row.priority = stated.priority if row.priority is None else row.priority
 
 
 def _update(row: TaskRow, stated: TaskRow) -> None:
     """A task that waits asks for what it is changed to; one that runs holds what it has."""
     for name in ("cpu_share", "memory_share"):
-        before, after = getattr(row, name), getattr(stated, name)
-        if after is None or after == before:
+        request_before, request_after = getattr(row, name), getattr(stated, name)
+        if request_after is None or request_after == request_before:
             continue
+
         if row.start_us is None:
-            setattr(row, name, after)
-        elif before is not None:
+            setattr(row, name, request_after)
+        elif request_before is not None:
             row.changed = NEW_REQUEST
 
 
@@ -194,9 +223,11 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
         if row["time"] == AFTER_TRACE:
             noticed["events after the trace ends, passed over"] += 1
             continue
+
         with place(path, number, title):
             noticed["events that were not recorded but inferred"] += bool(row["missing"])
-            apart = row.get("different_machine") == "1"
+            is_spread = row.get("different_machine") == "1"
+
             stated = TaskRow(
                 job=known(row["job"]),
                 task=known(row["task"]) if "task" in row else "0",
@@ -205,10 +236,11 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 cpu_share=amount(row.get("cpu", "")),
                 memory_share=amount(row.get("memory", "")),
                 disk_share=amount(row.get("disk", "")),
-                constraints=["different_machine"] if apart else None,
+                constraints=["different_machine"] if is_spread else None,
                 line=number,
                 priority=priority(row.get("priority", "")),
             )
+
             event = Event(microseconds(row["time"], 1), looked_up(KINDS_2011, row["event"], "type of event"), stated)
         yield event
 
@@ -226,7 +258,8 @@ def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     for number, row in table_rows(path, REDUCED, separator=";"):
         with place(path, number, "Google 2011 tasks"):
             begin, end = microseconds(row["0"], 1), microseconds(row["6"], 1)
-            made = TaskRow(
+
+            row_made = TaskRow(
                 job=known(row["1"]),
                 task=known(row["2"]),
                 user=known(row["3"]),
@@ -238,17 +271,20 @@ def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 line=number,
                 priority=priority(row["5"]),
             )
+
         first = begin if first is None else first
         noticed["rows that begin with the first"] += begin == first
-        yield made
+        yield row_made
 
 
 def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
-    cpus, memory = _CPUS.search(row["resource_request"]), _MEMORY.search(row["resource_request"])
+    cpus = _CPUS.search(row["resource_request"])
+    memory = _MEMORY.search(row["resource_request"])
     begin = microseconds(row["start_time"], 1) if row["start_time"] else None
     end = microseconds(row["end_time"], 1) if row["end_time"] else None
     conditions = row.get("constraint", "")
-    made = TaskRow(
+
+    row_made = TaskRow(
         job=known(row["collection_id"]),
         task=known(row["instance_index"]) if "instance_index" in row else None,
         user=known(row.get("user", "")),
@@ -262,8 +298,9 @@ def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
         line=number,
         priority=priority(row.get("priority", "")),
     )
-    noticed["rows with constraints"] += bool(made.constraints)
-    return made
+
+    noticed["rows with constraints"] += bool(row_made.constraints)
+    return row_made
 
 
 def _usage(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -315,33 +352,40 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
         if not line.strip():
             continue
         with place(path, number, "Google 2019 instance_events"):
-            found = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
-            noticed["events that were not recorded but inferred"] += bool(found.missing_type)
-            if str(found.time) == AFTER_TRACE:
+            event_read = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
+            noticed["events that were not recorded but inferred"] += bool(event_read.missing_type)
+            if str(event_read.time) == AFTER_TRACE:
                 noticed["events after the trace ends, passed over"] += 1
                 continue
-            request = found.resource_request or Resources()
+
+            request = event_read.resource_request or Resources()
             row = TaskRow(
-                job=str(found.collection_id),
-                task=None if found.instance_index is None else str(found.instance_index),
+                job=str(event_read.collection_id),
+                task=None if event_read.instance_index is None else str(event_read.instance_index),
                 cpu_share=request.cpus,
                 memory_share=request.memory,
-                constraints=None if found.constraint is None else [_condition(one) for one in found.constraint],
+                constraints=None
+                if event_read.constraint is None
+                else [_condition(condition) for condition in event_read.constraint],
                 line=number,
-                priority=found.priority,
+                priority=event_read.priority,
             )
-            within = str(found.alloc_collection_id or "")
+
+            alloc_set_id = str(event_read.alloc_collection_id or "")
             event = Event(
-                microseconds(str(found.time), 1), looked_up(KINDS_2019, found.type, "type of event"), row,
-                None if within in NO_ALLOC_SET else within, str(found.collection_type) in ALLOC_SET,
-            )  # fmt: skip
+                microseconds(str(event_read.time), 1),
+                looked_up(KINDS_2019, event_read.type, "type of event"),
+                row,
+                None if alloc_set_id in NO_ALLOC_SET else alloc_set_id,
+                str(event_read.collection_type) in ALLOC_SET,
+            )
         yield event
 
 
-def _condition(one: Condition) -> str:
-    relation: Any = one.relation
+def _condition(condition: Condition) -> str:
+    relation: Any = condition.relation
     sign = RELATIONS[relation] if isinstance(relation, int) and 0 <= relation < len(RELATIONS) else f" {relation} "
-    return f"{one.name}{sign}{one.value or ''}"
+    return f"{condition.name}{sign}{condition.value or ''}"
 
 
 def _instance_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -371,28 +415,43 @@ def _fits_job_events(head: Head) -> bool:
 
 GOOGLE: Final = (
     Format(
-        "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
+        "google-2011",
+        "Google 2011 task_events",
+        lambda head: _has(head, TASK_EVENTS),
+        rows=_task_events,
         like=row_like("nnnnnnwnnnnnn"),
         remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
     ),
     Format(
-        "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
+        "google-2011-jobs",
+        "Google 2011 job_events",
+        _fits_job_events,
+        rows=_job_events,
         like=row_like("nnnnwnww"),
         remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
     ),
     Format(
-        "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
+        "google-2011-reduced",
+        "Google 2011 tasks",
+        lambda head: _has(head, REDUCED, ";"),
+        rows=_reduced,
         like=row_like("nnn.nnnnnn", ";"),
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
     Format(
-        "google-2019-usage", "Google 2019 instances", lambda head: head.names() >= USAGE, rows=_usage,
+        "google-2019-usage",
+        "Google 2019 instances",
+        lambda head: head.names() >= USAGE,
+        rows=_usage,
         columns=USAGE,
         remarks=("times are windows of measured usage, of five minutes at most, not runtimes", ALLOC_SETS),
     ),
     Format(
-        "google-2019", "Google 2019 instance_events", _fits_json, rows=_instance_events,
+        "google-2019",
+        "Google 2019 instance_events",
+        _fits_json,
+        rows=_instance_events,
         columns=frozenset({"time", "type", "collection_id"}),
         remarks=("requests are shares of the largest machine; each attempt of an instance is a row", ALLOC_SETS),
     ),
-)  # fmt: skip
+)

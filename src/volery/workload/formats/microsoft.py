@@ -56,29 +56,38 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         with closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)) as base:
             for number, row in enumerate(base.execute(QUERY), 1):
                 vm, tenant, level, began, ended, core, memory, hdd, ssd = row
+
                 with place(path, number, "Azure packing"):
                     start = None if began is None else microseconds(float(began), DAY)
                     end = None if ended is None else microseconds(float(ended), DAY)
                     shares = [None if share is None else float(share) for share in (core, memory, hdd, ssd)]
-                    made = TaskRow(
-                        job=None if vm is None else str(vm), task="0",
+
+                    row_made = TaskRow(
+                        job=None if vm is None else str(vm),
+                        task="0",
                         user=None if tenant is None else str(tenant),
-                        submit_us=start, start_us=start, end_us=end, runtime_us=span(start, end),
-                        cpu_share=shares[0], memory_share=shares[1],
+                        submit_us=start,
+                        start_us=start,
+                        end_us=end,
+                        runtime_us=span(start, end),
+                        cpu_share=shares[0],
+                        memory_share=shares[1],
                         disk_share=max((share for share in shares[2:] if share is not None), default=None),
-                        status="running" if end is None else "finished", line=number,
+                        status="running" if end is None else "finished",
+                        line=number,
                         priority=None if level is None else -int(level),
-                    )  # fmt: skip
+                    )
+
                 noticed["machines that begin before the trace"] += start is not None and start < 0
                 noticed["machines that outlive the trace"] += end is None
-                yield made
+                yield row_made
     except sqlite3.Error as error:
         raise InputError(str(path), f"is no Azure packing database: {error}; fetch it again") from None
 
 
 def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
     start, runtime = microseconds(row["start_ms"], MILLISECOND), microseconds(row["duration_ms"], MILLISECOND)
-    made = TaskRow(
+    row_made = TaskRow(
         job=known(row["id"]),
         task="0",
         submit_us=start,
@@ -88,8 +97,9 @@ def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow
         disk_mb=amount(row["disk_mb"]),
         line=number,
     )
+
     noticed["rows of mode " + (row["mode"] or "unknown")] += 1
-    return made
+    return row_made
 
 
 def _fits_requests(head: Head) -> bool:
@@ -104,7 +114,10 @@ def _fits_requests(head: Head) -> bool:
 
 AZURE: Final = (
     Format(
-        "azure-packing", "Azure packing", lambda head: head.start == SQLITE_MAGIC, rows=_rows_packing,
+        "azure-packing",
+        "Azure packing",
+        lambda head: head.start == SQLITE_MAGIC,
+        rows=_rows_packing,
         remarks=(
             "times are days from the trace's beginning, and negative before it; a machine that outlives it has no end",
             "a request is a share of the model of machine that is largest for it",
@@ -112,11 +125,15 @@ AZURE: Final = (
         ),
     ),
     table_format(
-        "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
+        "azure-requests",
+        "Azure requests",
+        _row_requests,
+        names=AZURE_COLUMNS,
+        fits=_fits_requests,
         like=row_like("nnnnnnww"),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
-)  # fmt: skip
+)
 
 
 PHILLY_COLUMNS: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
@@ -129,7 +146,7 @@ def _time(text: str | None, after_us: int | None = None) -> int | None:
 
 def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
     gpus = amount(row["num_gpus"], 1000)
-    made = TaskRow(
+    row_made = TaskRow(
         job=str(number),
         task="0",
         user=known(row["cluster"]),
@@ -138,8 +155,9 @@ def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRo
         gpu_milli=gpus,
         line=number,
     )
+
     noticed["jobs that ask for no GPU"] += gpus == 0
-    return made
+    return row_made
 
 
 class LoggedMachine(msgspec.Struct):
@@ -180,15 +198,18 @@ def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     """The attempts of all entries; an entry is a job, even of the id of another, as in Philly's own analysis."""
     entries: dict[str, list[LoggedJob]] = {}
     for number, job in enumerate(document(path, list[LoggedJob], "log of Philly's jobs"), 1):
-        alike = entries.setdefault(job.jobid, [])
-        if job.jobid and job in alike:  # the same GPUs cannot be held twice at once
+        same_ids = entries.setdefault(job.jobid, [])
+        if job.jobid and job in same_ids:  # the same GPUs cannot be held twice at once
             noticed["entries that repeat another entry, passed over"] += 1
             continue
-        alike.append(job)
-        noticed["entries with the id of another job, jobs of their own"] += len(alike) > 1 and bool(job.jobid)
-        name = f"{job.jobid} ({len(alike)})" if len(alike) > 1 else job.jobid
+
+        same_ids.append(job)
+        noticed["entries with the id of another job, jobs of their own"] += len(same_ids) > 1 and bool(job.jobid)
+        name = f"{job.jobid} ({len(same_ids)})" if len(same_ids) > 1 else job.jobid
+
         with place(path, number, "Philly job log"):
             rows = _attempts(job, name if job.jobid else None, number)
+
         noticed[UNKNOWN_STATUS] += bool(job.status) and job.status not in PHILLY_STATUS
         noticed["jobs of several attempts"] += len(job.attempts) > 1
         noticed["jobs that never started"] += all(row.start_us is None for row in rows)
@@ -198,34 +219,49 @@ def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 def _attempts(job: LoggedJob, name: str | None, line: int) -> list[TaskRow]:
     """The attempts of a job, each of which waits for the one before; a job without any is a row that never started."""
     submitted = last_us = _time(job.submitted_time)
-    most = max((one.gpus for one in job.attempts), default=0)
+    gpus_max = max((attempt.gpus for attempt in job.attempts), default=0)
+
     rows: list[TaskRow] = []
-    for number, one in enumerate(job.attempts or [LoggedAttempt()]):
-        start = _time(one.start_time, last_us)
+    for number, attempt in enumerate(job.attempts or [LoggedAttempt()]):
+        start = _time(attempt.start_time, last_us)
         last_us = last_us if start is None else start
-        end = _time(one.end_time, last_us)
+        end = _time(attempt.end_time, last_us)
         last_us = last_us if end is None else end
+
+        # The log states the status of a job; all its attempts but the last have failed.
         is_last = number >= len(job.attempts) - 1
         status = PHILLY_STATUS.get(job.status or "") if is_last else "failed"
         if is_last and start is not None and end is None:  # it ran on when the log was taken, by its description
             status = "running"
-        gpus = one.gpus or most
+
+        gpus = attempt.gpus or gpus_max
         rows.append(
             TaskRow(
-                job=name, task=str(number), user=job.user, submit_us=submitted, start_us=start, end_us=end,
-                runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
-                parents=[str(number - 1)] if number else [], status=status, line=line,
-                left_out=NO_START if start is None and (end is not None or one.gpus) else None,
-                changed=OTHER_GPUS if gpus > one.gpus and start is not None else None,
+                job=name,
+                task=str(number),
+                user=job.user,
+                submit_us=submitted,
+                start_us=start,
+                end_us=end,
+                runtime_us=span(start, end),
+                gpu_milli=gpus * 1000.0 if gpus else None,
+                parents=[str(number - 1)] if number else [],
+                status=status,
+                line=line,
+                left_out=NO_START if start is None and (end is not None or attempt.gpus) else None,
+                changed=OTHER_GPUS if gpus > attempt.gpus and start is not None else None,
             )
-        )  # fmt: skip
+        )
+
     return rows
 
 
 PHILLY: Final = (
     Format(
-        "philly", "Philly job log",
-        lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        "philly",
+        "Philly job log",
+        lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines),
+        rows=_rows_log,
         columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
             "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
@@ -235,10 +271,13 @@ PHILLY: Final = (
         ),
     ),
     table_format(
-        "philly-durations", "Philly durations", _row_durations, header=PHILLY_COLUMNS,
+        "philly-durations",
+        "Philly durations",
+        _row_durations,
+        header=PHILLY_COLUMNS,
         remarks=(
             "jobs have no id: they are numbered by line; the user is the virtual cluster",
             "rows are not sorted; times without a zone are Pacific time",
         ),
     ),
-)  # fmt: skip
+)

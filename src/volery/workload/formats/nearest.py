@@ -35,8 +35,8 @@ class UnreadFormat(NamedTuple):
     """A format that is known, and not read yet.
 
     Attributes:
-        title: what messages call it.
-        fits: by the first lines of a file.
+        title: name of the format in messages.
+        fits: decides by the first lines of a file.
     """
 
     title: str
@@ -44,7 +44,7 @@ class UnreadFormat(NamedTuple):
 
 
 def _has_names(names: frozenset[str], separators: Sequence[str]) -> Callable[[Head], bool]:
-    """By a first line that names these columns."""
+    """A function that recognises a format by a first line that names these columns."""
 
     def fits(head: Head) -> bool:
         return any(names <= set(fields(line, mark)) for line in head.lines[:1] for mark in separators)
@@ -88,14 +88,18 @@ def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
     for unread in UNREAD:
         if unread.fits(head):
             return _not_read_yet(path, unread.title)
+
     if forms := nearest(head, formats):
         return _misfits(path, head, forms)
+
     if OWN.fits(head):
-        mark = max(SEPARATORS, key=lambda one: len(fields(head.lines[0], one)))
+        mark = max(SEPARATORS, key=lambda separator: len(fields(head.lines[0], separator)))
         return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
+
     first = f"begins with {head.lines[0][:40]!r}" if head.lines else "has no line of text"
     if head.columns:
         first = f"has the columns {_listed(sorted(head.columns))}"
+
     problem = f"{first}, which no known format does; name the format with --format, or write jobs as {PAGE} shows"
     return InputError(f"{path}:1", problem)
 
@@ -108,9 +112,10 @@ def _not_read_yet(path: Path, title: str) -> InputError:
 def nearest(head: Head, formats: Sequence[Format]) -> list[Format]:
     """The formats that have most in common with the beginning of a file; none where that is little."""
     scores = [(max(_named(head, form), _alike(head, form)), form) for form in formats]
-    most = max(score for score, _ in scores)
-    near = [(score, form) for score, form in scores if score >= max(NEAR, most - EQUAL)]
-    return [form for _, form in sorted(near, key=lambda one: -one[0])]
+    score_max = max(score for score, _ in scores)
+
+    near = [(score, form) for score, form in scores if score >= max(NEAR, score_max - EQUAL)]
+    return [form for _, form in sorted(near, key=lambda scored_form: -scored_form[0])]
 
 
 def _named(head: Head, form: Format) -> float:
@@ -142,13 +147,15 @@ def _misfits(path: Path, head: Head, forms: Sequence[Format]) -> InputError:
     error = _misfit(path, head, forms[0])
     if len(forms) == 1:
         return error
-    others = " and ".join(f"{form.title} (--format {form.name})" for form in forms[1:])
-    return InputError(error.place, f"{error.problem}; it is about as near to {others}")
+
+    other_formats = " and ".join(f"{form.title} (--format {form.name})" for form in forms[1:])
+    return InputError(error.place, f"{error.problem}; it is about as near to {other_formats}")
 
 
 def _misfit(path: Path, head: Head, form: Format) -> InputError:
     """The first place at which a file is not of a format."""
     prefix = f"is of no known format, and nearest to {form.title} (--format {form.name})"
+
     is_json = head.start[:1] in JSON
     if _named(head, form) >= NEAR:
         lacking = form.columns - max(_names(head), key=lambda names: len(form.columns & names))
@@ -159,7 +166,10 @@ def _misfit(path: Path, head: Head, form: Format) -> InputError:
             return InputError(str(path) if head.columns or is_json else f"{path}:1", problem)
         if not (head.columns or is_json or head.names() >= form.columns):
             return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
+
+    # Names agree: only reading shows the first row that is wrong.
     reader = form.rows or form.batches
+
     try:
         for _ in reader(path, Noticed()) if reader is not None else ():
             pass

@@ -39,16 +39,23 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         if not words:
             noticed["blank lines"] += 1
             continue
+
         with place(path, number, ".tr"):
             if not has_its_durations(words):
                 raise ValueError(f"it has {len(words) - JOB_FIELDS} durations where field 2 says {words[1:2]}")
             submit, estimate = microseconds(words[0]), microseconds(words[2])
             runtimes = [microseconds(word) for word in words[JOB_FIELDS:]]
+
         for task, runtime in enumerate(runtimes):
             yield TaskRow(
-                job=str(number), task=str(task), submit_us=submit, runtime_us=runtime, estimate_us=estimate,
-                parents=[], line=number,
-            )  # fmt: skip
+                job=str(number),
+                task=str(task),
+                submit_us=submit,
+                runtime_us=runtime,
+                estimate_us=estimate,
+                parents=[],
+                line=number,
+            )
 
 
 def _unknown_statuses(column: pa.Array) -> pa.Array:
@@ -83,9 +90,13 @@ def _read_table(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
 
 
 TR: Final = Format(
-    "tr", ".tr", fits_tr, rows=read_tr, like=like_tr,
+    "tr",
+    ".tr",
+    fits_tr,
+    rows=read_tr,
+    like=like_tr,
     remarks=("jobs have no id: they are numbered by line; the estimate is the mean as the row states it",),
-)  # fmt: skip
+)
 
 
 def far_of(path: Path, form: Format) -> tuple[int, int]:
@@ -94,6 +105,9 @@ def far_of(path: Path, form: Format) -> tuple[int, int]:
 
 
 TABLE: Final = Format(
-    "table", "canonical table", fits_table, batches=_read_table,
+    "table",
+    "canonical table",
+    fits_table,
+    batches=_read_table,
     columns=frozenset(columns_of(VERSION).names),
-)  # fmt: skip
+)

@@ -43,8 +43,8 @@ class Head(NamedTuple):
     """The beginning of a file, from which its format is recognised.
 
     Attributes:
-        lines: its first lines as text, without blank ones; empty for binary files.
-        columns: of a parquet file.
+        lines: first lines as text, without blank ones; empty for binary files.
+        columns: names of the columns of a parquet file.
     """
 
     path: Path
@@ -61,12 +61,12 @@ class Format(NamedTuple):
     """A format of traces; it gives rows or, where the source has columns, batches.
 
     Attributes:
-        name: for `--format`.
-        title: what messages call it.
-        remarks: what is known to be odd about it.
-        processors: of the machine that the file comes from, where its head states them.
+        name: name for `--format`.
+        title: name of the format in messages.
+        remarks: known oddities of the format.
+        processors: number of processors of the file's machine, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
-        like: how much a line is like a row or a comment, 0 to 1; None: lines alone do not show it.
+        like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
     """
 
     name: str
@@ -97,6 +97,7 @@ def head_of(path: Path) -> Head:
     parts = parquet_parts(path)
     if not parts:
         raise InputError(str(path), "is a folder without parquet files; name a file")
+
     try:
         with parts[0].open("rb") as file:
             start = file.read(16)
@@ -104,19 +105,23 @@ def head_of(path: Path) -> Head:
         raise InputError(str(path), "no such file; check the path") from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror}); check its permissions") from None
+
     if start.startswith(PARQUET_MAGIC):
         try:
             return Head(path, start, columns=frozenset(pq.read_schema(parts[0]).names))
         except (OSError, pa.ArrowInvalid):
             raise InputError(str(path), "is a damaged parquet file; fetch it again") from None
+
     if start == SQLITE_MAGIC:
         return Head(path, start)
+
     lines: list[str] = []
     for _, line in numbered_lines(path):
         text = line[:HEAD_LINE_BYTES].decode("utf-8", "replace").strip()
         lines += [text] if text else []
         if len(lines) == HEAD_LINES:
             break
+
     return Head(path, lines[0][:16].encode() if lines else b"", tuple(lines))
 
 
@@ -149,35 +154,43 @@ def table_rows(
     """Line and fields by name of each row of a table of text; a quoted field may go on over several lines.
 
     Args:
-        names: of the columns, where the file has no header.
-        header: what a first line that is one holds at least; empty: there is never a header.
+        names: names of the columns, where the file has no header.
+        header: names that a header holds at least; empty: there is never a header.
 
     Raises:
         InputError: a row has another number of fields, a quoted field has no end, or a column is named twice.
     """
-    text, began, number, first_row = "", 0, 0, True
+    text = ""
+    began = 0
+    number = 0
+    first_row = True
     for number, line in numbered_lines(path):
         text, began = text + line.decode("utf-8", "replace").rstrip("\r\n"), began or number
+        # A quote that is still open: the field goes on in the next line.
         if text.count('"') % 2 and number - began < QUOTED_LINES_MAX:
             text += " "
             continue
         if text.count('"') % 2:
             break
-        whole, first, text, began = text, began, "", 0
-        if not whole.strip():
+
+        complete_row, first, text, began = text, began, "", 0
+        if not complete_row.strip():
             continue
-        words = fields(whole, separator)
+
+        words = fields(complete_row, separator)
         if first_row:
             first_row = False
             if header and header <= set(words):
                 names = words
-                if twice := [name for name, times in Counter(words).items() if name and times > 1]:
-                    raise InputError(f"{path}:{first}", f"names the column {twice[0]!r} twice; keep one")
+                if repeated_names := [name for name, name_count in Counter(words).items() if name and name_count > 1]:
+                    raise InputError(f"{path}:{first}", f"names the column {repeated_names[0]!r} twice; keep one")
                 continue
+
         if len(words) != len(names):
             raise InputError(
                 f"{path}:{first}", f"has {len(words)} fields where {len(names)} are expected; mend the row"
             )
+
         yield first, dict(zip(names, words, strict=True))
     if text:
         raise InputError(f"{path}:{began}", "a quoted field that begins here has no end; mend the row")
@@ -198,7 +211,7 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     """A time of the source in microseconds; it may be negative, which the doctor reports.
 
     Args:
-        unit: microseconds in a unit of it.
+        unit: microseconds in a unit of the time.
 
     Raises:
         ValueError: it is no number, or over 63 years.
@@ -210,6 +223,7 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
         if not abs(value_us) <= SECONDS_MAX * SECOND:  # no number at all, too
             raise ValueError(f"{str(text)!r} is no time up to {SECONDS_MAX} s")
         value = round(value_us)
+
     if abs(value) > SECONDS_MAX * SECOND:
         raise ValueError(f"{text!r} is no time up to {SECONDS_MAX} s")
     return value
@@ -219,27 +233,29 @@ class Clock(tzinfo):
     """A local time of the United States: clocks go ahead in March and back in November, by the rule since 2007.
 
     Args:
-        name: of its standard and its summer time.
-        hours: of standard time, ahead of UTC.
+        name: names of its standard and its summer time.
+        hours: hours of standard time ahead of UTC.
     """
 
     def __init__(self, name: tuple[str, str], hours: int) -> None:
-        self._names, self._standard = name, timedelta(hours=hours)
+        self._names = name
+        self._standard = timedelta(hours=hours)
 
-    def utcoffset(self, when: datetime | None) -> timedelta:
-        return self._standard + self.dst(when)
+    def utcoffset(self, moment_shown: datetime | None) -> timedelta:
+        return self._standard + self.dst(moment_shown)
 
-    def dst(self, when: datetime | None) -> timedelta:
+    def dst(self, moment_shown: datetime | None) -> timedelta:
         """An hour in summer time; of the hour that occurs twice in November, `fold` 1 is the second."""
-        if when is None:
+        if moment_shown is None:
             return timedelta()
-        bare = when.replace(tzinfo=None, fold=0)
-        ahead, back = _sunday(when.year, 3, 8), _sunday(when.year, 11, 1)
-        is_summer = ahead <= bare < (back - HOUR if when.fold else back)
+
+        wall_time = moment_shown.replace(tzinfo=None, fold=0)
+        summer_begins, summer_ends = _sunday(moment_shown.year, 3, 8), _sunday(moment_shown.year, 11, 1)
+        is_summer = summer_begins <= wall_time < (summer_ends - HOUR if moment_shown.fold else summer_ends)
         return HOUR if is_summer else timedelta()
 
-    def tzname(self, when: datetime | None) -> str:
-        return self._names[bool(self.dst(when))]
+    def tzname(self, moment_shown: datetime | None) -> str:
+        return self._names[bool(self.dst(moment_shown))]
 
 
 HOUR: Final = timedelta(hours=1)
@@ -252,39 +268,44 @@ _SPACED_OFFSET: Final = re.compile(r"\s+(?=[+-]\d\d:?\d\d$|Z$)")
 
 def _sunday(year: int, month: int, day: int) -> datetime:
     """Two o'clock of the first Sunday from a day on."""
-    found = datetime(year, month, day, 2)
-    return found + timedelta(days=6 - found.weekday())
+    from_day = datetime(year, month, day, 2)
+    return from_day + timedelta(days=6 - from_day.weekday())
 
 
 def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
     """A date with a time of the source, in microseconds since 1970; an offset or a zone behind it counts.
 
     Args:
-        clock: of a time without either. A time that it shows twice is the first one that is not before `after_us`.
-        after_us: what came before it, where that is known.
+        clock: clock of a time without either. A time that it shows twice is the first that is not before `after_us`.
+        after_us: the time of the event before it, where that is known.
 
     Raises:
         ValueError: it is no date with a time.
     """
     words, _, zone = text.strip().rpartition(" ")
     is_named = zone in NAMED_ZONES
+
     try:
-        found = datetime.fromisoformat(words if is_named else _SPACED_OFFSET.sub("", text.strip()))
+        parsed = datetime.fromisoformat(words if is_named else _SPACED_OFFSET.sub("", text.strip()))
     except ValueError:
-        behind = f"Z, -07:00 or {', '.join(NAMED_ZONES)} behind it"
-        raise ValueError(f"{text!r} is no date with a time, as 2017-10-09 07:00:00, perhaps with {behind}") from None
+        zones = f"Z, -07:00 or {', '.join(NAMED_ZONES)} behind it"
+        raise ValueError(f"{text!r} is no date with a time, as 2017-10-09 07:00:00, perhaps with {zones}") from None
+
     if is_named:
-        found = found.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=clock)
-    at_us = _since_epoch(found)
+        parsed = parsed.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=clock)
+
+    at_us = _since_epoch(parsed)
+    # Of an hour that occurs twice the second is meant, if the first lies before the event before.
     if after_us is not None and at_us < after_us:
-        at_us = _since_epoch(found.replace(fold=1))
+        at_us = _since_epoch(parsed.replace(fold=1))
+
     return at_us
 
 
-def _since_epoch(when: datetime) -> int:
-    return (when - EPOCH) // timedelta(microseconds=1)
+def _since_epoch(moment_at: datetime) -> int:
+    return (moment_at - EPOCH) // timedelta(microseconds=1)
 
 
 def is_number(text: str) -> bool:
@@ -372,17 +393,17 @@ def table_format(
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks, like: as in `Format`.
+        name, title, remarks, like: see `Format`.
         row: makes the row of the fields by name and the number of the line.
-        names, header, separator: as in `table_rows`.
-        fits: as in `Format`; None: the first line names the columns of `header`.
+        names, header, separator: see `table_rows`.
+        fits: see `Format`; None: the first line names the columns of `header`.
     """
 
     def rows(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         for number, words in table_rows(path, names, header=header, separator=separator):
             with place(path, number, title):
-                made = row(words, number, noticed)
-            yield made
+                row_made = row(words, number, noticed)
+            yield row_made
 
     fits = fits or (lambda head: head.names() >= header)
     return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
@@ -392,28 +413,30 @@ def row_like(kinds: str, separator: str = ",") -> Callable[[str], float]:
     """A function that gives the share of a line's fields that are of their kind; 0 where it has more or fewer.
 
     Args:
-        kinds: per field `n` for a number, `w` for a word, `.` for either; each may be empty.
+        kinds: kind of each field, `n` for a number, `w` for a word, `.` for either; each may be empty.
     """
 
     def like(line: str) -> float:
         words = fields(line, separator)
         are_numbers = [is_number(word) for word in words]
+
         if len(words) != len(kinds) or not any(are_numbers):
             return 0.0
-        each = zip(kinds, words, are_numbers, strict=True)
-        return sum(not word or kind in (".", "n" if is_n else "w") for kind, word, is_n in each) / len(kinds)
+        checked_fields = zip(kinds, words, are_numbers, strict=True)
+        return sum(not word or kind in (".", "n" if is_n else "w") for kind, word, is_n in checked_fields) / len(kinds)
 
     return like
 
 
-def document(path: Path, kind: type[T], what: str) -> T:
+def document(path: Path, kind: type[T], described: str) -> T:
     """A file that is one JSON document.
 
     Raises:
         InputError: it is none of that kind.
     """
     text = b"\n".join(line.rstrip(b"\n") for _, line in numbered_lines(path))
+
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise InputError(str(path), f"is no {what}: {error}; fetch it again") from None
+        raise InputError(str(path), f"is no {described}: {error}; fetch it again") from None

@@ -42,9 +42,9 @@ COLUMNS: Final = ("job_id", "arrival_s", "ntasks", "mean_task_s", "max_task_s_fl
 TURN: Final = 16
 """Complete jobs around a longest task that lend their number of tasks in turn: as many, or all of that length."""
 POWER_MAX: Final = 20.0
-"""Of the durations in a job; beyond it one task is the whole job."""
+"""The largest power of the durations in a job; beyond it one task is the whole job."""
 FIGURE_MAX: Final = 1e9
-"""Of seconds, and of the tasks of a job: beyond it a figure is an error of the table."""
+"""The limit of seconds, and of the tasks of a job: beyond it a figure is an error of the table."""
 GOLDEN: Final = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread evenly and are not in order."""
 
@@ -70,24 +70,32 @@ class Jobs:
     """The rebuilt jobs: arrival, longest task, mean and number of tasks of each.
 
     Args:
-        summary: with two complete jobs, at least.
+        summary: figures with two complete jobs, at least.
     """
 
     def __init__(self, summary: Summary) -> None:
         self.arrival_s = _arrivals(summary)
         self.floor_s = np.floor(summary.end_s - self.arrival_s + 1e-6)
         tasks, self.mean_s = summary.tasks.copy(), summary.mean_s.copy()
+
         complete = np.flatnonzero(summary.complete)
-        size, share = np.log1p(self.floor_s), summary.mean_s / (self.floor_s + 1)
+        size = np.log1p(self.floor_s)
+        share = summary.mean_s / (self.floor_s + 1)
+
+        # The number of tasks comes from the complete job that is nearest in length, and in the part of it that a task
+        # lasts.
         for job in np.flatnonzero(summary.known & ~summary.complete):
-            away = (size[complete] - size[job]) ** 2 + np.log(share[complete] / share[job]) ** 2
-            tasks[job] = summary.tasks[complete[np.argmin(away)]]
-        without = np.flatnonzero(~summary.known)
-        lender = _in_turn(self.floor_s[without], self.floor_s[complete])
-        tasks[without] = summary.tasks[complete[lender]]
-        self.mean_s[without] = (self.floor_s[without] + 1) * share[complete[lender]]
-        enough = np.maximum(tasks, np.ceil(self.floor_s / self.mean_s))
-        self.tasks: Integers = np.where(summary.complete, tasks, enough).astype(np.int64)
+            distance = (size[complete] - size[job]) ** 2 + np.log(share[complete] / share[job]) ** 2
+            tasks[job] = summary.tasks[complete[np.argmin(distance)]]
+
+        unknown_jobs = np.flatnonzero(~summary.known)
+        lender = _in_turn(self.floor_s[unknown_jobs], self.floor_s[complete])
+        tasks[unknown_jobs] = summary.tasks[complete[lender]]
+        self.mean_s[unknown_jobs] = (self.floor_s[unknown_jobs] + 1) * share[complete[lender]]
+
+        tasks_least = np.maximum(tasks, np.ceil(self.floor_s / self.mean_s))
+        self.tasks: Integers = np.where(summary.complete, tasks, tasks_least).astype(np.int64)
+
         self.longest_s = np.clip(self.floor_s + 0.5, self.mean_s, self.mean_s * self.tasks)
 
     def durations_us(self, job: int) -> Integers:
@@ -104,7 +112,8 @@ class Jobs:
 
 def _arrivals(summary: Summary) -> Reals:
     """Arrivals of all jobs; those that are known stay."""
-    number, at = np.arange(len(summary.end_s)), np.flatnonzero(summary.known)
+    number = np.arange(len(summary.end_s))
+    at = np.flatnonzero(summary.known)
     known_s = summary.arrival_s[at]
     gap_s = (known_s[-1] - known_s[0]) / (at[-1] - at[0])
     arrival_s = np.interp(number, at, known_s)
@@ -133,6 +142,7 @@ def read_summary(path: Path) -> Summary:
     """
     rows: list[tuple[float, ...]] = []
     last_id = -inf
+
     for number, row in table_rows(path, COLUMNS, header=frozenset(COLUMNS)):
         with place(path, number, SUMMARY.title):
             figures = [real(row[name] or "nan") for name in ("arrival_s", "ntasks", "mean_task_s")]
@@ -147,9 +157,11 @@ def read_summary(path: Path) -> Summary:
                 raise ValueError(f"job_id {row['job_id']!r} is not above that of the row before")
             last_id = real(row["job_id"])
             rows.append((*figures, end_s))
+
     summary = Summary(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
     if (count := int(summary.complete.sum())) < 2:
         raise InputError(str(path), f"has {count} jobs with arrival, mean and number of tasks; give two or more")
+
     return summary
 
 
@@ -158,13 +170,19 @@ def _rows(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     jobs = Jobs(summary)
     noticed["arrivals and means that were rebuilt"] += int((~summary.known).sum())
     noticed["numbers of tasks that were rebuilt"] += int((~summary.complete).sum())
+
     for job, arrival_s in enumerate(jobs.arrival_s.tolist()):
         submit_us, estimate_us = round(arrival_s * SECOND), round(float(jobs.mean_s[job]) * SECOND)
         for task, runtime_us in enumerate(jobs.durations_us(job).tolist()):
             yield TaskRow(
-                job=str(job + 1), task=str(task), submit_us=submit_us, runtime_us=runtime_us,
-                estimate_us=estimate_us, parents=[], line=job + 2,
-            )  # fmt: skip
+                job=str(job + 1),
+                task=str(task),
+                submit_us=submit_us,
+                runtime_us=runtime_us,
+                estimate_us=estimate_us,
+                parents=[],
+                line=job + 2,
+            )
 
 
 def rebuilt(path: Path, job_count: int | None = None) -> Trace:
@@ -186,6 +204,10 @@ def _fits(head: Head) -> bool:
 
 
 SUMMARY: Final = Format(
-    "job-summary", "a summary of jobs", _fits, rows=_rows, columns=frozenset(COLUMNS),
+    "job-summary",
+    "a summary of jobs",
+    _fits,
+    rows=_rows,
+    columns=frozenset(COLUMNS),
     remarks=("durations of tasks, and the figures that the summary lacks, are rebuilt by a rule",),
-)  # fmt: skip
+)

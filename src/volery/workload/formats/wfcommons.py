@@ -77,14 +77,16 @@ class _Graph:
         self._ids = {task.key for task in tasks}
         counts = Counter(task.name for task in tasks)
         self._id_of_name = {task.name: task.key for task in tasks if counts[task.name] == 1}
-        stated = [str(one) for task in tasks for one in (*(task.parents or ()), *(task.children or ()))]
-        by_name = sum(one in self._id_of_name for one in stated)
-        self._is_by_name = by_name > sum(one in self._ids for one in stated)
+
+        stated = [str(stated_id) for task in tasks for stated_id in (*(task.parents or ()), *(task.children or ()))]
+        # Documents give parents by id or by name: the form that more of them fit holds for all.
+        by_name = sum(stated_id in self._id_of_name for stated_id in stated)
+        self._is_by_name = by_name > sum(stated_id in self._ids for stated_id in stated)
 
         self._parents: dict[str | None, list[str]] = {}
         for task in tasks:
-            found = self._parents.setdefault(task.key, [])
-            found += [self.id_of(one) for one in task.parents or ()]
+            parents = self._parents.setdefault(task.key, [])
+            parents += [self.id_of(stated_id) for stated_id in task.parents or ()]
         self._add_children(tasks)
 
     def _add_children(self, tasks: Sequence[WorkflowTask]) -> None:
@@ -100,6 +102,7 @@ class _Graph:
                     lost.append((task.key, child))
                 elif task.key is not None:
                     self._parents[child].append(task.key)
+
         waits = sum(len(set(parents) & self._ids) for parents in self._parents.values())
         stated = sum(len(task.children or ()) for task in tasks)
         for key, child in lost[: max(0, stated - waits)]:
@@ -126,24 +129,29 @@ def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     Raises:
         InputError: it is no such document, it has no tasks, or a task is wrong.
     """
-    found = document(path, Document, "WfCommons document")
-    flow = found.workflow
-    lists = [one for one in (flow.specification.tasks, flow.tasks, flow.jobs) if one]
+    workflow_document = document(path, Document, "WfCommons document")
+
+    flow = workflow_document.workflow
+    lists = [task_list for task_list in (flow.specification.tasks, flow.tasks, flow.jobs) if task_list]
     tasks = lists[0] if lists else []
+
     if not tasks and not flow.execution.tasks:
         keys = "workflow.specification.tasks, workflow.tasks and workflow.jobs"
-        version = found.schema_version or "unknown"
+        version = workflow_document.schema_version or "unknown"
         raise InputError(str(path), f"has no task in {keys} (schema version {version}); fetch it again")
-    job = found.name or bare_name(path)
+
+    job = workflow_document.name or bare_name(path)
     graph = _Graph(tasks)
     executions: dict[str, list[WorkflowTask]] = {}
     for ran in flow.execution.tasks:
         executions.setdefault(graph.id_of(ran.key), []).append(ran)
 
-    given = {None if task.id is None else str(task.id) for task in tasks}
+    known_ids = {None if task.id is None else str(task.id) for task in tasks}
     for number, task in enumerate(tasks, 1):
         *earlier, ran = executions.pop(graph.id_of(task.id) if task.id is not None else str(task.key), [task])
-        noticed["tasks whose parents are given by name"] += not {str(one) for one in task.parents or given} & given
+        noticed["tasks whose parents are given by name"] += (
+            not {str(task_list) for task_list in task.parents or known_ids} & known_ids
+        )
         with place(path, number, "WfCommons"):
             for repeated in earlier:
                 yield _row(job, task.key, repeated, [], number, left_out=REPEATED)
@@ -155,8 +163,8 @@ def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         with place(path, number, "WfCommons"):
             yield _row(job, key, ran, [], number, changed=UNSPECIFIED)
 
-    others = [task for one in lists[1:] for task in one if graph.id_of(task.key) not in graph]
-    for number, task in enumerate(others, len(tasks) + len(executions) + 1):
+    other_tasks = [task for task_list in lists[1:] for task in task_list if graph.id_of(task.key) not in graph]
+    for number, task in enumerate(other_tasks, len(tasks) + len(executions) + 1):
         with place(path, number, "WfCommons"):
             yield _row(job, task.key, task, [], number, left_out=SECOND_LIST)
 
@@ -172,23 +180,34 @@ def _row(
 ) -> TaskRow:
     runtime = ran.runtime_in_seconds if ran.runtime_in_seconds is not None else ran.runtime
     cores = ran.core_count if ran.core_count is not None else ran.cores
+
     return TaskRow(
-        job=job, task=key, submit_us=0, runtime_us=None if runtime is None else microseconds(runtime),
-        cpu_milli=None if cores is None else cores * 1000, parents=parents, line=number,
-        left_out=left_out, changed=changed,
-    )  # fmt: skip
+        job=job,
+        task=key,
+        submit_us=0,
+        runtime_us=None if runtime is None else microseconds(runtime),
+        cpu_milli=None if cores is None else cores * 1000,
+        parents=parents,
+        line=number,
+        left_out=left_out,
+        changed=changed,
+    )
 
 
 def fits_wfcommons(head: Head) -> bool:
-    """By the key that holds the graph."""
+    """True if the file has the key that holds the graph."""
     return head.start.startswith(b"{") and any('"workflow"' in line for line in head.lines)
 
 
 WFCOMMONS: Final = Format(
-    "wfcommons", "WfCommons", fits_wfcommons, rows=read_wfcommons, columns=frozenset({"workflow", "tasks", "name"}),
+    "wfcommons",
+    "WfCommons",
+    fits_wfcommons,
+    rows=read_wfcommons,
+    columns=frozenset({"workflow", "tasks", "name"}),
     remarks=(
         "a document is one workflow, submitted at 0: arrivals must be added to run several",
         "memory is what a task was measured to hold, not a request, and is not read",
         "the document is read whole",
     ),
-)  # fmt: skip
+)
