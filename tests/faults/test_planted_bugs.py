@@ -20,7 +20,7 @@ from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
 from volery.architectures.megha.recovery import Paired
 from volery.architectures.megha.reports import ReportRecovery
-from volery.architectures.megha.shares import WeightedShares
+from volery.architectures.megha.shares import ClaimTable
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Architecture
 from volery.core.events import PeerLost
@@ -94,7 +94,7 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
 
     def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
-        allocations = self._lm.allocations
+        allocations = self.allocations
         if isinstance(allocations, SlotAllocations):
             partition, position = place_of(message.active.unit)
             allocations._busy[partition] &= ~(1 << position)
@@ -148,17 +148,16 @@ def double_return(patch: pytest.MonkeyPatch) -> None:
 
     def returns(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
-        allocations = self._lm.allocations
-        if isinstance(allocations, AmountAllocations):
-            here, position = allocations._seats[node]
-            allocations.free[here][position] += allocations.packing[message.active.request]
+        if isinstance(self.allocations, AmountAllocations):
+            self.allocations.free(message.active)
 
     patch.setattr(Paired, "on_result", returns)
 
 
 def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
-    """A new leader does not count what runs on its machines."""
-    patch.setattr(AmountAllocations, "_add", lambda self, node, packed, knows: None)
+    """A new leader does not count what its machines have free, and what runs there."""
+    patch.setattr(AmountAllocations, "allot", lambda self, attempt, is_lent: None)
+    patch.setattr(AmountAllocations, "recount", lambda self, node: True)
 
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +182,7 @@ def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
     """What is set aside for who preempts counts as free."""
-    patch.setattr(WeightedShares, "reserved", lambda self, here, position: 0)
+    patch.setattr(ClaimTable, "reserved", lambda self, here, position: 0)
 
 
 def any_term(patch: pytest.MonkeyPatch) -> None:

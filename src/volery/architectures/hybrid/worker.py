@@ -240,7 +240,7 @@ class Worker(SlotKeeper):
         least_us = slack_us = FOREVER
         reservations = self._queue.values()
 
-        # Without sticky or long reservations in the queue, the tests for both can be left out of the loop.
+        # With one slot no reservation is asking now; where none is long either, both tests are left out of the loop.
         is_plain = self._slots == 1 and self._long_count == self._long_active
         bypass_max, at_head = self._setting.bypass_max, True
         bound_us, least_seen_us = self._least_estimate_us, FOREVER
@@ -341,7 +341,7 @@ class Worker(SlotKeeper):
         elif entry.asking:
             self._drop(entry)
 
-        # The authors' simulators differ in whether such a slot steals (`steal_after_vain`).
+        # Requests in vain are many on an idle cluster, and each search for something to steal costs messages.
         if self._queue or self._setting.steal_after_vain:
             self._next(now)
         else:
@@ -465,7 +465,7 @@ class Worker(SlotKeeper):
             self._scarce.check()
 
         for entry in self._queue.values():
-            # A long reservation is not passed at all; it may pass others, whose delay is its own matter.
+            # Nothing passes a long reservation, so that it needs no bound.
             bound_us = self._setting.bypass_max * entry.estimate_us
             assert entry.long or entry.delayed_us <= bound_us, f"passed for {entry.delayed_us} us, more than {bound_us}"
 

@@ -53,7 +53,6 @@ class Layout:
 
         for number, members in enumerate(split_evenly(machine_count, count)):
             order = list(members)
-            # Machines report in a random order, so that neighbours are not always served one after the other.
             stream.shuffle(order)
             self.subclusters.append(SubCluster(number, order, cluster, anchors, count))
             for machine in members:

@@ -158,7 +158,7 @@ class ResourceManager(Component):
 
     def on_container_request(self, message: ContainerRequest, source: Address, now: Time) -> None:
         """Queue what is wanted, and forget what is not wanted any more."""
-        # A repeated message, or one that was overtaken: the later one's changes build on the former's.
+        # A repeated message: its changes were made, and would count twice.
         if message.number <= self._last_number_of.get(source, 0):
             return
         self._last_number_of[source] = message.number

@@ -99,7 +99,6 @@ class Node(Component):
         """Send the heartbeat, or end all: the resource manager has been away for too long."""
         if event.key == EXPIRY:
             assert self._registration is not None, "it alone sets this timer"
-
             self._registration.expire()
         elif self._vacated:
             self._report()

@@ -65,7 +65,7 @@ class TaskLine:
 
     def pop(self, sub: int) -> Task:
         """The first one for a container in a sub-cluster: with input there, with none anywhere, or any."""
-        # Its own input first; tasks whose input is elsewhere are the last to be taken from there.
+        # Tasks whose input is elsewhere come last: they may yet get a container beside it.
         near = sub if sub in self._by_sub else NOWHERE if NOWHERE in self._by_sub else next(iter(self._by_sub))
 
         tasks = self._by_sub[near]
@@ -219,7 +219,7 @@ class Proxy(Component):
         self._close_if_done(job)
 
     def _nearest(self, task: Task, replicas: tuple[int, ...]) -> int:
-        """The sub-cluster that holds most of a task's input, of those that could run it."""
+        """Of the sub-clusters that could run the task, the one that holds most of its input."""
         reach = self._layout.reach(task.constraints)
         holders = [sub for sub in (self._layout.sub_of[machine] for machine in replicas) if sub in reach]
         return max(holders, key=lambda sub: (holders.count(sub), -sub), default=NOWHERE)
@@ -274,10 +274,10 @@ class Proxy(Component):
     def on_grant(self, message: Grant, source: Address, now: Time) -> None:
         """Bind tasks to containers; release those that no task waits for, and those asked for in excess."""
         sub = sub_of_rm(source)
-        # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
         if message.number <= self._granted.get(sub, 0):
             return
 
+        # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
         self._granted[sub] = message.number
         self._membership.headroom[sub] = message.headroom
 
@@ -307,8 +307,8 @@ class Proxy(Component):
         elif count:
             del application.asked[sub, mask]
 
-        line = application.waiting.get(mask)
         # Another sub-cluster's container came first.
+        line = application.waiting.get(mask)
         if line is None:
             return False
 
@@ -323,7 +323,7 @@ class Proxy(Component):
         return True
 
     def _want_fewer(self, requests: dict[tuple[JobId, int], None]) -> None:
-        """Take requests back, so that no sub-cluster is asked for more containers than tasks wait."""
+        """No sub-cluster is asked for more containers than tasks wait."""
         changes: dict[JobId, dict[int, dict[int, int]]] = {}
 
         for job, mask in requests:
@@ -361,8 +361,8 @@ class Proxy(Component):
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
         """True if this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
-        attempt_run = application.running.get(task) if application is not None else None
-        return attempt_run is not None and attempt_run.attempt == attempt
+        running = application.running.get(task) if application is not None else None
+        return running is not None and running.attempt == attempt
 
     def _retry(self, job: JobId, tasks: list[TaskId]) -> None:
         """Let the tasks of attempts that are over wait again, unless their job is cancelled."""
@@ -388,11 +388,11 @@ class Proxy(Component):
                 self._retry(job, tasks)
 
     def on_node_dead(self, message: NodeDead, source: Address, now: Time) -> None:
-        """Retry what ran on a machine that its resource manager has given up."""
+        """Its resource manager has given the machine up."""
         self._retry_machine(message.machine)
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """Ignore the notice: the link has reported the restart."""
+        """Nothing: the link has reported the restart."""
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """A restarted machine runs nothing, and a restarted resource manager has no request."""
@@ -422,7 +422,7 @@ class Proxy(Component):
                 wait_count = application.wait_count(mask)
 
                 part = self._splitter.split(mask, wait_count, self._home).get(sub, 0)
-                # Not more than wait, of which others have been asked for all.
+                # No sub-cluster is asked for more than wait, although others are asked for the same.
                 missing_count = min(part, wait_count - application.asked.get((sub, mask), 0))
                 if missing_count > 0:
                     self._change(application, changes, sub, mask, missing_count)

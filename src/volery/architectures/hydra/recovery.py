@@ -198,7 +198,6 @@ class Registrations:
         if self._incarnation:
             for address in (*self._seat_of, *self._proxies):
                 self._port.send(address, Reborn())
-
             self._manager.settle(now)
 
     def _use(self) -> None:
@@ -212,7 +211,7 @@ class Registrations:
         seat = self._seat_of[source]
         self._last_term += 1
 
-        # Containers that were granted and not begun are void, and so is what the last registration listed.
+        # Containers that were granted and not begun are void; what runs is taken over from the message.
         self._manager.vacate(seat)
         self._manager.adopt(seat, message.running, self._last_term)
 

@@ -176,7 +176,7 @@ def load_weights(applications: Sequence[int], low: int, high: int) -> list[int]:
         excess = min(max(applications[sub] - low, 0), high - low)
         weights[sub] = WHOLE * (high - low - excess) // (high - low)
 
-    # No sub-cluster at all would be asked.
+    # Weights that are all 0 would rule out every sub-cluster.
     return weights if any(weights) else [WHOLE] * len(applications)
 
 

@@ -178,8 +178,8 @@ class ControlSetting(msgspec.Struct, frozen=True):
     """The parameters of control.
 
     Args:
-        off: Ratio of its work to that of the model, or the inverse, beyond which a job deviates ...
-        off_periods: Number of periods in a row in which it deviates, until something is done.
+        off: Ratio of its work to that of the model, or the inverse, beyond which a job deviates.
+        off_periods: Number of periods in a row for which it deviates until something is done.
         rehearsal_us: Modelled time of simulating a job again.
     """
 

@@ -32,9 +32,9 @@ from volery.architectures.megha.global_master import GlobalMaster, MasterParts, 
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import CAPTIONS, MESSAGES
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
-from volery.architectures.megha.recovery import Alone, Paired, pair_of
+from volery.architectures.megha.recovery import Paired, pair_of
 from volery.architectures.megha.reports import NoReports, ReportRecovery
-from volery.architectures.megha.shares import NoShares, WeightedShares
+from volery.architectures.megha.shares import ClaimTable, WeightedShares
 from volery.architectures.megha.users import Users
 from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
@@ -205,24 +205,50 @@ class MasterAssembly:
             ask=config.ask,
         )
 
-    def local_master(self, lm: int, recovery: Alone | Paired) -> LocalMaster:
-        """One of the Local Masters."""
+    def local_master(self, lm: int, me: int = 0, lease: Lease | None = None, incarnation: int = 0) -> LocalMaster:
+        """One of the Local Masters; with a lease one of a pair, which may crash."""
         config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
-        told = {"snapshots": config.updates == "snapshots", "twice": config.completion_notice == "twice"}
-        shares: NoShares | WeightedShares = NoShares()
-        allocations: SlotAllocations | AmountAllocations
-        if self._capacities is None:
-            allocations = SlotAllocations(layout, partitions, **told)
-        else:
-            allocations = AmountAllocations(
-                layout, self._capacities, partitions, repartition=config.repartition, **told
+        is_snapshot, is_twice = config.updates == "snapshots", config.completion_notice == "twice"
+        preemptions: Callable[..., WeightedShares] | None = None
+        pair: Callable[..., Paired] | None = None
+        allocations: Callable[..., SlotAllocations | AmountAllocations] = partial(
+            SlotAllocations, layout=layout, partitions=partitions, snapshots=is_snapshot, twice=is_twice
+        )
+        if self._capacities is not None:
+            claims = ClaimTable()
+            allocations = partial(
+                AmountAllocations,
+                layout=layout,
+                capacities=self._capacities,
+                partitions=partitions,
+                snapshots=is_snapshot,
+                twice=is_twice,
+                repartition=config.repartition,
+                reservations=claims,
+                can_crash=config.reliable,
             )
             if self.users is not None:
-                printed = config.preemption == "paper"
-                shares = WeightedShares(self.users.others, allocations, printed=printed)
-        heartbeat_us = self._heartbeat_us
+                preemptions = partial(
+                    WeightedShares,
+                    claims=claims,
+                    layout=layout,
+                    partitions=partitions,
+                    others=self.users.others,
+                    printed=config.preemption == "paper",
+                    can_crash=config.reliable,
+                )
+        if lease is not None:
+            nodes = tuple(dict.fromkeys(node for partition in partitions for node in layout.nodes[partition]))
+            pair = partial(
+                Paired, nodes=nodes, lm=lm, me=me, lease=lease, incarnation=incarnation, printed=self._as_printed
+            )
         return LocalMaster(
-            layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
+            layout,
+            partitions,
+            heartbeat_us=self._heartbeat_us,
+            allocations=allocations,
+            preemptions=preemptions,
+            pair=pair,
         )
 
     def deployment(self) -> Deployment:
@@ -231,7 +257,7 @@ class MasterAssembly:
         for gm in range(self._config.gms):
             components[f"gm/{gm}"] = self.global_master(gm)
         for lm in range(self._config.lms):
-            components[f"lm/{lm}"] = self.local_master(lm, Alone())
+            components[f"lm/{lm}"] = self.local_master(lm)
         masters = [f"lm/{lm}" for lm in range(self._config.lms)]  # one string for all nodes of a cluster
         for address, lm in self._lm_of.items():
             components[address] = Node(masters[lm])
@@ -258,9 +284,8 @@ class MasterAssembly:
             if role == "gm":
                 gm = self.global_master(number, incarnation)
                 return linking.around(gm, incarnation, gm.heeds)
-            me, printed = pairs[number].index(address), self._as_printed
-            recovery = Paired(number, me, lease, incarnation, printed=printed)
-            return linking.around(self.local_master(number, recovery), incarnation)
+            master = self.local_master(number, pairs[number].index(address), lease, incarnation)
+            return linking.around(master, incarnation)
 
         addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)
         detector_pairs = [*pairs, *((lm, node) for node, at in self._lm_of.items() for lm in pairs[at])]

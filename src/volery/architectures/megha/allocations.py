@@ -8,11 +8,13 @@ describes. Where tasks ask for amounts, a unit is a machine (`amounts`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from itertools import repeat
+from typing import ClassVar, Protocol
 
 from volery.architectures.megha.messages import (
+    UNIT_MASK,
     UNIT_SHIFT,
     Change,
     Refusal,
@@ -23,24 +25,23 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
-from volery.core.events import Counted
-from volery.core.model import Address, Message, TaskId
+from volery.core.events import Counted, Fact
+from volery.core.model import Address, Message, Task, TaskId
 from volery.policies.match import positions, vector_bytes
-from volery.roles.node import Launch
 from volery.roles.recovery.election import seated
 from volery.roles.recovery.leases import RunningAttempt
 
-if TYPE_CHECKING:
-    from volery.architectures.megha.local_master import LocalMaster
+Start = tuple[Task, RunningAttempt, Address]
+"""A task, its attempt and the node that is to run it."""
 
 
 class GmSyncState:
-    """Record of the news that one GM has been sent, and is about to be sent.
+    """Synchronisation state of one GM: what it has been sent, and is about to be sent.
 
     Attributes:
         number, address: of the GM.
-        request: the last request received from it.
-        update: the last update sent to it.
+        request: number of the last request received from it.
+        update: number of the last update sent to it.
         ended: its tasks that have ended in this instant.
         busy: per partition, the slots that it takes for busy once all messages under way have arrived.
         repeat: completions of its own that the next update mentions again (completion notice "twice").
@@ -62,79 +63,145 @@ class GmSyncState:
         self.changed = [0] * partition_count
 
 
+class AttemptTable:
+    """Attempts that run on the machines of a cluster: the one record of what is taken there, and by whom.
+
+    Args:
+        layout: The cluster, whose units name the nodes of attempts.
+        nodes: Machines for which attempts are also listed by node; empty: such lists are made when they are needed.
+
+    Attributes:
+        by_task: Attempts by task.
+    """
+
+    __slots__ = ("_by_node", "_nodes", "by_task")
+
+    def __init__(self, layout: Layout, nodes: Iterable[Address] = ()) -> None:
+        self.by_task: dict[TaskId, RunningAttempt] = {}
+        self._nodes = layout.nodes
+        self._by_node: dict[Address, dict[TaskId, RunningAttempt]] = {node: {} for node in nodes}
+
+    def __iter__(self) -> Iterator[RunningAttempt]:
+        """Iterate over all attempts, node by node where they are listed so."""
+        if self._by_node:
+            return (attempt for attempts in self._by_node.values() for attempt in attempts.values())
+        return iter(self.by_task.values())
+
+    def node_of(self, attempt: RunningAttempt) -> Address:
+        """Return the node that runs an attempt."""
+        partition, position = place_of(attempt.unit)
+        return self._nodes[partition][position]
+
+    def at(self, node: Address) -> Collection[RunningAttempt]:
+        """Return the attempts at a node."""
+        if self._by_node:
+            return self._by_node[node].values()
+        return [attempt for attempt in self.by_task.values() if self.node_of(attempt) == node]
+
+    def find(self, task: TaskId, node: Address) -> RunningAttempt | None:
+        """Return the attempt at a task, if this node runs it."""
+        attempt = self.by_task.get(task)
+        return attempt if attempt is not None and self.node_of(attempt) == node else None
+
+    def put(self, attempt: RunningAttempt) -> None:
+        """Add an attempt, or replace the one at the same task."""
+        self.by_task[attempt.task] = attempt
+        if self._by_node:
+            self._by_node[self.node_of(attempt)][attempt.task] = attempt
+
+    def list_by_node(self, starts: Sequence[Start]) -> None:
+        """List attempts by node that were added by task."""
+        if self._by_node:
+            for _, attempt, node in starts:
+                self._by_node[node][attempt.task] = attempt
+
+    def remove(self, attempt: RunningAttempt) -> None:
+        """Remove an attempt."""
+        del self.by_task[attempt.task]
+        if self._by_node:
+            del self._by_node[self.node_of(attempt)][attempt.task]
+
+    def clear(self) -> None:
+        """Remove all attempts."""
+        self.by_task.clear()
+        for attempts in self._by_node.values():
+            attempts.clear()
+
+
+class ClusterState(Protocol):
+    """State of a Local Master that its allocations depend on.
+
+    Attributes:
+        gms: Global Masters by address.
+        attempts: Attempts that run in the cluster.
+        drained: Nodes on which nothing is placed by order.
+    """
+
+    gms: dict[Address, GmSyncState]
+    attempts: AttemptTable
+
+    @property
+    def drained(self) -> Container[Address]: ...
+
+    def is_usable(self, node: Address) -> bool:
+        """Find out whether tasks may be placed on a node."""
+
+    def observe(self, fact: Fact) -> None:
+        """Report a fact."""
+
+    def send_before_state(self, gm: GmSyncState) -> None:
+        """Send a GM what it must not count twice: ends and holdings that the next state contains."""
+
+
 class Allocations(Protocol):
-    """Units of a cluster: who has which, and what each GM knows of it."""
+    """Units of a cluster: which are taken, and what each GM knows of it."""
 
     sends: ClassVar[Sends]
 
-    def join(self, lm: LocalMaster) -> None: ...
+    def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
+        """Take room for the tasks of a request and add attempts by task; return these, and the tasks without room."""
 
-    # Where nothing may crash and nobody has a share: no record of attempts, and one loop without calls per task.
+    def allot(self, attempt: RunningAttempt, *, is_lent: bool) -> None:
+        """Take what an attempt asked for; where that makes a logical node, `is_lent` counts it as a repartition."""
 
-    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
-        """Launch each task that there is room for, by numbers above this one; returns the others."""
+    def free(self, attempt: RunningAttempt) -> None:
+        """Free what an attempt had, if its node is usable."""
 
-    def end(self, task: TaskId) -> GmSyncState | None:
-        """Free what a task had; returns its owner if this is the first of its tasks that ends in this instant."""
+    def credit(self, attempt: RunningAttempt) -> GmSyncState:
+        """Take it that the owner receives the end of an attempt in this instant; return the owner's record."""
 
-    def node_of(self, task: TaskId) -> Address:
-        """The machine that a task runs on; nowhere: ""."""
-
-    def close(self, node: Address, *, closed: bool) -> None:
-        """Take what a drained node has free for taken from now on; what runs there goes on."""
-
-    # Where anything may crash, or users have shares.
-
-    def expect(self, gm: GmSyncState, message: Request) -> None:
-        """The GM takes what it requests for taken."""
-
-    def fits(self, active: RunningAttempt, node: Address) -> bool:
-        """Find out whether there is room for the attempt."""
-
-    def holds(self, task: TaskId) -> bool:
-        """Find out whether something is allocated to the task."""
-
-    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
-        """The attempt has what it asked for; where that makes a logical node, `lends` counts it as a repartition."""
-
-    def hand_over(self, active: RunningAttempt) -> None:
-        """Move what the attempt has to its present owner."""
-
-    def give_back(self, active: RunningAttempt, node: Address) -> None:
-        """Free what the attempt had, if its node is usable."""
-
-    def ended(self, active: RunningAttempt) -> GmSyncState:
-        """Return the record of the owner, which is sent the end of the attempt in this instant."""
+    def end(self, attempt: RunningAttempt) -> GmSyncState:
+        """Free what an attempt had, and credit its owner with it; return the owner's record."""
 
     def clear(self) -> None:
-        """Nothing is allocated, nothing is free."""
+        """Take it that nothing is allocated, and nothing is free."""
 
     def skip(self, gm: GmSyncState) -> None:
-        """Send the GM nothing before it joins again; then it is sent everything."""
+        """Send the GM nothing before it asks for a report; then it is sent everything."""
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
-        """The attempts that the node has a place for."""
+        """Return the attempts that the node has a place for."""
 
-    def node_changed(self, node: Address) -> bool:
-        """Count anew what is free on a node; find out whether that may be news for GMs."""
+    def recount(self, node: Address) -> bool:
+        """Count anew what is free on a node of the cluster; find out whether that may be news for GMs."""
 
     def consider(self) -> None:
-        """Every GM lacks what the others have caused."""
+        """Take it that every GM lacks what the others have caused."""
 
     def has_news(self, gm: GmSyncState) -> bool:
         """Find out whether anything is free of which the GM may have another state."""
 
-    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
-        """The answer to invalid placements at these units, with the news that the GM lacks."""
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
+        """Make the answer to invalid placements, with the news that the GM lacks."""
 
     def news(self, gm: GmSyncState) -> StateUpdate | None:
-        """Update with the news that the GM lacks, if it lacks any; from now on it has them."""
+        """Make an update with the news that the GM lacks, if it lacks any; from now on it has them."""
 
     def delta(self, gm: GmSyncState) -> StateUpdate:
-        """Update with the news that the GM lacks, even if there are none."""
+        """Make an update with the news that the GM lacks, even if there are none."""
 
     def whole(self, gm: GmSyncState) -> StateUpdate:
-        """Update with the state of the whole cluster."""
+        """Make an update with the state of the whole cluster."""
 
     def check(self) -> None:
         """Raise AssertionError where what is free and what is allotted is not the whole."""
@@ -147,23 +214,25 @@ class SlotAllocations:
     """Slots are bits, per partition.
 
     Args:
-        snapshots: whether updates carry the full state, as in the first Megha.
-        twice: whether a GM's own completions are repeated in the next update.
+        cluster: State of the Local Master.
+        snapshots: Whether updates carry the full state, as in the first Megha.
+        twice: Whether a GM's own completions are repeated in the next update.
     """
 
     sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
-    def __init__(self, layout: Layout, partitions: range, *, snapshots: bool, twice: bool) -> None:
+    def __init__(
+        self, cluster: ClusterState, layout: Layout, partitions: range, *, snapshots: bool, twice: bool
+    ) -> None:
+        self._cluster = cluster
+        self._gms = cluster.gms
         self._layout = layout
+        self._bits = layout.bits
         self._partitions = partitions
         self._snapshots = snapshots
         self._twice = twice
         self._busy = [0] * len(layout.size)
-        self._owned: dict[TaskId, tuple[int, int, GmSyncState]] = {}
-        self._closed: dict[int, int] = {}
-
-    def join(self, lm: LocalMaster) -> None:
-        self._lm = lm
+        self._closed = [0] * len(layout.size)
 
     @cached_property
     def _masks(self) -> dict[Address, tuple[int, int]]:
@@ -174,99 +243,65 @@ class SlotAllocations:
                 masks[node] = (partition, masks.get(node, (partition, 0))[1] | 1 << position)
         return masks
 
-    # Where nothing may crash.
+    def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
+        partition, owner, term = request.partition, gm.address, request.term
+        bits, nodes, first_unit = self._layout.bits, self._layout.nodes[partition], partition << UNIT_SHIFT
+        busy, requested, by_task = self._busy[partition], 0, self._cluster.attempts.by_task
+        starts: list[Start] = []
+        refused: list[TaskId] = []
 
-    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
-        partition = message.partition
-        bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
-        busy, wanted, refused = self._busy[partition], 0, []
-        for task, position in zip(message.tasks, message.positions, strict=True):
+        # One loop without calls: this and `SlotView.place` are the hottest code of the design.
+        numbers, accounts = request.attempts or repeat(0), request.users or repeat(0)
+        for task, position, number, account in zip(request.tasks, request.positions, numbers, accounts, strict=False):
             bit = bits[position]
-            wanted |= bit
+            requested |= bit
             if busy & bit:
                 refused.append(task.id)
-            else:
-                busy |= bit
-                owned[task.id] = (partition, bit, gm)
-                number += 1
-                send(nodes[position], Launch(number, task))
-        self._busy[partition] = busy
-        gm.busy[partition] |= wanted
-        return refused
+                continue
+            busy |= bit
+            by_task[task.id] = attempt = RunningAttempt(
+                task.id, task.job, number, owner, first_unit | position, task.request, account, term
+            )
+            starts.append((task, attempt, nodes[position]))
 
-    def end(self, task: TaskId) -> GmSyncState | None:
-        owned = self._owned.pop(task, None)
-        if owned is None:
-            return None
-        partition, bit, gm = owned
-        if not (self._closed and self._closed.get(partition, 0) & bit):
+        # The GM has taken off its view what it requests, valid or not: a slot that is free after all is news for it.
+        self._busy[partition] = busy
+        gm.busy[partition] |= requested
+        return starts, refused
+
+    def allot(self, attempt: RunningAttempt, *, is_lent: bool) -> None:
+        partition, position = place_of(attempt.unit)
+        bit = self._layout.bits[position]
+        self._busy[partition] |= bit
+        self._cluster.gms[attempt.owner].busy[partition] |= bit
+
+    def free(self, attempt: RunningAttempt) -> None:
+        partition, position = place_of(attempt.unit)
+        self._busy[partition] &= ~self._layout.bits[position] | self._closed[partition]
+
+    def credit(self, attempt: RunningAttempt) -> GmSyncState:
+        partition, position = place_of(attempt.unit)
+        gm, bit = self._cluster.gms[attempt.owner], self._layout.bits[position]
+        gm.busy[partition] &= ~bit
+        if self._twice:
+            gm.repeat[partition] |= bit
+        return gm
+
+    def end(self, attempt: RunningAttempt) -> GmSyncState:
+        # As `free` and `credit`, in one call: once per task.
+        unit, gm = attempt.unit, self._gms[attempt.owner]
+        partition, bit = unit >> UNIT_SHIFT, self._bits[unit & UNIT_MASK]
+        if not self._closed[partition] & bit:
             self._busy[partition] ^= bit
         gm.busy[partition] ^= bit
         if self._twice:
             gm.repeat[partition] |= bit
-        ended = gm.ended
-        ended.append(task)
-        return gm if len(ended) == 1 else None
-
-    def node_of(self, task: TaskId) -> Address:
-        if task not in self._owned:
-            return ""
-        partition, bit, _ = self._owned[task]
-        return self._layout.nodes[partition][bit.bit_length() - 1]
-
-    def close(self, node: Address, *, closed: bool) -> None:
-        partition, mask = self._masks.get(node, (0, 0))
-        shut = self._closed.pop(partition, 0) & ~mask
-        if closed:
-            shut |= mask
-            self._busy[partition] |= mask
-        else:
-            used = sum(bit for at, bit, _ in self._owned.values() if at == partition)
-            self._busy[partition] = self._busy[partition] & ~mask | used & mask
-        if shut:
-            self._closed[partition] = shut
-
-    # Where components may crash.
-
-    def expect(self, gm: GmSyncState, message: Request) -> None:
-        for position in message.positions:
-            gm.busy[message.partition] |= self._layout.bits[position]
-
-    def fits(self, active: RunningAttempt, node: Address) -> bool:
-        partition, position = place_of(active.unit)
-        return not self._busy[partition] & self._layout.bits[position]
-
-    def holds(self, task: TaskId) -> bool:
-        return task in self._owned
-
-    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
-        partition, position = place_of(active.unit)
-        bit, gm = self._layout.bits[position], self._lm.gms[active.owner]
-        self._busy[partition] |= bit
-        gm.busy[partition] |= bit
-        self._owned[active.task] = (partition, bit, gm)
-
-    def hand_over(self, active: RunningAttempt) -> None:
-        partition, bit, _ = self._owned[active.task]
-        self._owned[active.task] = partition, bit, self._lm.gms[active.owner]
-
-    def give_back(self, active: RunningAttempt, node: Address) -> None:
-        partition, bit, _ = self._owned.pop(active.task)
-        if self._lm.recovery.usable(node):
-            self._busy[partition] &= ~bit
-
-    def ended(self, active: RunningAttempt) -> GmSyncState:
-        """Return the record of the owner, in whose view the end frees the slot."""
-        gm, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
-        gm.busy[partition] &= ~(1 << position)
-        if self._twice:
-            gm.repeat[partition] |= 1 << position
         return gm
 
     def clear(self) -> None:
-        self._owned.clear()
         for partition, mask in self._masks.values():
             self._busy[partition] |= mask
+            self._closed[partition] |= mask
 
     def skip(self, gm: GmSyncState) -> None:
         gm.busy[:] = self._busy
@@ -275,13 +310,19 @@ class SlotAllocations:
         partition, mask = self._masks[node]
         return seated(running, [partition << UNIT_SHIFT | position for position in positions(mask)])
 
-    def node_changed(self, node: Address) -> bool:
-        partition, mask = self._masks[node]
-        if not self._lm.recovery.usable(node):
-            self._busy[partition] |= mask
+    def recount(self, node: Address) -> bool:
+        if node not in self._masks:
             return False
-        for task in self._lm.there[node]:
-            mask &= ~self._owned[task][1]
+        partition, mask = self._masks[node]
+
+        # What a node that is not usable has free is taken until it is usable again; what runs there goes on.
+        if not self._cluster.is_usable(node):
+            self._busy[partition] |= mask
+            self._closed[partition] |= mask
+            return False
+        self._closed[partition] &= ~mask
+        for attempt in self._cluster.attempts.at(node):
+            mask &= ~self._layout.bits[place_of(attempt.unit)[1]]
         self._busy[partition] &= ~mask
         return True
 
@@ -292,7 +333,7 @@ class SlotAllocations:
     def has_news(self, gm: GmSyncState) -> bool:
         return any(gm.busy[partition] & ~self._busy[partition] for partition in self._partitions)
 
-    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
         return Refusal(tasks, self.delta(gm))
 
     def news(self, gm: GmSyncState) -> StateUpdate | None:
@@ -328,20 +369,22 @@ class SlotAllocations:
                 entry_count += layout.size[partition] if self._snapshots else (freed | taken).bit_count()
             seen[partition], repeat[partition] = busy[partition], 0
         if entry_count:
-            self._lm.observe(Counted("update_entries", entry_count))
+            self._cluster.observe(Counted("update_entries", entry_count))
         return tuple(changes)
 
     def check(self) -> None:
-        """A slot is busy when a task owns it or its node is not usable, and only then."""
+        """A slot is busy when an attempt has it or its node is not usable, and only then."""
         expected = [0] * len(self._busy)
-        for partition, bit, _ in self._owned.values():
+        for attempt in self._cluster.attempts:
+            partition, position = place_of(attempt.unit)
+            bit = self._layout.bits[position]
             assert not expected[partition] & bit, "two tasks share a unit"
             expected[partition] |= bit
         for node, (partition, mask) in self._masks.items():
-            if not self._lm.recovery.usable(node):
+            if not self._cluster.is_usable(node):
                 expected[partition] |= mask
         assert expected == self._busy, "units without a task, or tasks without a unit"
 
     def check_rest(self) -> None:
         assert not any(self._busy), "units are taken"
-        assert all(not any(gm.busy) for gm in self._lm.gms.values()), "a GM has not been told"
+        assert all(not any(gm.busy) for gm in self._cluster.gms.values()), "a GM has not been told"

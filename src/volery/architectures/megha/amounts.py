@@ -6,13 +6,15 @@ that there is of it (arXiv 2103.08413, section IV-B4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import GmSyncState
+from volery.architectures.megha.allocations import ClusterState, GmSyncState, Start
 from volery.architectures.megha.messages import (
+    UNIT_MASK,
     UNIT_SHIFT,
     PartitionState,
     Refusal,
@@ -26,47 +28,34 @@ from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
-from volery.roles.node import Launch
 from volery.roles.recovery.leases import RunningAttempt
 
-if TYPE_CHECKING:
-    from volery.architectures.megha.local_master import LocalMaster
 
+class Reservations(Protocol):
+    """Amounts that are set aside on machines for tasks that will run there."""
 
-class Allotment(NamedTuple):
-    """Amounts that a task has.
-
-    Args:
-        partition, position: of its machine.
-        took: what it asked for, packed.
-        owner: the record of its GM.
-        guest: the partition that its logical node was split off for; -1: it runs on the machine itself.
-    """
-
-    partition: int
-    position: int
-    took: int
-    owner: GmSyncState
-    guest: int
+    def reserved(self, here: int, position: int) -> int:
+        """Return the amount that is set aside on a machine, packed."""
 
 
 class AmountAllocations:
     """Amounts of several resources, packed, per machine. A machine that is not usable has nothing free.
 
     Args:
-        snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
-        twice: whether the next update to a GM repeats what its own tasks have freed.
-        repartition: whether what a GM places outside of its own partitions runs on a logical node of it.
+        cluster: State of the Local Master.
+        reservations: What is set aside for tasks that preempt others; None: nothing ever is.
+        snapshots: Whether updates carry the state of the whole cluster, as in the first Megha.
+        twice: Whether the next update to a GM repeats what its own tasks have freed.
+        repartition: Whether what a GM places outside of its own partitions runs on a logical node of it.
+        can_crash: Whether another Local Master may take over; then all GMs lack a change from the moment that it is
+            made, because the successor cannot know who has caused it.
     """
 
-    __slots__ = (
-        "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
-        "_state_bytes", "_states", "_twice", "_whole_free", "active", "free", "packing",
-    )  # fmt: skip
     sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
     def __init__(
         self,
+        cluster: ClusterState,
         layout: Layout,
         capacities: Capacities,
         partitions: range,
@@ -74,8 +63,13 @@ class AmountAllocations:
         snapshots: bool,
         twice: bool,
         repartition: bool,
+        reservations: Reservations | None = None,
+        can_crash: bool = False,
     ) -> None:
+        self._cluster = cluster
         self._layout = layout
+        self._reservations = reservations
+        self._can_crash = can_crash
         self._state_bytes = capacities.state_bytes
         self._partitions = partitions
         self._first = partitions.start
@@ -85,132 +79,100 @@ class AmountAllocations:
         self.packing = capacities.ladders.packing
         self._guards = self.packing.guards
         self._whole_free = [capacities.whole[partition].free for partition in partitions]
-        self.free = [list(free) for free in self._whole_free]
-        self.active: dict[TaskId, Allotment] = {}
+        self.free_amounts = [list(free) for free in self._whole_free]
+        self._closed = [0] * len(partitions)
         self._states: dict[int, bytes] = {}
         self._seats: dict[Address, tuple[int, int]] = {}
         for here, partition in enumerate(partitions):
             for position, node in enumerate(layout.nodes[partition]):
                 self._seats[node] = (here, position)
 
-    def join(self, lm: LocalMaster) -> None:
-        self._lm = lm
+    def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
+        partition, owner, term, guards = request.partition, gm.address, request.term, self._guards
+        here, packing, drained = partition - self._first, self.packing, self._cluster.drained
+        free, nodes, first_unit = self.free_amounts[here], self._layout.nodes[partition], partition << UNIT_SHIFT
+        closed, by_task = self._closed[here], self._cluster.attempts.by_task
+        changed = lacks = 0
+        starts: list[Start] = []
+        refused: list[TaskId] = []
 
-    # Where nothing may crash and nobody has a share.
+        numbers, accounts = request.attempts or repeat(0), request.users or repeat(0)
+        for task, position, number, account in zip(request.tasks, request.positions, numbers, accounts, strict=False):
+            left = free[position] - packing[task.request]
+            node = nodes[position]
 
-    def launch_all(self, message: Request, gm: GmSyncState, number: int, send: Callable[..., None]) -> list[TaskId]:
-        partition, packing, guards, first = message.partition, self.packing, self._guards, self._first
-        free, nodes, drained = self.free[partition - first], self._layout.nodes[partition], self._lm.recovery.drained
-        before, changed, lacks, refused = number, 0, 0, []
-        guest = self._guest_of(partition, gm)
-        for task, position in zip(message.tasks, message.positions, strict=True):
-            took = packing[task.request]
-            left = free[position] - took
-            if left & guards != guards or (drained and nodes[position] in drained):
+            # A machine that is not usable has nothing free; but what asks for nothing fits there, and may wait on one
+            # that is away. On one that is drained it would run for ever after.
+            if left & guards != guards or (drained and node in drained):
                 refused.append(task.id)
                 lacks |= 1 << position
                 continue
-            free[position] = packing.settled(left)
+            if not closed >> position & 1:
+                free[position] = packing.settled(left)
             changed |= 1 << position
-            self.active[task.id] = Allotment(partition, position, took, gm, guest)
-            number += 1
-            send(nodes[position], Launch(number, task))
-        gm.lacks[partition - first] |= lacks
-        gm.changed[partition - first] |= changed
-        self._states.pop(partition - first, None)
-        if guest >= 0 and changed:
-            self._lm.observe(Counted("repartitions", number - before))
-        return refused
+            by_task[task.id] = attempt = RunningAttempt(
+                task.id, task.job, number, owner, first_unit | position, task.request, account, term
+            )
+            starts.append((task, attempt, node))
 
-    def end(self, task: TaskId) -> GmSyncState | None:
-        allotment = self.active.pop(task, None)
-        if allotment is None:
-            return None
-        partition, position, took, gm, _ = allotment
-        here, drained = partition - self._first, self._lm.recovery.drained
-        if drained and self._layout.nodes[partition][position] in drained:
-            self._lack(here, position, None)
-        else:
-            free = self.free[here]
-            free[position] = self.packing.settled(free[position] + took)
-            gm.changed[here] |= 1 << position
-            if self._twice:
-                gm.lacks[here] |= 1 << position
-            self._states.pop(here, None)
-        gm.ended.append(task)
-        return gm if len(gm.ended) == 1 else None
+        gm.lacks[here] |= lacks
+        self._note_changes(here, changed, gm)
+        if starts and self._is_guest(partition, gm):
+            self._cluster.observe(Counted("repartitions", len(starts)))
+        return starts, refused
 
-    def node_of(self, task: TaskId) -> Address:
-        if task not in self.active:
-            return ""
-        allotment = self.active[task]
-        return self._layout.nodes[allotment.partition][allotment.position]
+    def _is_guest(self, partition: int, owner: GmSyncState) -> bool:
+        """Find out whether what a GM places in a partition runs on a logical node that is split off for it."""
+        return self._repartition and partition != self._first + owner.number
 
-    def close(self, node: Address, *, closed: bool) -> None:
-        if node in self._seats:
-            self._count_anew(node, [task for task in self.active if self.node_of(task) == node])
+    def allot(self, attempt: RunningAttempt, *, is_lent: bool) -> None:
+        partition, position = place_of(attempt.unit)
+        owner = self._cluster.gms[attempt.owner]
+        if is_lent and self._is_guest(partition, owner):
+            self._cluster.observe(Counted("repartitions"))
+        here = partition - self._first
+        if not self._closed[here] >> position & 1:
+            free = self.free_amounts[here]
+            free[position] = self.packing.settled(free[position] - self.packing[attempt.request])
+        self._note_changes(here, 1 << position, owner)
 
-    # Where anything may crash, or users have shares.
-
-    def expect(self, gm: GmSyncState, message: Request) -> None:
-        """Nothing: a GM is sent no news of what it requests."""
-
-    def fits(self, active: RunningAttempt, node: Address) -> bool:
-        here, position = self._seats[node]
-        left = self.free[here][position] - self.packing[active.request]
-        return left & self._guards == self._guards
-
-    def holds(self, task: TaskId) -> bool:
-        return task in self.active
-
-    def allot(self, active: RunningAttempt, node: Address, *, lends: bool) -> None:
-        allotment = self.active[active.task] = self._allotment_of(active)
-        if lends and allotment.guest >= 0:
-            self._lm.observe(Counted("repartitions"))
-        self._add(node, -allotment.took, allotment.owner)
-
-    def _allotment_of(self, active: RunningAttempt) -> Allotment:
-        partition, position = place_of(active.unit)
-        owner = self._lm.gms[active.owner]
-        return Allotment(partition, position, self.packing[active.request], owner, self._guest_of(partition, owner))
-
-    def _guest_of(self, partition: int, owner: GmSyncState) -> int:
-        own = self._first + owner.number
-        return own if self._repartition and partition != own else -1
-
-    def hand_over(self, active: RunningAttempt) -> None:
-        self.active[active.task] = self._allotment_of(active)
-
-    def give_back(self, active: RunningAttempt, node: Address) -> None:
-        """Free what the attempt had, if its node is usable; an owner that is sent the end lacks no news of it."""
-        allotment = self.active.pop(active.task)
-        recovery = self._lm.recovery
-        is_informed = not (self._twice or recovery.paired) and recovery.usable(node)
-        knows = allotment.owner if is_informed else None
-        self._add(node, allotment.took, knows)
-
-    def _add(self, node: Address, packed: int, knows: GmSyncState | None) -> None:
-        """Add to what is free on a machine, or take off; all GMs but the one that knows lack the news."""
-        here, position = self._seats[node]
-        if self._lm.recovery.usable(node):
-            self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
-        self._lack(here, position, knows)
-
-    def _lack(self, here: int, position: int, knows: GmSyncState | None) -> None:
-        self._states.pop(here, None)
+    def free(self, attempt: RunningAttempt) -> None:
+        """Free what the attempt had; an owner that is sent the end of it lacks no news."""
+        unit, owner = attempt.unit, self._cluster.gms[attempt.owner]
+        here, position = (unit >> UNIT_SHIFT) - self._first, unit & UNIT_MASK
         bit = 1 << position
-        for gm in self._lm.gms.values():
-            if gm is not knows:
-                gm.lacks[here] |= bit
+        is_closed = self._closed[here] & bit
+        if not is_closed:
+            free = self.free_amounts[here]
+            free[position] = self.packing.settled(free[position] + self.packing[attempt.request])
 
-    def ended(self, active: RunningAttempt) -> GmSyncState:
-        return self._lm.gms[active.owner]
+        # A leader that takes over does not know which ends its predecessor has sent: then the owner lacks it, too.
+        if self._twice or self._can_crash or is_closed:
+            owner.lacks[here] |= bit
+        self._note_changes(here, bit, owner)
+
+    def credit(self, attempt: RunningAttempt) -> GmSyncState:
+        return self._cluster.gms[attempt.owner]
+
+    def end(self, attempt: RunningAttempt) -> GmSyncState:
+        self.free(attempt)
+        return self._cluster.gms[attempt.owner]
+
+    def _note_changes(self, here: int, machines: int, cause: GmSyncState) -> None:
+        """Note machines with a change that all GMs lack but the one that has caused it."""
+        self._states.pop(here, None)
+        if not self._can_crash:
+            cause.changed[here] |= machines
+            return
+        for gm in self._cluster.gms.values():
+            if gm is not cause:
+                gm.lacks[here] |= machines
 
     def clear(self) -> None:
-        self.active.clear()
         self._states.clear()
-        for here, free in enumerate(self.free):
-            self.free[here] = [self._guards] * len(free)
+        for here, free in enumerate(self.free_amounts):
+            self.free_amounts[here] = [self._guards] * len(free)
+            self._closed[here] = (1 << len(free)) - 1
 
     def skip(self, gm: GmSyncState) -> None:
         gm.lacks = [0] * len(gm.lacks)
@@ -225,25 +187,32 @@ class AmountAllocations:
                 found.append(active if active.unit == unit else replace(active, unit=unit))
         return found
 
-    def node_changed(self, node: Address) -> bool:
-        """Count anew what the machine has free; all GMs lack it."""
-        self._count_anew(node, self._lm.there[node])
-        return True
-
-    def _count_anew(self, node: Address, tasks: Iterable[TaskId]) -> None:
+    def recount(self, node: Address) -> bool:
+        """Count anew what a machine has free; all GMs lack it."""
+        if node not in self._seats:
+            return False
         here, position = self._seats[node]
         free = self._guards
-        if self._lm.recovery.usable(node):
+        self._closed[here] |= 1 << position
+        if self._cluster.is_usable(node):
+            self._closed[here] ^= 1 << position
             free = self._whole_free[here][position]
-            for task in tasks:
-                free -= self.active[task].took
-            free -= self._lm.shares.reserved(here, position)
-        self.free[here][position] = self.packing.settled(free)
-        self._lack(here, position, None)
+            for attempt in self._cluster.attempts.at(node):
+                free -= self.packing[attempt.request]
+            free -= self._reserved(here, position)
+        self.free_amounts[here][position] = self.packing.settled(free)
+
+        self._states.pop(here, None)
+        for gm in self._cluster.gms.values():
+            gm.lacks[here] |= 1 << position
+        return True
+
+    def _reserved(self, here: int, position: int) -> int:
+        return 0 if self._reservations is None else self._reservations.reserved(here, position)
 
     def set_aside(self, here: int, position: int, packed: int, owner: GmSyncState) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
-        self.free[here][position] = self.packing.settled(self.free[here][position] - packed)
+        self.free_amounts[here][position] = self.packing.settled(self.free_amounts[here][position] - packed)
         self.has_changed(here, position, owner)
 
     def has_changed(self, here: int, position: int, owner: GmSyncState) -> None:
@@ -254,14 +223,14 @@ class AmountAllocations:
 
     def room_for(self, wanted: int, given: int, here: int, position: int) -> bool:
         """Find out whether a machine has so much when so much is given back, both packed."""
-        left = self.packing.settled(self.free[here][position] + given) - wanted
+        left = self.packing.settled(self.free_amounts[here][position] + given) - wanted
         return left & self._guards == self._guards
 
     # News for Global Masters.
 
     def consider(self) -> None:
-        gms = list(self._lm.gms.values())
-        for here in range(len(self.free)):
+        gms = list(self._cluster.gms.values())
+        for here in range(len(self.free_amounts)):
             causes = [gm for gm in gms if gm.changed[here]]
             if not causes:
                 continue
@@ -275,15 +244,12 @@ class AmountAllocations:
     def has_news(self, gm: GmSyncState) -> bool:
         return any(
             free[position] != self._guards
-            for free, lacks in zip(self.free, gm.lacks, strict=False)
+            for free, lacks in zip(self.free_amounts, gm.lacks, strict=False)
             for position in positions(lacks)
         )
 
-    def refusal(self, gm: GmSyncState, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
-        for unit in refused:
-            partition, position = place_of(unit)
-            gm.lacks[partition - self._first] |= 1 << position
-        if not self._lm.recovery.paired:
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
+        if not self._can_crash:
             self.consider()
         return Refusal(tasks, self.delta(gm))
 
@@ -297,11 +263,10 @@ class AmountAllocations:
 
     def delta(self, gm: GmSyncState) -> StateUpdate:
         """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
-        self._lm.tell_ended(gm)
-        self._lm.shares.tell_holdings(gm)
+        self._cluster.send_before_state(gm)
         states, entries = [], 0
         for here, partition in enumerate(self._partitions):
-            lacks, free = gm.lacks[here], self.free[here]
+            lacks, free = gm.lacks[here], self.free_amounts[here]
             if self._snapshots:
                 entries += len(free)
                 states.append(PartitionState(partition, b"", self._whole(here)))
@@ -311,13 +276,13 @@ class AmountAllocations:
                     PartitionState(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)]))
                 )
             gm.lacks[here] = 0
-        self._lm.observe(Counted("update_entries", entries))
+        self._cluster.observe(Counted("update_entries", entries))
         gm.update += 1
         return StateUpdate(gm.update, gm.request, tuple(states), entries)
 
     def _whole(self, here: int) -> bytes:
         if here not in self._states:
-            self._states[here] = self._bytes(self.free[here])
+            self._states[here] = self._bytes(self.free_amounts[here])
         return self._states[here]
 
     def _bytes(self, free: list[int]) -> bytes:
@@ -325,27 +290,26 @@ class AmountAllocations:
         return b"".join([amounts.to_bytes(width, "little") for amounts in free])
 
     def check(self) -> None:
-        """Machines have what is free and what active tasks took; a logical node is in its GM's partition."""
+        """Machines have what is free, what attempts took, and what is set aside."""
         whole = [list(free) for free in self._whole_free]
-        for allotment in self.active.values():
-            whole[allotment.partition - self._first][allotment.position] -= allotment.took
-            assert allotment.guest in (-1, self._first + allotment.owner.number), "a logical node of a stranger"
-            assert allotment.guest != allotment.partition, "a logical node in the partition that it was taken from"
+        for attempt in self._cluster.attempts:
+            partition, position = place_of(attempt.unit)
+            whole[partition - self._first][position] -= self.packing[attempt.request]
         for here, position, packed in self._kept_back():
             whole[here][position] -= packed
         whole = [[self.packing.settled(free) for free in machines] for machines in whole]
-        assert whole == self.free, "amounts without a task, or tasks that share an amount"
+        assert whole == self.free_amounts, "amounts without a task, or tasks that share an amount"
 
     def _kept_back(self) -> Iterable[tuple[int, int, int]]:
-        """Amounts that are neither free nor taken by an active task."""
+        """Amounts that are neither free nor taken by an attempt."""
         for node, (here, position) in self._seats.items():
-            if not self._lm.recovery.usable(node):
-                taken = sum(one.took for task, one in self.active.items() if self.node_of(task) == node)
+            if not self._cluster.is_usable(node):
+                taken = sum(self.packing[attempt.request] for attempt in self._cluster.attempts.at(node))
                 yield here, position, self._whole_free[here][position] - self._guards - taken
-            elif reserved := self._lm.shares.reserved(here, position):
+            elif reserved := self._reserved(here, position):
                 yield here, position, reserved
 
     def check_rest(self) -> None:
-        assert self.free == [list(free) for free in self._whole_free], "amounts are taken"
-        for gm in self._lm.gms.values():
+        assert self.free_amounts == [list(free) for free in self._whole_free], "amounts are taken"
+        for gm in self._cluster.gms.values():
             assert not [*filter(None, gm.lacks), *gm.ended], f"{gm.address} has not been told"

@@ -21,7 +21,8 @@ from volery.roles.recovery.channel import LINK_MESSAGES
 from volery.roles.recovery.leases import RunningAttempt
 
 UNIT_SHIFT: Final = 24
-"""A unit's number is its partition above, its position below."""
+"""Number of bits of a unit's number below its partition: those of its position."""
+UNIT_MASK: Final = (1 << UNIT_SHIFT) - 1
 ATTEMPTS: Final = INCARNATION_ATTEMPTS
 """Attempts that one incarnation of a GM may make at a task: their numbers never collide with an earlier one's."""
 MOVE_SHIFT: Final = 20
@@ -31,7 +32,7 @@ attempts of the GM that had the job before, in any of 65,536 incarnations."""
 
 def place_of(unit: int) -> tuple[int, int]:
     """Partition and position of a unit."""
-    return unit >> UNIT_SHIFT, unit & (1 << UNIT_SHIFT) - 1
+    return unit >> UNIT_SHIFT, unit & UNIT_MASK
 
 
 class Request(Message, frozen=True):

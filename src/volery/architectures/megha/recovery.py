@@ -13,24 +13,20 @@ any more. And a GM that has begun anew receives its report with the next heartbe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import GmSyncState
+from volery.architectures.megha.allocations import Allocations, AttemptTable, GmSyncState, Start
+from volery.architectures.megha.local_master import HEARTBEAT
 from volery.architectures.megha.messages import ATTEMPTS, AttemptsLost, ResyncReply, ResyncRequest
 from volery.core.component import Sends, sent_to
-from volery.core.events import Counted, Drain, Moved, Reassignment, TimerFired
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.events import Counted, Drain, Event, Fact, Moved, Reassignment, TimerFired
+from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
-from volery.roles.node import Completed, Kill, Launch
+from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
 from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
-
-if TYPE_CHECKING:
-    from volery.architectures.megha.local_master import LocalMaster
-
-HEARTBEAT: Final = "heartbeat"
 
 
 def pair_of(lm: int) -> tuple[Address, Address]:
@@ -38,117 +34,130 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class Alone:
-    """The only master of a cluster, which never crashes.
+class PairHost(Protocol):
+    """A Local Master as the control of its nodes calls it, where it is one of a pair.
 
     Attributes:
-        opened: whether it leads, and knows what runs on all nodes that it can reach.
-        drained: nodes on which nothing is placed by order.
+        gms: Synchronisation states of the Global Masters.
+        attempts: Attempts that run in the cluster, by node.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Completed})
-    sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
-    paired = False
-    opened = True
+    gms: dict[Address, GmSyncState]
+    attempts: AttemptTable
 
-    def __init__(self) -> None:
-        self.drained: set[Address] = set()
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message."""
 
-    def join(self, lm: LocalMaster) -> None:
-        """Become the recovery of this Local Master."""
-        self._lm = lm
+    def observe(self, fact: Fact) -> None:
+        """Report a fact."""
 
-    def bind(self, port: Port) -> None: ...
-    def start(self, now: Time) -> None: ...
+    def adopt(self, attempt: RunningAttempt) -> None:
+        """Take account of an attempt that runs."""
 
-    def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
-        """Note tasks that a GM requests in a term."""
+    def release(self, attempt: RunningAttempt) -> None:
+        """Free what an attempt had that has ended, unless it was ended for another task."""
 
-    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Find out whether a request of a GM is valid."""
-        return True
+    def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
+        """Send a GM, in this instant, the end of a task of its own."""
 
-    def answers(self, gm: Address) -> bool:
-        """Find out whether a GM is sent news of room."""
-        return True
+    def set_heartbeat(self, now: Time) -> None:
+        """Set the heartbeat to the next multiple of its period, where it is not set."""
 
-    def reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there."""
-        return True
+    def schedule_news(self, now: Time) -> None:
+        """Look soon whether there is room for GMs that have asked."""
 
-    def usable(self, node: Address) -> bool:
-        """Find out whether tasks may be placed on a node."""
-        return node not in self.drained
+    def send_news_soon(self) -> None:
+        """Send news at once: a heartbeat, and answers to the GMs that have asked."""
 
-    def run(self, task: Task, active: RunningAttempt, node: Address) -> None:
-        """Have a node launch an attempt."""
-        self._lm.launch(task, active, node)
+    def drop_timer(self, event: TimerFired) -> None:
+        """Take a timer while another master leads, or nodes have not reported."""
 
-    def evict(self, node: Address, active: RunningAttempt) -> None:
-        """Have a node end an attempt for another task's sake."""
-        self._lm.send(node, Kill(active.task, active.attempt))
+    def forget_update_request(self, gm: Address) -> None:
+        """Drop the question of a GM that has asked for news of room."""
 
-    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        """Have nodes end what still runs of these."""
-        for task in tasks:
-            node = self._lm.allocations.node_of(task)
-            if node:
-                self._lm.send(node, Kill(task, self._lm.there[node][task].attempt))
+    def forget_all(self) -> None:
+        """Forget all attempts, all that is free and all that GMs have been sent."""
 
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again."""
-        (self.drained.add if message.drained else self.drained.discard)(message.node)
-        self._lm.close(message.node, closed=message.drained)
-        self._lm.maybe_arm(now)
-        self._lm.tell_askers_soon(now)
 
-    def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Find out whether a timer is its own, or nothing is to be sent."""
-        return False
+class RebuiltPreemptions(Protocol):
+    """Preemptions of a Local Master that may crash, as its control of nodes calls them."""
 
-    def term_of(self, gm: Address) -> int:
-        """The term of a GM."""
-        return 0
+    def is_victim(self, task: TaskId) -> bool:
+        """Find out whether another task gets what a task has once it ends."""
+
+    def evicted(self, attempt: RunningAttempt, now: Time) -> bool:
+        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
+
+    def resume(self, node: Address, now: Time) -> None:
+        """Launch what waits for victims at a node that have ended."""
+
+    def named(self, attempt: RunningAttempt) -> RunningAttempt:
+        """Return an attempt on the account of a user whom the tree names."""
+
+    def gm_restarted(self, gm: GmSyncState) -> None:
+        """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
+
+    def skip(self, gm: GmSyncState) -> None:
+        """Send a GM nothing before it asks for a report."""
+
+    def send_whole_holdings(self, gm: GmSyncState, running: list[RunningAttempt]) -> None:
+        """Send a GM all that runs, before a whole report."""
+
+    def node_dead(self, node: Address) -> None:
+        """Give up the preemptions on a node."""
 
     def check_rest(self) -> None:
-        """Nothing to check: news of what is free goes with the next heartbeat."""
+        """Raise AssertionError where a preemption is left."""
 
 
 class Paired:
     """One of the two masters of a cluster: it validates while it leads, and follows results while its partner does.
 
     Args:
-        me: 0, or 1 for the standby.
-        printed: whether it relaunches, and reports with heartbeats, as printed.
+        host: The Local Master.
+        allocations: What is free in its cluster.
+        preemptions: Preemptions there; None: users have no shares.
+        nodes: Machines of the cluster.
+        lm: Number of the cluster.
+        me: Place of this master in the pair: 0, or 1 for the standby.
+        printed: Whether it relaunches, and reports with heartbeats, as printed.
 
     Attributes:
-        leadership: who leads, and the nodes.
+        allocations: What is free in its cluster.
+        leadership: Election of the leader, and its account of the nodes.
+        listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
         pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", ResyncReply, AttemptsLost)
     )
-    paired = True
 
-    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
+    def __init__(
+        self,
+        host: PairHost,
+        allocations: Allocations,
+        preemptions: RebuiltPreemptions | None,
+        *,
+        nodes: Sequence[Address],
+        lm: int,
+        me: int,
+        lease: Lease,
+        incarnation: int,
+        printed: bool = False,
+    ) -> None:
+        self._host = host
+        self.allocations = allocations
+        self._preemptions = preemptions
         self._printed = printed
-        self._listed_tasks: dict[TaskId, Task] = {}
+        self.listed_tasks: dict[TaskId, Task] = {}
         self._gms_to_report_to: dict[Address, None] = {}
-        self._pair = pair_of(lm)
-        self._me = me
-        self._lease = lease
-        self._incarnation = incarnation
+        self._nodes = nodes
         self._results: dict[TaskId, tuple[RunningAttempt, Address]] = {}
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-
-    def join(self, lm: LocalMaster) -> None:
-        self._lm = lm
-        lm.leadership = self.leadership = Leadership(
-            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
-        )
+        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
@@ -163,21 +172,23 @@ class Paired:
     def start(self, now: Time) -> None:
         self.leadership.start(now)
 
+    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
+        self.leadership.handle(event, source, now)
+
     def forget_all(self) -> None:
         """Forget all but results."""
         self._runs_to_send.clear()
         self._gms_to_report_to.clear()
-        self._lm.forget_all()
+        self._host.forget_all()
 
     # What Global Masters ask for.
 
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
-        """See `Recovery`; what this master refuses is listed, too: one that follows does not know which is."""
+        # What this master refuses is listed, too: one that follows does not know which is.
         if self._printed and not self._is_void(gm, term):
-            self._listed_tasks.update({task.id: task for task in tasks})
+            self.listed_tasks.update({task.id: task for task in tasks})
 
-    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """See `Recovery`; one whose jobs were moved to another is void."""
+    def accepts(self, gm: Address, epoch: int, term: int) -> bool:
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
 
     def answers(self, gm: Address) -> bool:
@@ -191,49 +202,49 @@ class Paired:
         """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._move_epoch_of) and term < self._move_epoch_of.get(gm, 0)
 
-    def reachable(self, node: Address) -> bool:
+    def is_reachable(self, node: Address) -> bool:
         return self.leadership.reachable(node)
 
-    def usable(self, node: Address) -> bool:
+    def is_usable(self, node: Address) -> bool:
         return self.leadership.usable(node)
 
-    def run(self, task: Task, active: RunningAttempt, node: Address) -> None:
-        """Run an attempt; what asks for nothing fits on a machine that is away, too: there it waits."""
-        if self.leadership.reachable(node):
-            self._run(task, active, node)
-        else:
-            self._runs_to_send.setdefault(node, []).append((task, active))
+    def launch(self, starts: Sequence[Start]) -> None:
+        """Have nodes run attempts; what asks for nothing fits on a machine that is away, too: there it waits."""
+        for task, active, node in starts:
+            if self.leadership.reachable(node):
+                self._run(task, active, node)
+            else:
+                self._runs_to_send.setdefault(node, []).append((task, active))
 
     def _run(self, task: Task, active: RunningAttempt, node: Address) -> None:
         epoch, term = self.leadership.epoch, active.term
-        self._lm.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
+        self._host.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
     def _is_there(self, active: RunningAttempt, node: Address) -> bool:
-        known = self._lm.there[node].get(active.task)
+        known = self._host.attempts.find(active.task, node)
         return known is not None and known.attempt == active.attempt
 
     def evict(self, node: Address, active: RunningAttempt) -> None:
-        self._lm.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
+        self._host.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
         wanted = frozenset(tasks)
         for number in tasks:
-            self._listed_tasks.pop(number, None)
+            self.listed_tasks.pop(number, None)
         for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
                 if task.id in wanted and self._is_there(active, node):
-                    known = self._lm.there[node][task.id]
-                    self._lm.note_ended(self._lm.allocations.ended(known), task.id, now)
-                    self._lm.let_go(active, node)
-        for node in self._lm.there:
+                    known = self._host.attempts.by_task[task.id]
+                    self._host.note_end(self.allocations.credit(known), task.id, now)
+                    self._host.release(known)
+        for node in self._nodes:
             self._maybe_hand_back(node)
         if self._is_void(gm, self.term_of(gm)):
             return
-        for node, there in self._lm.there.items():
-            for number in there:
-                if number in wanted:
-                    self._lm.send(node, Kill(number))
+        for active in self._host.attempts:
+            if active.task in wanted:
+                self._host.send(self._host.attempts.node_of(active), Kill(active.task))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         self.leadership.on_drain(message, source, now)
@@ -244,20 +255,21 @@ class Paired:
             self.leadership.on_lease_timer(event, now)
             return True
         if not self.opened:
-            self._lm.sleep(event)
+            self._host.drop_timer(event)
             return True
         if event.key == HEARTBEAT:
             joining, self._gms_to_report_to = self._gms_to_report_to, {}
             for gm in joining:
                 self._report_whole(gm)
-        for address, state in self._lm.gms.items() if self._move_epoch_of else ():
+        for address, state in self._host.gms.items() if self._move_epoch_of else ():
             if self._is_void(address, self.term_of(address)):
                 self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
 
     def _skip(self, gm: GmSyncState) -> None:
-        self._lm.allocations.skip(gm)
-        self._lm.shares.skip(gm)
+        self.allocations.skip(gm)
+        if self._preemptions is not None:
+            self._preemptions.skip(gm)
         gm.ended = []
 
     # Results.
@@ -267,20 +279,21 @@ class Paired:
         if not message.is_evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
-            known = self._lm.there[node].get(message.active.task)
+            known = self._host.attempts.find(message.active.task, node)
             if known is None or known.attempt != message.active.attempt:
                 return
-            if self._lm.shares.evicted(known, now):
-                self._lm.let_go(known, node)
+            if self._preemptions is not None and self._preemptions.evicted(known, now):
+                self._host.release(known)
             else:
-                self._hand_back(node, [known])
-        self._lm.shares.go_on(node, now)
+                self._hand_back([known])
+        if self._preemptions is not None:
+            self._preemptions.resume(node, now)
 
     def _with_owner(self, active: RunningAttempt) -> RunningAttempt:
         """An attempt as its present owner's, when its job was moved since it was placed."""
         owner, term = active.owner, active.term
         for move in self.leadership.moves:
-            if move.origin == owner and move.epoch > term and move.heir in self._lm.gms:
+            if move.origin == owner and move.epoch > term and move.heir in self._host.gms:
                 owner, term = move.heir, move.epoch
         return active if term == active.term else replace(active, owner=owner, term=term)
 
@@ -289,12 +302,12 @@ class Paired:
         earlier = self._results.get(active.task)
         if earlier is None or earlier[0].attempt <= active.attempt:
             self._results[active.task] = (active, node)
-        known = self._lm.there[node].get(active.task)
+        known = self._host.attempts.find(active.task, node)
         if known is None or known.attempt != active.attempt:
             return False
-        self._lm.let_go(known, node)
-        self._lm.note_ended(self._lm.allocations.ended(known), known.task, now)
-        self._lm.tell_askers_soon(now)
+        self._host.release(known)
+        self._host.note_end(self.allocations.credit(known), known.task, now)
+        self._host.schedule_news(now)
         return True
 
     def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
@@ -306,100 +319,104 @@ class Paired:
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
-            self._listed_tasks.pop(task, None)
+            self.listed_tasks.pop(task, None)
             known = self._results.pop(task, None)
             if known is not None:
                 at.setdefault(known[1], []).append(task)
         for node, tasks in at.items() if self.leadership.leading else ():
-            self._lm.send(node, Forget(tuple(tasks)))
+            self._host.send(node, Forget(tuple(tasks)))
 
     # Nodes; see `Led`.
 
     def known_at(self, node: Address) -> Mapping[TaskId, RunningAttempt]:
-        return self._lm.there[node]
+        return {attempt.task: attempt for attempt in self._host.attempts.at(node)}
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
-        return self._lm.allocations.seats(node, [self._lm.shares.named(active) for active in running])
+        if self._preemptions is not None:
+            running = [self._preemptions.named(active) for active in running]
+        return self.allocations.seats(node, running)
 
     def node_away(self, node: Address) -> None:
         """It has nothing free."""
-        self._lm.allocations.node_changed(node)
-        self._lm.arm_soon()
+        self.allocations.recount(node)
+        self._host.send_news_soon()
 
     def node_back(self, node: Address) -> None:
         """Free what no task has there, unless the node is drained, and go on with claims there."""
         for task, active in self._runs_to_send.pop(node, ()):
             if self._is_there(active, node):
                 self._run(task, active, node)
-        if self._lm.allocations.node_changed(node):
-            self._lm.arm_soon()
-        self._lm.shares.go_on(node, 0)
+        if self.allocations.recount(node):
+            self._host.send_news_soon()
+        if self._preemptions is not None:
+            self._preemptions.resume(node, 0)
 
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""
-        there = self._lm.there[node]
+        attempts = self._host.attempts
         running = {active.task for active in status.running}
         finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
-        gone = [active for task, active in there.items() if task not in running]
-        self._hand_back(node, [active for active in gone if self._to_relaunch(active, node) is None])
-        again = [self._relaunch(active, node) for active in list(there.values()) if active.task not in running]
-        holds = self._lm.allocations.holds
-        fresh = [self._with_owner(active) for active in status.running if not holds(active.task)]
+        gone = [active for active in attempts.at(node) if active.task not in running]
+        self._hand_back([active for active in gone if self._to_relaunch(active, node) is None])
+        again = [self._relaunch(active, node) for active in list(attempts.at(node)) if active.task not in running]
+        fresh = [self._with_owner(active) for active in status.running if active.task not in attempts.by_task]
         for active in fresh:
-            self._lm.take_on(active, node)
+            self._host.adopt(active)
         if self.leadership.reachable(node):
             self.node_back(node)
         if self.opened:
-            for address in self._lm.gms:
+            for address in self._host.gms:
                 self._report(address, [*again, *fresh], finished, whole=False)
 
     def node_dead(self, node: Address) -> None:
         """Its tasks go back to their owners, or wait for it, and nobody gets their places."""
-        self._hand_back(node, self._not_waiting(node))
-        self._lm.shares.node_dead(node)
+        self._hand_back(self._not_waiting(node))
+        if self._preemptions is not None:
+            self._preemptions.node_dead(node)
 
     def _not_waiting(self, node: Address) -> list[RunningAttempt]:
-        return [active for active in self._lm.there[node].values() if self._to_relaunch(active, node) is None]
+        return [active for active in self._host.attempts.at(node) if self._to_relaunch(active, node) is None]
 
     def _maybe_hand_back(self, node: Address) -> None:
         """Hand back what waits for a dead node no longer."""
         if self._printed and self.leadership.given_up(node):
-            self._hand_back(node, self._not_waiting(node))
+            self._hand_back(self._not_waiting(node))
 
     def _to_relaunch(self, active: RunningAttempt, node: Address) -> Task | None:
-        if node in self.drained or self._lm.shares.is_victim(active.task):
+        is_victim = self._preemptions is not None and self._preemptions.is_victim(active.task)
+        if node in self.drained or is_victim:
             return None
-        return self._listed_tasks.get(active.task)
+        return self.listed_tasks.get(active.task)
 
     def _relaunch(self, active: RunningAttempt, node: Address) -> RunningAttempt:
         """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""
         task, low = self._to_relaunch(active, node), active.attempt % ATTEMPTS
         assert task is not None, "a task that was handed back"
         again = replace(active, attempt=active.attempt + max(1, ATTEMPTS // 2 - low))
-        self._lm.there[node][active.task] = again
-        self._lm.observe(Counted("relaunches"))
-        self.run(task, again, node)
+        self._host.attempts.put(again)
+        self._host.observe(Counted("relaunches"))
+        self.launch(((task, again, node),))
         return again
 
-    def _hand_back(self, node: Address, dead: list[RunningAttempt]) -> None:
+    def _hand_back(self, dead: list[RunningAttempt]) -> None:
         owners: dict[Address, list[RunningAttempt]] = {}
         for active in dead:
-            self._lm.let_go(active, node)
+            self._host.release(active)
             owners.setdefault(active.owner, []).append(active)
         for owner, attempts in owners.items():
-            self._lm.send(owner, AttemptsLost(tuple(attempts)))
-        self._lm.arm_soon()
+            self._host.send(owner, AttemptsLost(tuple(attempts)))
+        self._host.send_news_soon()
 
     # Reports.
 
     def all_reachable_reported(self) -> None:
         """Send every GM the whole state of the cluster."""
-        for address in self._lm.gms:
+        for address in self._host.gms:
             self._report_whole(address)
 
     def all_reported(self) -> None:
         """Report to every GM that nothing else runs here."""
-        for address in self._lm.gms:
+        for address in self._host.gms:
             self._report(address, (), (), whole=False)
 
     def all_fenced(self) -> None:
@@ -410,21 +427,22 @@ class Paired:
         """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
         self._terms[gm] = message.term
         if self.opened and not self._is_void(gm, message.term):
-            self._meet_anew(self._lm.gms[gm])
+            self._note_restart(self._host.gms[gm])
             if self._printed:
                 self._gms_to_report_to[gm] = None
-                self._lm.maybe_arm(now)
+                self._host.set_heartbeat(now)
             else:
                 self._report_whole(gm)
 
-    def _meet_anew(self, gm: GmSyncState) -> None:
+    def _note_restart(self, gm: GmSyncState) -> None:
         gm.request = 0
         gm.ended = []
-        self._lm.shares.met_anew(gm)
+        if self._preemptions is not None:
+            self._preemptions.gm_restarted(gm)
 
     def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """Adopt the term of a GM that this incarnation did not know, too."""
-        if source in self._lm.gms and message.term > self.term_of(source):
+        if source in self._host.gms and message.term > self.term_of(source):
             self.on_resync_request(ResyncRequest(message.term), source, now)
         self.leadership.on_stale_epoch(message, source, now)
 
@@ -437,19 +455,17 @@ class Paired:
     def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
         for move in fresh:
-            if move.origin not in self._lm.gms:  # stored by nodes when the federation had more GMs
+            if move.origin not in self._host.gms:  # stored by nodes when the federation had more GMs
                 continue
-            self._lm.forget_asker(move.origin)
+            self._host.forget_update_request(move.origin)
             self._move_epoch_of[move.origin] = max(move.epoch, self._move_epoch_of.get(move.origin, 0))
-            self._meet_anew(self._lm.gms[move.origin])
+            self._note_restart(self._host.gms[move.origin])
         running, finished = [], []
-        for known in self._lm.there.values():
-            for task, active in known.items():
-                now_owned = self._with_owner(active)
-                if now_owned is not active:
-                    known[task] = now_owned
-                    self._lm.allocations.hand_over(now_owned)
-                    running.append(now_owned)
+        for active in list(self._host.attempts):
+            now_owned = self._with_owner(active)
+            if now_owned is not active:
+                self._host.attempts.put(now_owned)
+                running.append(now_owned)
         for task, (active, node) in self._results.items():
             now_owned = self._with_owner(active)
             if now_owned is not active:
@@ -459,8 +475,9 @@ class Paired:
             self._report(heir, running, finished, whole=False)
 
     def _report_whole(self, address: Address) -> None:
-        running = [active for known in self._lm.there.values() for active in known.values()]
-        self._lm.shares.tell_picture(self._lm.gms[address], running)
+        running = list(self._host.attempts)
+        if self._preemptions is not None:
+            self._preemptions.send_whole_holdings(self._host.gms[address], running)
         self._report(address, running, [active for active, _ in self._results.values()], whole=True)
 
     def _report(
@@ -468,18 +485,16 @@ class Paired:
     ) -> None:
         if self._is_void(address, self.term_of(address)):
             return
-        gm, allocations, leadership = self._lm.gms[address], self._lm.allocations, self.leadership
+        gm, allocations, leadership = self._host.gms[address], self.allocations, self.leadership
         update = allocations.whole(gm) if whole else allocations.delta(gm)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
         epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
-        self._lm.send(address, ResyncReply(epoch, whole, settled, update, mine[0], mine[1], fenced))
+        self._host.send(address, ResyncReply(epoch, whole, settled, update, mine[0], mine[1], fenced))
 
     def check_rest(self) -> None:
-        assert not any(self._lm.there.values()), "tasks are still active"
+        assert not self._host.attempts.by_task, "tasks are still active"
         if self.leadership.leading:
             assert self.leadership.settled, "nodes have not answered"
-            self._lm.allocations.check_rest()
-            self._lm.shares.check_rest()
-
-
-Recovery = Alone | Paired
+            self.allocations.check_rest()
+            if self._preemptions is not None:
+                self._preemptions.check_rest()

@@ -107,8 +107,8 @@ class Node(Component):
             self._next(now)
         elif len(self._due) > sum(container.ending for container in self._running.values()):
             # Slots of containers that are being killed are promised to guaranteed ones that came before.
-            queueable = [running for running in self._running.values() if not running.guaranteed and not running.ending]
-            victim = queueable[-1]
+            queueable_containers = [held for held in self._running.values() if not held.guaranteed and not held.ending]
+            victim = queueable_containers[-1]
             victim.ending = victim.evicted = True
             self._port.observe(Preemption(now, victim.task.id, victim.attempt, message.task.id, "priority"))
             self._port.kill(victim.task.id, victim.attempt)
@@ -211,9 +211,7 @@ class Node(Component):
     def _waits(self, now: Time) -> tuple[Time, list[tuple[Time, HeldContainer]]]:
         """Estimate the wait of the next container, and of each in the queue; each takes the first free slot."""
         running = self._running.values()
-        free_us = [0] * self._idle + [
-            max(0, container.since_us + container.task.estimate_us - now) for container in running
-        ]
+        free_us = [0] * self._idle + [max(0, held.since_us + held.task.estimate_us - now) for held in running]
         # Slots whose containers are being killed count as free now.
         free_us += [0] * (self._slots - len(free_us))
 

@@ -17,7 +17,7 @@ from volery.roles.submission import ANSWERS
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
-"""Types of jobs; those of type "fill" fill the cell when a run begins: no decision time, and not measured."""
+"""Types of jobs; those of "fill" fill the cell when a run begins, take no decision time and are not measured."""
 
 
 class Rule(msgspec.Struct, frozen=True):

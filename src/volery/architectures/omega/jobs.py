@@ -28,7 +28,7 @@ from volery.roles.submission import JobLedger, comes_in_parts
 
 Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
 NO_END: Final = 1 << 40
-"""Number of workers above that of any job's tasks."""
+"""Number of workers that is larger than any job's number of tasks."""
 
 
 class Elasticity(msgspec.Struct, frozen=True):
@@ -391,7 +391,7 @@ class JobQueue:
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
         first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.
         """
-        # Held tasks come first: their machines count as the gang's.
+        # The gang has to fit as a whole: the tasks that it holds machines for are searched for again.
         gang_tasks = [*work.held, *work.tasks]
         if self._fits_empty(gang_tasks):
             return True

@@ -171,7 +171,7 @@ class Allocator(Component):
         if message.waiting:
             self._demanding[source] = None
 
-        # What came free or was declined may be offered at once, but in batches.
+        # What was declined is offered to others with the next batch.
         self._arm(now)
 
     def _take(self, framework: Address, task: Task, machine: int) -> CellClaim | None:

@@ -150,7 +150,7 @@ def place_over(contest: Contest) -> PlacementAnswer:
     requests: list[Amounts] = []
     for level in ({}, *contest.lower):
         for machine, amounts in level.items():
-            # The tasks of this priority count as free from here on, with all of lower ones.
+            # What tasks of this priority hold counts as free from here on, as that of lower ones does.
             free[machine] = packing.settled(free[machine] + amounts)
 
         answer = place(problem._replace(tasks=[tasks[number] for number in unplaced], free=free))

@@ -117,9 +117,9 @@ class AmountMachines:
     def place(self, tasks: Sequence[Task]) -> tuple[list[Placed], list[Task]]:
         placed = []
         impossible = []
+        # Kinds that fit no machine now: while tasks are placed machines only become fuller.
         unfit_kinds: set[tuple[int, Amounts]] = set()
 
-        # These kinds fit no machine now, and while tasks are placed machines only become fuller.
         for task in tasks:
             kind = (task.constraints, task.request)
             machine = -1

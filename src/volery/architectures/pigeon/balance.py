@@ -46,7 +46,7 @@ class QueueReports:
             self._port.set_timer(REPORT, now + self._period_us)
 
     def forget(self) -> None:
-        """Report again, even if nothing changes: a master that begins to lead has distributors that know no length."""
+        """Report again, even if nothing changes: the distributors know no length of a master that begins to lead."""
         self._sent = ()
 
     def send(self) -> None:

@@ -108,9 +108,9 @@ class Distributor(Component):
             tasks = ()
         elif self._even:
             # Tasks without constraints fit everywhere; another could be dealt to a group without a worker for it.
-            free_tasks = [task for task in tasks if not task.constraints]
-            self._deal(free_tasks, shares)
-            tasks = [task for task in tasks if task.constraints] if len(free_tasks) < len(tasks) else ()
+            unconstrained_tasks = [task for task in tasks if not task.constraints]
+            self._deal(unconstrained_tasks, shares)
+            tasks = [task for task in tasks if task.constraints] if len(unconstrained_tasks) < len(tasks) else ()
 
         self._draw(tasks, not kind, shares)
 

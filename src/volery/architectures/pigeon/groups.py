@@ -33,7 +33,7 @@ class Group:
 
     Attributes:
         reserved: Bit vector of the units that run short tasks only.
-        constraints, node_of, bits, speeds: per unit.
+        constraints, node_of, bits, speeds: Constraints, node, bit and speed of each unit.
         matches: Constraint set -> bit vector of units.
     """
 

@@ -291,7 +291,6 @@ class Master(Component):
         if event.key == UPDATE:
             assert self._recovery is not None, "a timer of the replica"
             self._recovery.update(None)
-
             return
         self.leadership.on_lease_timer(event, now)
 

@@ -178,9 +178,9 @@ class DistributorRecovery:
 class QueuedTask(NamedTuple):
     """A task in a queue of a master.
 
-    kind: The type of its job.
-    owner: The distributor that sent it.
-    owner: the distributor that sent it.
+    Args:
+        kind: The type of its job.
+        owner: The distributor that sent it.
     """
 
     task: Task
@@ -377,9 +377,9 @@ class MasterRecovery:
         if active.owner in self._distributors:
             self._port.send(active.owner, Result(active))
 
-        attempt = self._active[node].get(active.task)
+        running = self._active[node].get(active.task)
         # A result of an attempt that was given up, or of an earlier leader's: no unit of this master is behind it.
-        if attempt is None or attempt.attempt != active.attempt:
+        if running is None or running.attempt != active.attempt:
             return False
 
         del self._active[node][active.task], self._master.owned[active.task]

@@ -347,7 +347,7 @@ class Candidacy:
         node = message.node
         del self._confirmations[node]
 
-        # The lease has expired since the question, and a majority knows no later claim: its tasks cannot run unknown.
+        # The lease was over when this was asked, and a majority knows no later claim: its tasks cannot run unknown.
         if node in self._lost_nodes and self._expired_at_us.get(node) == at_us:
             self._unreported_nodes.pop(node, None)
             self._pending_formers.pop(node, None)

@@ -54,7 +54,6 @@ def price_factors(text: str) -> Iterator[float]:
     for word in text.split("+") if text else ():
         if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
             raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
-
         yield float(word)
 
 
@@ -383,8 +382,6 @@ class Autoscaler:
     def ready(self, machine: int, number: int, now: Time) -> None:
         """Use a machine that is on, unless the answer is to an order from before it failed."""
         boot = self.pool.booting.get(machine)
-
-        # An answer to an order from before the machine failed has another number.
         if boot is not None and boot.number == number:
             self.pool.ready(machine)
             self._cycle.iteration.given_back(machine)

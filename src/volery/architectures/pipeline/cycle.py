@@ -480,7 +480,7 @@ class Cycle:
         self.state.now = now
         if self._monitor is not None:
             self._monitor.forget(machine)
-        # Rooms of allocs end with their job, unless the machine fails first.
+        # An alloc ends with its job, perhaps before its turn comes here.
         for running in filter(self.runs, list(self.state.on_machine[machine].values())):
             self.evictions.drop(running)
             has_copies = running.task.id in self.state.copies
@@ -546,7 +546,7 @@ class Cycle:
             if running.job is job and self.call_off(running, now)
         ]
 
-        # Their tasks wait for the ends of attempts; then they end instead of being queued.
+        # Tasks whose attempts are being ended end with them, instead of being queued again.
         for eviction in self.evictions.pending.values():
             if eviction.waiting.job is job and eviction.then is AfterEviction.QUEUE:
                 eviction.then = AfterEviction.OVER
@@ -558,7 +558,7 @@ class Cycle:
 
     def call_off(self, running: Running, now: Time) -> bool:
         """End a task that runs; returns whether that was its end at once, because no machine knew of it."""
-        # It has ended; only its files are left.
+        # It has ended; only its files are left, or its room as an alloc.
         if running.cleaning:
             return False
 

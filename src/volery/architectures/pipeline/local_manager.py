@@ -45,7 +45,6 @@ class Broker:
 
     def takes(self, view: View, waiting: Waiting) -> bool:
         """True for a task that goes there: each that no other machine can run, none that the broker cannot."""
-        # A task that other machines cannot run goes to the broker, whatever the policy says.
         if not self.possible(waiting.task):
             return False
 

@@ -34,10 +34,10 @@ class Use(msgspec.Struct, frozen=True):
 class Upkeep(msgspec.Struct, frozen=True):
     """The work of a node beside running tasks.
 
-    cleans: Whether launches may ask for the deletion of files (stage T8).
+    Args:
+        cleans: Whether launches may ask for the deletion of files (stage T8).
         report_us: Period of reports on running tasks (stage T6); 0: none.
         use: Model of the use of requests, which a real machine would measure.
-        use: of requests, which a real machine would measure.
     """
 
     cleans: bool = False

@@ -32,9 +32,9 @@ def preset(
 ) -> Architecture:
     """The same module with other defaults; docs/reference/pipeline.md lists the published parts.
 
-    without: Stages that the preset does not declare.
+    Args:
+        without: Stages that the preset does not declare.
         policies: Parameters that differ from the pipeline's defaults; stages that they switch on need no setting.
-        policies: parameters that differ from the pipeline's defaults; stages that they switch on need no setting.
     """
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
     immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}

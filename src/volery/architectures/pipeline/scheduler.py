@@ -300,7 +300,6 @@ class Scheduler(Component):
 
     def _clean_up(self, record: JobRecord, now: Time) -> None:
         """Stage J7: delete the job's files; until then it counts among the eligible ones of its user (J2)."""
-        # The files may belong to a job that is done: until they are deleted it holds its user's place.
         clean_us = self._clean_up_job(self._cycle.view, record)
         if clean_us > 0:
             self._cleaning_users[record.id] = record.user

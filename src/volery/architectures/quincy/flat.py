@@ -41,7 +41,7 @@ def undecided(
         if member.stay is not None and worth is not None and worth > best_worth_left_out:
             job = member.item.task.job
             running_on[job] = running_on.get(job, 0) + 1
-        # Worth less than the last that runs: it waits in every cheapest flow, and is left out.
+        # A waiting task that is worth less than the last that runs waits in every cheapest flow, and is left out.
         elif member.stay is not None or (worth is not None and worth >= least_worth_to_run):
             undecided_members.append(member)
 

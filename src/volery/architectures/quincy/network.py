@@ -107,7 +107,7 @@ class FlowNetwork:
             network.arc(node, self._sink, free, 0)
             return node
 
-        # Nobody below this place is open: no need to look at its arcs.
+        # No machine below this place is open: no need to look at its arcs.
         if not self._model.machines.matches[int(place[1])] & self._room.open:
             return None
 
@@ -142,19 +142,19 @@ class FlowNetwork:
 
         for job, count in counts.items():
             bound = bounds.get(job, Bounds(0, count))
-            # Units that have to wait: the job may not run so many.
-            stopped_count = max(0, count - bound.most)
-            network.node((UNSCHEDULED_OF, job), -stopped_count)
+            # Units that end here in any case: the job may not run so many tasks.
+            surplus_count = max(0, count - bound.most)
+            network.node((UNSCHEDULED_OF, job), -surplus_count)
 
-            least = min(bound.least, count - stopped_count)
+            least = min(bound.least, count - surplus_count)
 
             # One more than ever passes: an arc without room would have no price.
-            network.arc(unscheduled_nodes[job], sink, count - stopped_count - least + (not least), 0)
+            network.arc(unscheduled_nodes[job], sink, count - surplus_count - least + (not least), 0)
 
             if least:
                 network.arc(unscheduled_nodes[job], sink, least + 1, BELOW_FLOOR)
 
-            network.node((SINK,), stopped_count - count)
+            network.node((SINK,), surplus_count - count)
 
         for member in members:
             node = network.node(member.item.task.id, 1)
@@ -194,7 +194,7 @@ class FlowNetwork:
             current = node
             machine = None
 
-            # What ends in the sink or is stopped is led no further.
+            # What ends in the sink, or at the node of a job's unscheduled tasks, is led no further.
             while machine is None and current in arcs_from:
                 arc = arcs_from[current][0]
                 arc[1] -= 1

@@ -97,9 +97,9 @@ def solve(question: FlowProblem) -> FlowAnswer:
 
     prices = marginal_prices(graph, flows)
     # The solver's flow is one of several cheapest: from the marginal prices all of them lead to the same one.
-    residual_again = Residual(graph, prices)
-    residual_again.send_all()
-    flows = residual_again.flows()
+    canonical_residual = Residual(graph, prices)
+    canonical_residual.send_all()
+    flows = canonical_residual.flows()
 
     return FlowAnswer(flows, cost_of(graph, flows), prices, paths, scanned)
 
@@ -144,7 +144,7 @@ class Residual:
             self._head += (head, tail)
             self._cost += (cost, -cost)
 
-            # Worth more than it costs: fill it at once, so that no arc with room has a negative price.
+            # Worth more than it costs: fill it at once, so that no arc with room has a negative cost.
             if cost + self._price[head] < self._price[tail]:
                 self._room += (0, capacity)
                 self._excess[tail] -= capacity

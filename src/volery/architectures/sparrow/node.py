@@ -293,7 +293,6 @@ class EarlyNodeMonitor(SlotKeeper):
         self._last_number_of[source] = message.number
         if self._idle:
             self._idle -= 1
-
             self._launch(message.task, 0, now)
             return
         self._queue[message.task.id] = (message.task, now, self._blocked_us + now * self._blocking)

@@ -290,7 +290,7 @@ class EarlyScheduler(ReservingScheduler):
         answers.sort()
         self._port.observe(Measured("queued_tasks", answers[0][0]))
 
-        # There are at least as many answers as tasks: no queue gets two.
+        # There are at least as many answers as tasks; the longest queues get none.
         for (_, _, node), task in zip(answers, reversed(batch.tasks), strict=False):
             self._running.setdefault(task.job, {})[task.id] = node
             self._port.send(node, Place(self._numbers.take(), task, batch.user))

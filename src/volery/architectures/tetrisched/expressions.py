@@ -236,7 +236,6 @@ class _Reader:
         while position < len(self._text):
             match = _TOKEN.match(self._text, position)
             if match is None:
-                # The place is that of the character: the rest of the text may well be right.
                 self._refuse(
                     position, f"{self._text[position]!r} has no meaning here; write names, numbers, ( ) , and +"
                 )
@@ -264,11 +263,11 @@ class _Reader:
         self._next += 1
         return token
 
-    def _mark(self, text: str, expectation: str) -> None:
+    def _mark(self, text: str, context: str) -> None:
         token = self._peek()
         if token.text != text or token.kind != "mark":
             actual = repr(token.text) if token.text else "the end"
-            self._refuse(token.at, f"{text!r} is expected here ({expectation}), not {actual}")
+            self._refuse(token.at, f"{text!r} is expected here ({context}), not {actual}")
 
         self._next += 1
 
@@ -361,11 +360,11 @@ def parse(text: str, place: str = "STRL") -> Expression:
 def written(node: Expression, indent: int = 0) -> str:
     """The expression in STRL; `parse` gives the same one back."""
     line = _line(node)
+    # Only operators are broken over lines: a leaf reads best on one, however long.
     if isinstance(node, NCk | LnCk) or len(line) + indent <= WIDTH:
         return line
 
     padding = " " * (indent + 2)
-    # Only operators are broken over lines: a leaf reads best on one, however long.
     if isinstance(node, Scale | Barrier):
         return f"{_name(node)}(\n{padding}{written(node.of, indent + 2)},\n{padding}{_bound(node)!r}\n{' ' * indent})"
 

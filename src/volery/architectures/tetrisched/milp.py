@@ -129,7 +129,7 @@ class Generator:
             self._rows.append((low, high, row_entries))
 
     def _at_most(self, terms: Linear, indicator: int, times: float) -> None:
-        """Left <= times * indicator."""
+        """Bound the sum of the terms by times * indicator."""
         if indicator == ALWAYS:
             self._row(-math.inf, times, terms)
         else:

@@ -188,13 +188,12 @@ class Greedy:
     def _several(self, node: Min | Sum, first: int) -> Picked:
         all_allotments: Allotments = []
         worths = []
-        # The part with the least choice takes first; taken in order, one may still take what another cannot do without.
         parts = []
-
         for operand in node.of:
             parts.append((self._choice(operand), first, operand))
             first += len(alternatives(operand).leaves)
 
+        # The part with the least choice takes first: in order, one could take what another cannot do without.
         for _, number, operand in sorted(parts, key=itemgetter(0)):
             worth, allotments, _ = self._pick(operand, number)
             for _, leaf, amounts in allotments:
@@ -465,6 +464,7 @@ def solve(planning: PlanProblem) -> CyclePlan:
     planner = _Planner(planning)
     plan = planner.greedy()
     cost = PlanCost()
+
     # Without a solver the greedy plan is all there is.
     if planning.solver == "optimal" and planning.requests:
         if planning.before:

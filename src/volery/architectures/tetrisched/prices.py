@@ -104,9 +104,9 @@ class PriceSearch:
         self._best: Wholes = self._gain[rows, best_leaf]
 
         # Jobs that gain nothing at these prices take nothing.
-        gains = self._best > 0
-        rows = rows[gains]
-        best_leaf = best_leaf[gains]
+        has_gain = self._best > 0
+        rows = rows[has_gain]
+        best_leaf = best_leaf[has_gain]
 
         change = np.zeros_like(flat)
         np.add.at(change, self._from[rows, best_leaf], self._k[rows, best_leaf])
@@ -115,7 +115,7 @@ class PriceSearch:
         used = change.reshape(sums.shape).cumsum(axis=1)[:, :-1]
         self._excess: Wholes = self._inside.T @ used - self._room
 
-        self._total = int(self._best[gains].sum()) + int((self._prices * self._room).sum())
+        self._total = int(self._best[has_gain].sum()) + int((self._prices * self._room).sum())
         self.bound = min(self.bound, self._others_bound + self._total / self._unit)
 
     def change(self, worth: float) -> bool:

@@ -285,15 +285,15 @@ class Requests:
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
         """The options of tasks with the same constraints; the last one is anywhere that they fit."""
         job = waiting.job
-        asking = self._setting
+        setting = self._setting
 
         k = len(waiting.groups[mask])
-        options = self._machines.options(k, mask, job.preference, job.estimate_us, blind=asking.blind)
+        options = self._machines.options(k, mask, job.preference, job.estimate_us, blind=setting.blind)
 
-        if asking.timeless == "none":
+        if setting.timeless == "none":
             return options[-1:]
 
-        if asking.insists or asking.timeless == "hard":
+        if setting.insists or setting.timeless == "hard":
             best_us = min(option.length_us for option in options)
             # The fastest sets alone; at least a microsecond, as estimates may be 0.
             return [option for option in options if option.length_us <= max(1, best_us)]

@@ -155,11 +155,11 @@ class Scheduler(Component):
 
         self._machines.forget()
         jobs = self._first_jobs(setting.jobs_max)
-        self._cycle_requests = requests = tuple([self._requests.make(job, grid) for job in jobs])
-        for job, request in zip(jobs, requests, strict=True):
-            if request.missed and not job.missed:
-                job.missed = True
-                self._urgent_jobs.pop(job.job.id, None)
+        self._cycle_requests = requests = tuple([self._requests.make(waiting, grid) for waiting in jobs])
+        for waiting, request in zip(jobs, requests, strict=True):
+            if request.missed and not waiting.missed:
+                waiting.missed = True
+                self._urgent_jobs.pop(waiting.job.id, None)
                 # The wizard found no start that ends in time.
                 self._port.observe(Counted("deadlines_given_up"))
 
@@ -171,7 +171,7 @@ class Scheduler(Component):
             expressions,
             {name: self._machines.sets[name] for name in dict.fromkeys(set_names)},
             self._machines.supply(grid),
-            tuple([_earlier_branch(job, request, grid) for job, request in zip(jobs, requests, strict=True)]),
+            tuple([_earlier_branch(waiting, request, grid) for waiting, request in zip(jobs, requests, strict=True)]),
             setting.solver,
             setting.limits,
         )
@@ -280,10 +280,10 @@ class Scheduler(Component):
             if running.task.job == message.job:
                 self._port.send(f"node/{self._machines.machine_of[running.unit]}", Kill(running.task.id))
 
-        job = self._leave(message.job)
-        if job is not None:
-            self._queued -= job.tasks
-            self._jobs.finished(message.job, job.tasks)
+        waiting = self._leave(message.job)
+        if waiting is not None:
+            self._queued -= waiting.tasks
+            self._jobs.finished(message.job, waiting.tasks)
 
         self._close_if_done(message.job)
         self._change(now)

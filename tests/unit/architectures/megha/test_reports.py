@@ -102,17 +102,16 @@ def test_a_logical_node_goes_back_once_however_often_its_end_is_told() -> None:
     lm, task = Inside("lm/0", ROOM), Task(5, 0, request=(600,))
     (run,) = messages(lm.hear(place(1, 1, 0, task), "gm/0"), Run)
     assert run[0] == "node/2"
-    assert lm.state.allocations.active[5].guest == 0
     done = Result(RunningAttempt(5, 0, 0, "gm/0", 1 << UNIT_SHIFT, (600,)))
     for _ in range(2):
         lm.hear(done, "node/2")
-        assert lm.state.allocations.free[1][0] == Packing(1).free((1000,))
+        assert lm.state.allocations.free_amounts[1][0] == Packing(1).free((1000,))
 
 
 def test_a_machine_that_is_away_has_nothing_free_and_what_asks_for_nothing_waits_for_it() -> None:
     lm, nothing = Inside("lm/0", ROOM), Task(6, 0, request=(0,))
     lm.hear(PeerLost("node/2"))
-    assert lm.state.allocations.free[1][0] == Packing(1).free((0,))
+    assert lm.state.allocations.free_amounts[1][0] == Packing(1).free((0,))
     assert not lm.hear(place(1, 1, 0, nothing), "gm/1")
     ((to, run),) = messages(lm.hear(PeerBack("node/2")), Run)
     assert (to, run.task) == ("node/2", nothing)
@@ -152,7 +151,7 @@ def test_what_a_node_could_not_begin_goes_back_to_its_global_master_and_its_room
     lm.hear(place(1, 0, 0, task), "gm/0")
     lost = messages(lm.hear(ended, "node/0"), AttemptsLost)
     assert [(to, lost.attempts[0].task, lost.is_preemption) for to, lost in lost] == [("gm/0", 1, False)]
-    assert lm.state.allocations.free[0][0] == Packing(1).free((1000,))
+    assert lm.state.allocations.free_amounts[0][0] == Packing(1).free((1000,))
     assert not messages(lm.hear(ended, "node/0"), AttemptsLost), "it is told twice, and goes back once"
 
 
@@ -255,7 +254,7 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     moved = Moved((Reassignment(1, "gm/1", "gm/0"),))
     asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
     assert asked == [moved, ResyncRequest(1)]
-    assert running.task in lm.state.there["node/2"]
+    assert lm.state.attempts.find(running.task, "node/2")
     told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), ResyncReply)]
     assert not [active for to, report in told if to == "gm/1" for active in report.running_attempts]
 
@@ -293,9 +292,9 @@ def test_a_task_that_was_refused_is_listed_until_its_job_is_done(address: Addres
     for number in (1, 2):
         refused = messages(lm.hear(place(number, 0, 0, Task(number, number)), "gm/0"), Refusal)
     assert len(refused) == (address == "lm/0")
-    assert set(lm.state.recovery._listed_tasks) == {1, 2}
+    assert set(lm.state.pair.listed_tasks) == {1, 2}
     lm.hear(Forget((2,)), "gm/0")
-    assert set(lm.state.recovery._listed_tasks) == {1}
+    assert set(lm.state.pair.listed_tasks) == {1}
 
 
 def test_as_printed_a_global_master_has_a_task_forgotten_wherever_it_was_requested() -> None:
@@ -318,4 +317,4 @@ def test_as_printed_no_task_is_listed_when_all_is_done() -> None:
     records = simulate(deployment, trace, cluster)
     masters: list[Any] = [one for address, one in deployment.components.items() if address.startswith("lm/")]
     assert records.counters["inconsistencies"] > 3
-    assert [master.inner.recovery._listed_tasks for master in masters] == [{}] * 4
+    assert [master.inner.pair.listed_tasks for master in masters] == [{}] * 4

@@ -150,8 +150,6 @@ class ByFairness(Policy, frozen=True):
     def _among(
         self, view: View, task: Waiting, user: str, due: Fraction, allowed_machines: set[int]
     ) -> Eviction | None:
-
-        # Tasks placed a moment ago may not run yet: to end them would be the same eviction again.
         settled = view.now - round(self.settle_s * SECOND)
         amounts: Resources = view.used(user)
 
@@ -201,7 +199,7 @@ def fewest(view: View, task: Waiting, machine: int, runs: Sequence[Running]) -> 
     else:
         return []
 
-    # The youngest may make the older ones' end unnecessary.
+    # The last one may make the ends of those before it unnecessary.
     for run in losers[-2::-1]:
         remaining_losers = [loser for loser in losers if loser is not run]
         if view.makes_room(task, machine, remaining_losers):

@@ -91,7 +91,7 @@ class Hist(ScalingPolicy, frozen=True):
 
     def units(self, view: View, supply: Supply) -> int:
         """The larger of prediction and demand: that the prediction is corrected at once is ours."""
-        # Machines of this decision are on at its end: the hour that counts is the one of the next.
+        # What is decided now has to last until the machines of the next decision are on: that hour counts.
         hour = (view.now + supply.boot_us + supply.every_us) // HOUR
 
         peaks = sorted(supply.peaks[hour % self.day_h : hour : self.day_h])

@@ -95,7 +95,6 @@ class LeastLeft(Policy, frozen=True):
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
         """By what is left."""
         jobs = view.jobs
-        # Lines are ids of jobs.
         return [min(lines, key=lambda turn: jobs[turn.line].left_us).line]  # type: ignore[index]  # lines are job ids
 
 
@@ -211,7 +210,7 @@ class PoorestBranch(Policy, frozen=True):
 
         fitting = [str(turn.line) for turn in lines if not turn.is_blocked]
 
-        # The poorest branch may have users alone whose tasks are blocked: somebody who fits has the turn then.
+        # The poorest branch may have only users whose tasks are blocked: somebody who fits has the turn then.
         return [order.choose(set(fitting).__contains__) or fitting[0]]
 
 

@@ -159,11 +159,11 @@ class Offer(NamedTuple):
     """A machine that may be provisioned, or one that runs nothing and may be released.
 
     Args:
-        machine: its number among those that are managed.
-        units: that it has.
-        price: for an hour.
-        speed: in the cluster's unit; 1 where it gives none.
-        paid_until_us: when its paid time ends; of one that is off: now.
+        machine: Number of the machine among those that are managed.
+        units: Number of its units.
+        price: Price of an hour.
+        speed: Speed in the cluster's unit; 1 where it gives none.
+        paid_until_us: End of its paid time; now where it is off.
     """
 
     machine: int
@@ -177,17 +177,17 @@ class Supply(msgspec.Struct, frozen=True):
     """The machines that there are, and the demand.
 
     Args:
-        on: units of machines that are on.
-        coming: when the units of each machine that boots will be on: (time, units).
-        whole: units of all machines that can be had.
-        held: units that tasks hold which run.
-        asked: units that tasks ask for which wait and could start.
-        every_us: time between two decisions.
-        boot_us: from being provisioned to being on.
-        changed_us: when machines were last provisioned or released because of stage R7; -1: never.
-        peaks: for each hour since the run began, the most that was held and asked for at any decision, 0 where there
+        on: Number of units of machines that are on.
+        coming: Time at which each machine that boots will be on, and its units.
+        whole: Number of units of all machines that can be had.
+        held: Number of units that running tasks hold.
+        asked: Number of units that tasks ask for which wait and could start.
+        every_us: Time between two decisions.
+        boot_us: Time from being provisioned to being on.
+        changed_us: Time when machines were last provisioned or released because of stage R7; -1: never.
+        peaks: For each hour since the run began, the most that was held and asked for at any decision, 0 where there
             was none; the last hour is the one that lasts.
-        price: factor of the prices of machines now.
+        price: Factor of the prices of machines now.
     """
 
     on: int
@@ -203,7 +203,7 @@ class Supply(msgspec.Struct, frozen=True):
 
     @property
     def units(self) -> int:
-        """The units of machines that are on or boot."""
+        """Number of units of machines that are on or boot."""
         return self.on + sum([units for _, units in self.coming])
 
     @property

@@ -20,7 +20,7 @@ from volery.roles.readiness import Workflow
 
 Table = npt.NDArray[np.int64]
 AVERAGE_MIN = 0.5
-"""Value at which HTCondor's user priorities start and below which they never fall (its manual)."""
+"""Start and minimum of HTCondor's user priorities (its manual, "User Priorities and Negotiation")."""
 
 
 class Average:
@@ -209,8 +209,8 @@ class State:
         """A task that waited has been given a machine.
 
         Args:
-            waiting, machine, now: which, where and when.
-            takes: what it takes there, packed; None: what it asks for, of what is free.
+            waiting, machine, now: The task, its machine, and the time of its start.
+            takes: Amounts that it takes there, packed; None: those that it asks for, of what is free.
         """
         task = waiting.task
         job = waiting.job

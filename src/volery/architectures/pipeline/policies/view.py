@@ -213,10 +213,10 @@ class Candidates:
     Iteration goes by ascending number. A policy of stage R5 is never shown an empty one.
 
     Args:
-        among: vector of the machines that are allowed, suitable and online.
+        among: Bit vector of the machines that are allowed, suitable and online.
 
     Attributes:
-        vector: bit m is set where machine m is a candidate.
+        vector: Bit vector; bit m is set where machine m is a candidate.
     """
 
     __slots__ = ("_state", "_waiting", "vector")
