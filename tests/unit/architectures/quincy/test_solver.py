@@ -154,7 +154,7 @@ def test_a_process_that_has_loaded_highs_may_ask_for_a_flow() -> None:
 
 def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"volery\[flow\]"):
+    with pytest.raises(InputError, match=r"\[flow\]"):
         scaling.check_solver("quincy:solver")
 
 
