@@ -305,7 +305,11 @@ def test_a_table_may_say_where_input_lies(tmp_path: Path) -> None:
     far = load_trace(tmp_path / "far.parquet")
     assert far.replicas_of(range(5)) == trace.replicas_of(range(5))
     assert far.far_permille == (1500, 2000)
-    convert(tmp_path / "far.parquet", tmp_path / "again.parquet", chosen_repairs={"clock-origin": "shift", "unsorted": "sort"})
+    convert(
+        tmp_path / "far.parquet",
+        tmp_path / "again.parquet",
+        chosen_repairs={"clock-origin": "shift", "unsorted": "sort"},
+    )
     again = load_trace(tmp_path / "again.parquet")
     assert again.digest() == far.digest(), "repairs keep where input lies"
 
