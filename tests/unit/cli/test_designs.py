@@ -103,7 +103,7 @@ def test_json_holds_everything(capsys: pytest.CaptureFixture[str]) -> None:
     (megha,) = content["architectures"]
     assert megha["stages"]["T11"] == {
         "match": "full",
-        "method": "ReportRecovery.on_lost",
+        "method": "ReportRecovery.on_attempts_lost",
         "how": "another attempt, before all that waits",
         "when": "reliable=true",
     }
@@ -126,7 +126,7 @@ def test_the_heat_map_needs_nothing_from_elsewhere(tmp_path: Path, capsys: pytes
     page = path.read_text(encoding="utf-8")
     assert status == 0
     assert "heat map:" in text
-    for fact in ("Since 2010", "ReportRecovery.on_lost", "Quincy", "cell undetermined"):
+    for fact in ("Since 2010", "ReportRecovery.on_attempts_lost", "Quincy", "cell undetermined"):
         assert fact in page
     assert page.count('<div class="panel">') == 5
     assert page.count('class="box printed"') == 40, "ten stages in each of four classes"
