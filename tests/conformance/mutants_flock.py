@@ -120,7 +120,7 @@ class PassesForEver(ScarceFirst):
         for place, entry in enumerate(waiting):
             if entry.needs & asks and not entry.long:
                 for other in waiting[:place]:
-                    self._passed[other.number] = self._passed.get(other.number, 0) + 1
+                    self._pass_counts[other.number] = self._pass_counts.get(other.number, 0) + 1
                 return entry, True
         return (waiting[0] if waiting else None), True
 

@@ -207,7 +207,7 @@ def nothing_taken_over(patch: pytest.MonkeyPatch) -> None:
 
 def not_asked_again(patch: pytest.MonkeyPatch) -> None:
     """A proxy goes on to wait for what it has asked of a resource manager that is gone."""
-    patch.setattr(Proxy, "_ask_again", lambda self, sub, known: None)
+    patch.setattr(Proxy, "_ask_again", lambda self, sub, has_request: None)
 
 
 PLANTED = [

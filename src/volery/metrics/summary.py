@@ -235,7 +235,6 @@ def summarise(
     table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
 
     all_jobs = _class_summary(table, table.measured)
-    has_classes = cutoff_us is not None
     used = utilisation_by_resource(records, cluster, window)
 
     worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
@@ -254,8 +253,8 @@ def summarise(
         tasks=tasks,
         unsatisfiable_tasks=int(table.unsatisfiable.sum()),
         delay_s=all_jobs.delay_s,
-        short=_class_or_none(table, table.measured & table.is_short) if has_classes else None,
-        long=_class_or_none(table, table.measured & ~table.is_short) if has_classes else None,
+        short=_class_or_none(table, table.measured & table.is_short) if cutoff_us is not None else None,
+        long=_class_or_none(table, table.measured & ~table.is_short) if cutoff_us is not None else None,
         jrt_s=all_jobs.jrt_s,
         worker_jrt_s=distribution(worker_jrt_us, unit=SECOND, overwrite=True),
         ideal_s=all_jobs.ideal_s,

@@ -61,17 +61,21 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     """
     order = list(range(len(cluster.constraints)))
     streams.of("hfs/heartbeats").shuffle(order)
+
     try:
         beats = Heartbeats(_us(config.heartbeat_s), len(order))
     except ValueError as error:
         raise InputError("hfs:heartbeat_s", str(error)) from None
+
     pools = _pools(config)
     timeouts = Timeouts(_us(config.min_share_timeout_s), _us(config.fair_share_timeout_s), max(1, _us(config.update_s)))
     preemptor = Preemptor(timeouts, pools) if timeouts.least_us or timeouts.half_us else None
+
     by_time = config.delay in ("time", "rates")
     node_wait = _us(config.node_wait_s) if by_time else config.node_skips
     rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
     delay = delay_policy(config.delay, node_wait, rack_wait)
+
     tracker = JobTracker(
         cluster,
         order,
@@ -83,11 +87,13 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
         streams.of(TRACKER),
         preemptor,
     )
+
     components: dict[Address, Component] = {TRACKER: tracker}
     machines = {f"node/{machine}": machine for machine in range(len(order))}
     beats_of = None if config.out_of_band else beats
     for seat, machine in enumerate(order):
         components[f"node/{machine}"] = Node(seat, beats_of)
+
     due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
     capabilities = () if preemptor is None else (DueShares(due),)
     return Deployment(components, machines, lambda _: TRACKER, capabilities=capabilities)
@@ -99,13 +105,15 @@ def _us(seconds: float) -> Time:
 
 def _pools(config: HfsConfig) -> Pools:
     tree = parse_shares_text(config.shares, "hfs:shares") if config.shares else None
-    least = {}
+
+    min_slots = {}
     if config.min_shares:
-        named = parse_shares_text(config.min_shares, "hfs:min_shares")
-        if any(member.members for member in named.members):
+        min_shares = parse_shares_text(config.min_shares, "hfs:min_shares")
+        if any(member.members for member in min_shares.members):
             raise InputError("hfs:min_shares", f"{config.min_shares!r} is a tree. Write POOL:SLOTS+POOL:SLOTS")
-        least = {member.name: member.weight for member in named.members}
-    return Pools(tree, least, frozenset(name.strip() for name in config.fifo.split("+") if name.strip()))
+        min_slots = {member.name: member.weight for member in min_shares.members}
+
+    return Pools(tree, min_slots, frozenset(name.strip() for name in config.fifo.split("+") if name.strip()))
 
 
 STAGES = {

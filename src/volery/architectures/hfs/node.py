@@ -28,29 +28,31 @@ class Node(node.Node):
     """One worker machine.
 
     Args:
-        beats: of machines; None: an end is reported at once (an out-of-band heartbeat).
+        beats: Heartbeats of machines; None: an end is reported at once (an out-of-band heartbeat).
     """
 
-    __slots__ = ("_beats", "_ended", "_seat")
+    __slots__ = ("_beats", "_seat", "_unreported_ends")
 
     def __init__(self, seat: int, beats: Heartbeats | None) -> None:
         super().__init__(TRACKER)
         self._seat = seat
         self._beats = beats
-        self._ended: tuple[Completed, ...] = ()
+        self._unreported_ends: tuple[Completed, ...] = ()
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        ended = Completed(event.task.id, event.attempt, event.outcome == "killed")
+        completed = Completed(event.task.id, event.attempt, event.outcome == "killed")
         if self._beats is None:
-            self._port.send(self._master, Heartbeat((ended,)))
+            self._port.send(self._master, Heartbeat((completed,)))
             return
-        if not self._ended:
+
+        # One timer for all ends until the next heartbeat.
+        if not self._unreported_ends:
             self._port.set_timer(BEAT, self._beats.after(self._seat, now))
-        self._ended += (ended,)
+        self._unreported_ends += (completed,)
 
     def on_beat(self, event: TimerFired, source: Address, now: Time) -> None:
-        self._port.send(self._master, Heartbeat(self._ended))
-        self._ended = ()
+        self._port.send(self._master, Heartbeat(self._unreported_ends))
+        self._unreported_ends = ()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Launch: node.Node.on_launch,

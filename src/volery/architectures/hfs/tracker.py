@@ -24,7 +24,7 @@ class JobWork(msgspec.Struct, eq=False):
     """A job of the tracker.
 
     Attributes:
-        passed_since: when it was first passed over since its last launch; NEVER: it was not.
+        passed_since: Time when it was first passed over since its last launch; NEVER: it was not.
     """
 
     placed: PlacedTasks
@@ -39,7 +39,7 @@ class JobTracker(Component):
     """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
 
     Args:
-        order: machines in the order of their heartbeats; a machine's place in it is its seat.
+        order: Machines in the order of their heartbeats; a machine's place in it is its seat.
     """
 
     def __init__(
@@ -56,25 +56,29 @@ class JobTracker(Component):
     ) -> None:
         self._preemptor = preemptor
         self._sites = Sites(cluster)
+
         self._order = order
         self._seat = [0] * len(order)
         for seat, machine in enumerate(order):
             self._seat[machine] = seat
         self._matches = Matches([cluster.constraints[machine] for machine in order], Anchors(cluster.constraints))
+
         self._slots = cluster.slots
         self._idle = list(cluster.slots)
-        self._free = self._matches.every
+        self._free_seats = self._matches.every
+
         self._pools = pools
         self._delay = delay
         self._beats = beats
         self._at_once = at_once
         self._per_heartbeat = per_heartbeat
         self._stream = stream
+
         self._work: dict[JobId, JobWork] = {}
         self._running: dict[TaskId, LaunchedAttempt] = {}
         self._attempts: dict[TaskId, int] = {}
         self._masks: dict[int, int] = {}
-        self._fitting = 0
+        self._suitable_seats = 0
         self._waiting = 0
         self._launches = 0
         self._armed: tuple[int, Time] | None = None
@@ -85,6 +89,7 @@ class JobTracker(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         self._port.observe(Measured("queued_tasks", self._waiting))
         job = message.job
+
         tasks = self._jobs.admit(message, source, self._waiting)
         if self._jobs.is_open(job.id) and job.id not in self._work:
             self._work[job.id] = JobWork(PlacedTasks(self._sites))
@@ -96,39 +101,47 @@ class JobTracker(Component):
             self._add(message.job, tasks, message.replicas, now)
 
     def _add(self, job: JobId, tasks: tuple[Task, ...], replicas: tuple[tuple[int, ...], ...], now: Time) -> None:
-        work, before = self._work[job], self._waiting
+        work = self._work[job]
+        waiting_before = self._waiting
         work.has_input |= bool(replicas)
+
         for place, task in enumerate(tasks):
             if self._matches[task.constraints]:
                 work.placed.add(task, replicas[place] if replicas else ())
                 self._wait(task.constraints, now)
             else:
                 self._jobs.unsatisfiable(job)
-        self._pools.change(job, self._waiting - before, 0)
+
+        self._pools.change(job, self._waiting - waiting_before, 0)
         self._close_if_done(job)
-        if self._at_once and self._free:
+
+        if self._at_once and self._free_seats:
             self._offer_free(job, now)
+
         self._arm(now)
 
     def _wait(self, mask: int, now: Time) -> None:
         if not self._waiting:
             self._delay.awaited(now)
         self._waiting += 1
-        known = self._masks.get(mask, 0)
-        self._masks[mask] = known + 1
-        if not known:
-            self._fitting |= self._matches[mask]
+
+        task_count = self._masks.get(mask, 0)
+        self._masks[mask] = task_count + 1
+        if not task_count:
+            self._suitable_seats |= self._matches[mask]
 
     def _wait_no_longer(self, mask: int) -> None:
         self._waiting -= 1
-        left = self._masks[mask] - 1
-        if left:
-            self._masks[mask] = left
+
+        task_count = self._masks[mask] - 1
+        if task_count:
+            self._masks[mask] = task_count
             return
         del self._masks[mask]
-        self._fitting = 0
-        for other in self._masks:
-            self._fitting |= self._matches[other]
+
+        self._suitable_seats = 0
+        for other_mask in self._masks:
+            self._suitable_seats |= self._matches[other_mask]
 
     def _offer_free(self, job: JobId, now: Time) -> None:
         """Offer machines with slots free, those that hold input of the job first, then in random order.
@@ -138,41 +151,54 @@ class JobTracker(Component):
         work = self._work.get(job)
         if work is None:
             return
+
         placed = work.placed
+        # Machines with input of the job first: there it need not wait for locality.
         for machine in placed.machines():
             if self._idle[machine]:
                 self._offer(machine, now)
+
         candidates = 0
         for mask in placed.masks:
-            candidates |= self._matches[mask] & self._free
+            candidates |= self._matches[mask] & self._free_seats
+
         while candidates and len(placed):
             seat = nth_position(candidates, int(self._stream.random() * candidates.bit_count()))
             candidates &= ~(1 << seat)
+
+            # Where opportunities are counted, each machine in vain is one more; a wait in time would not be any longer.
             if not self._offer(self._order[seat], now) and not self._delay.each_counts:
                 break
 
     def _offer(self, machine: int, now: Time) -> int:
-        """One opportunity, where tasks wait; returns how many tasks were launched at it."""
+        """Offer a machine to the jobs that wait, which is one opportunity; returns the number of launches."""
         if not self._waiting:
             return 0
+
         self._delay.opportunity(now)
-        launched, most = 0, self._per_heartbeat or self._idle[machine]
-        while launched < most and self._idle[machine] and self._assign(machine, now):
-            launched += 1
-        return launched
+        launch_count = 0
+        launches_max = self._per_heartbeat or self._idle[machine]
+
+        while launch_count < launches_max and self._idle[machine] and self._assign(machine, now):
+            launch_count += 1
+        return launch_count
 
     def _assign(self, machine: int, now: Time) -> bool:
         """Launch a task of the first job in order that has one near enough; those before it have been passed over."""
         delay = self._delay
         for job in self._pools.order():
             work = self._work[job]
+
             if delay.predicts:
                 delay.reaches(job, *work.placed.near())
-            found = work.placed.find(machine, delay.allowed(job))
-            if found is not None:
-                self._launch(work, found[0], machine, now)
-                delay.launched(job, found[1])
+
+            placed_task = work.placed.find(machine, delay.allowed(job))
+            if placed_task is not None:
+                self._launch(work, placed_task[0], machine, now)
+                delay.launched(job, placed_task[1])
                 return True
+
+            # Passed over: it might have run there, but not near enough to its input.
             if work.placed.fits(machine):
                 delay.passed_over(job)
                 work.passed_count += 1
@@ -183,16 +209,22 @@ class JobTracker(Component):
     def _launch(self, work: JobWork, task: Task, machine: int, now: Time) -> None:
         if self._preemptor is not None:
             self._preemptor.launched(task)
+
         work.placed.take(task)
         work.launched_count += 1
+
         if work.passed_since != NEVER:
+            # Waits for locality are measured from the first time it was passed over.
             work.waited_us += now - work.passed_since
             work.passed_since = NEVER
+
         self._wait_no_longer(task.constraints)
         self._pools.change(task.job, -1, 1)
+
         self._idle[machine] -= 1
         if not self._idle[machine]:
-            self._free ^= 1 << self._seat[machine]
+            self._free_seats ^= 1 << self._seat[machine]
+
         attempt = self._attempts.get(task.id, 0)
         self._running[task.id] = LaunchedAttempt(task, attempt, machine)
         self._launches += 1
@@ -200,25 +232,31 @@ class JobTracker(Component):
 
     def on_heartbeat(self, message: Heartbeat, source: Address, now: Time) -> None:
         machine = -1
-        for ended in message.ended:
-            run = self._running.get(ended.task)
-            if run is not None and run.attempt == ended.attempt:
+        for completed in message.ended:
+            run = self._running.get(completed.task)
+            if run is not None and run.attempt == completed.attempt:
                 machine = run.machine
-                self._end(run, ended, now)
+                self._end(run, completed, now)
+
         if machine >= 0:
             self._offer(machine, now)
             self._arm(now)
 
-    def _end(self, run: LaunchedAttempt, ended: Completed, now: Time) -> None:
-        task, machine = run.task, run.machine
+    def _end(self, run: LaunchedAttempt, completed: Completed, now: Time) -> None:
+        task = run.task
+        machine = run.machine
+
         beneficiary = self._preemptor.ended(task) if self._preemptor is not None else None
-        if beneficiary is not None and ended.killed and task.job not in self._jobs.cancelled:
+        if beneficiary is not None and completed.killed and task.job not in self._jobs.cancelled:
             self._port.observe(Preemption(now, task.id, run.attempt, beneficiary.id))
+
         del self._running[task.id]
         if not self._idle[machine]:
-            self._free |= 1 << self._seat[machine]
+            self._free_seats |= 1 << self._seat[machine]
         self._idle[machine] += 1
-        if not ended.killed or task.job in self._jobs.cancelled:
+
+        # Preempted tasks wait again; what was killed for a cancelled job has ended.
+        if not completed.killed or task.job in self._jobs.cancelled:
             self._pools.change(task.job, 0, -1)
             self._attempts.pop(task.id, None)
             self._jobs.finished(task.job)
@@ -232,9 +270,12 @@ class JobTracker(Component):
     def _close_if_done(self, job: JobId) -> None:
         if self._jobs.is_open(job):
             return
+
         work = self._work.pop(job)
+
         self._pools.leave(job)
         self._delay.forget(job)
+
         if work.has_input and work.launched_count:
             self._port.observe(Measured("locality_wait_us", work.waited_us // work.launched_count))
             self._port.observe(Counted("passed_over", work.passed_count))
@@ -245,8 +286,10 @@ class JobTracker(Component):
             self._look_at_shares(now)
             return
         assert self._armed is not None, "no heartbeat was due"
+
         machine = self._order[self._armed[0]]
         self._armed = None
+
         if self._idle[machine]:
             self._offer(machine, now)
         self._arm(now)
@@ -265,30 +308,36 @@ class JobTracker(Component):
             self._preemptor.arm(self._port, now)
 
     def _arm_heartbeat(self, now: Time) -> None:
-        candidates = self._free & self._fitting if self._free and self._waiting else 0
-        due = self._beats.next_of(candidates, now) if candidates else None
-        if due == self._armed:
+        # The heartbeat of a machine that nothing could run on is not waited for.
+        candidates = self._free_seats & self._suitable_seats if self._free_seats and self._waiting else 0
+
+        next_beat = self._beats.next_of(candidates, now) if candidates else None
+        if next_beat == self._armed:
             return
-        self._armed = due
-        if due is None:
+        self._armed = next_beat
+        if next_beat is None:
             self._port.cancel_timer(BEAT)
         else:
-            self._port.set_timer(BEAT, due[1])
+            self._port.set_timer(BEAT, next_beat[1])
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         job = message.job
+
         if self._jobs.cancel(message, source):
             for run in self._running.values():
                 if run.task.job == job:
                     self._port.send(f"node/{run.machine}", Kill(run.task.id, run.attempt))
+
             placed = self._work[job].placed
-            dropped = list(placed.waiting.values())
-            for task in dropped:
+            waiting_tasks = list(placed.waiting.values())
+            for task in waiting_tasks:
                 placed.take(task)
                 self._wait_no_longer(task.constraints)
-            self._pools.change(job, -len(dropped), 0)
-            if dropped:
-                self._jobs.finished(job, len(dropped))
+
+            self._pools.change(job, -len(waiting_tasks), 0)
+            if waiting_tasks:
+                self._jobs.finished(job, len(waiting_tasks))
+
         if job in self._work:
             self._close_if_done(job)
         self._arm(now)
@@ -297,13 +346,20 @@ class JobTracker(Component):
         idle = list(self._slots)
         for run in self._running.values():
             idle[run.machine] -= 1
+
         assert idle == self._idle, "slots neither idle nor running"
-        assert all((self._free >> self._seat[m] & 1) == (count > 0) for m, count in enumerate(idle)), "free machines"
+        assert all((self._free_seats >> self._seat[m] & 1) == (count > 0) for m, count in enumerate(idle)), (
+            "free machines"
+        )
         assert self._waiting == sum(len(work.placed) for work in self._work.values()), "waiting tasks"
-        assert (self._armed is not None) == bool(self._waiting and self._free & self._fitting), "a heartbeat is missed"
+        assert (self._armed is not None) == bool(self._waiting and self._free_seats & self._suitable_seats), (
+            "a heartbeat is missed"
+        )
+
         for work in self._work.values():
             work.placed.check()
         self._pools.check()
+
         if self._preemptor is not None:
             self._preemptor.check(self._running)
 

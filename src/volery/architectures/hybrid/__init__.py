@@ -55,9 +55,13 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         raise InputError("hybrid:estimate_low", f"{config.estimate_low} is above estimate_high {config.estimate_high}")
     if config.stealing != "off" and (config.sticky or config.sharing != "none"):
         raise InputError("hybrid:stealing", "goes with neither sticky nor sharing; give stealing=off")
+
     layout = Layout(cluster, config)
-    step, addresses = config.schedulers + 1, layout.schedulers
+    addresses = layout.schedulers
+    step = config.schedulers + 1
+
     components: dict[str, Component] = {}
+
     for number, address in enumerate(addresses[:-1]):
         stream = streams.of(address)
         sampler = Sampler(cluster.constraints, layout.matches, stream.random, replacement=config.replacement)
@@ -70,6 +74,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
             demand=DemandReport(watch) if watch is not None else None,
             negotiation=Negotiation(watch.soft, watch.supply) if watch is not None and watch.soft else None,
         )
+
     wait = LeastWait(
         cluster.slot_count,
         streams.of(CENTRAL).random,
@@ -77,6 +82,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         request_us=REQUEST_US,
         stale_us=round(config.stale_s * SECOND),
     )
+
     components[CENTRAL] = Central(
         layout,
         wait,
@@ -84,15 +90,18 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         shared=config.sharing != "none",
         demand=DemandReport(watch) if watch is not None else None,
     )
+
     for machine, address in enumerate(layout.nodes):
         draws = SmallRandom(streams.number(address) if config.stealing != "off" else 0)
         slots = cluster.slots[machine]
         crowd = CrowdReport(watch, slots) if watch is not None else None
         scarce = ScarceFirst(watch) if watch is not None else None
         components[address] = Worker(slots, cluster.constraints[machine], layout, config, draws, crowd, scarce)
+
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:
         delays["node", "node"] = 0
+
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
     deployment = Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
     return linked(deployment, MESSAGES) if config.reliable else deployment
@@ -106,6 +115,7 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
     """
     if config.soft_constraints and min(config.soft_constraints) < 0:
         raise InputError("phoenix:soft_constraints", "constraints are numbered from 0")
+
     watch = WatchSetting(
         monitor="monitor/0",
         heartbeat_us=max(1, round(config.heartbeat_s * SECOND)),
@@ -113,13 +123,17 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
         threshold=config.crv_threshold,
         wait_load=config.wait_load,
         reorder_max=config.reorder_max,
-        soft=sum(1 << k for k in set(config.soft_constraints)),
+        soft=sum(1 << constraint for constraint in set(config.soft_constraints)),
     )
+
+    # The link is put around the monitor, too, when all components are there.
     deployment = build(cluster, msgspec.structs.replace(config, reliable=False), streams, watch)
+
     schedulers = [f"scheduler/{number}" for number in range(config.schedulers)]
+
     components = {**deployment.components, watch.monitor: Monitor(watch, schedulers)}
-    whole = msgspec.structs.replace(deployment, components=components)
-    return linked(whole, MESSAGES) if config.reliable else whole
+    deployment_with_monitor = msgspec.structs.replace(deployment, components=components)
+    return linked(deployment_with_monitor, MESSAGES) if config.reliable else deployment_with_monitor
 
 
 REQUEST_US = 1_000
@@ -150,7 +164,7 @@ STAGES = {
 }
 
 EAGLES_STAGES = {
-    **{stage: found for stage, found in STAGES.items() if stage is not Stage.T12},
+    **{stage: realisation for stage, realisation in STAGES.items() if stage is not Stage.T12},
     Stage.T2: Realisation("Worker._take", "full", "least remaining work first, with a bound on passing"),
     Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding; a reservation stays with its job"),
     Stage.M4: Realisation("Scheduler._without_long", "full", "workers without long tasks, as far as is known"),

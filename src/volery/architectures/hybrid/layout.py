@@ -84,34 +84,43 @@ class Layout:
     """Lists machines and schedulers; pure input of the build, shared.
 
     Attributes:
-        schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
-        general: addresses of the workers outside the short-only part, which may be robbed.
+        schedulers: Addresses of the schedulers; job j belongs to the one at j modulo their number; the last one is the
+            central scheduler.
+        general: Addresses of the workers outside the short-only part, which may be robbed.
     """
 
     def __init__(self, cluster: Cluster, config: HybridConfig) -> None:
-        self.constraints, self.slots = cluster.constraints, cluster.slots
+        self.constraints = cluster.constraints
+        self.slots = cluster.slots
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-        share, machines = config.short_part, range(len(cluster.slots))
+
+        share = config.short_part
+        machines = range(len(cluster.slots))
+        # Spread evenly over the cluster, so that the part has machines of all kinds where kinds follow each other.
         self.short_only = [int((machine + 1) * share) > int(machine * share) for machine in machines]
         self.short_machines = [machine for machine in machines if self.short_only[machine]]
         self.nodes = [f"node/{machine}" for machine in machines]
         self.general = [node for node, only in zip(self.nodes, self.short_only, strict=True) if not only]
+
         self.schedulers = (*(f"scheduler/{number}" for number in range(config.schedulers)), CENTRAL)
         self.machine_of_unit = np.repeat(np.arange(len(cluster.slots)), cluster.slots)
 
     def without_long(self, vector: bytes) -> tuple[list[int], bytes]:
         """The machines that no bit is set for, and the short-only ones; as a list, and as a byte per machine."""
-        # numpy pads what is too short with zeros, but an empty vector with whatever was in memory
+        # numpy pads what is too short with zeros, but an empty vector with whatever was in memory.
         octets = np.frombuffer(vector.ljust((len(self.nodes) + 7) // 8, b"\0"), dtype=np.uint8)
         bits = np.unpackbits(octets, bitorder="little", count=len(self.nodes))
-        roomy = (bits == 0) | np.array(self.short_only, dtype=bool)
-        listed: list[int] = np.flatnonzero(roomy).tolist()
-        return listed, roomy.tobytes()
+
+        has_room = (bits == 0) | np.array(self.short_only, dtype=bool)
+        roomy_machines: list[int] = np.flatnonzero(has_room).tolist()
+        return roomy_machines, has_room.tobytes()
 
     def units(self, needs: int, short: bool) -> Units:
         """The units that may run a task: long ones outside the short-only part, unless they fit nowhere else."""
-        suits = np.zeros(len(self.slots), dtype=bool)
-        suits[positions(self.matches[needs])] = True
-        general = suits & ~np.array(self.short_only, dtype=bool)
-        allowed = general if general.any() and not short else suits
-        return np.flatnonzero(allowed[self.machine_of_unit])
+        is_suitable = np.zeros(len(self.slots), dtype=bool)
+        is_suitable[positions(self.matches[needs])] = True
+
+        is_general = is_suitable & ~np.array(self.short_only, dtype=bool)
+        # Long tasks that no machine of the general part can run go to the short-only part: the job would never end.
+        is_allowed = is_general if is_general.any() and not short else is_suitable
+        return np.flatnonzero(is_allowed[self.machine_of_unit])

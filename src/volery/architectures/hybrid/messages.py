@@ -37,7 +37,7 @@ class LongProbe(Message, frozen=True):
 
 
 class Assign(Message, frozen=True):
-    """Scheduler or central > worker: run this task in the slot that was kept; `left` others are not bound."""
+    """Scheduler or central > worker: run this task in the slot that waits; `left` others are not bound."""
 
     request: int
     task: Task
@@ -102,7 +102,7 @@ class VectorRequest(Message, frozen=True):
 
 
 class Vector(Message, frozen=True):
-    """Central > scheduler: here."""
+    """Central > scheduler: the machines of long tasks."""
 
     batch: int
     vector: bytes
@@ -135,28 +135,56 @@ class Scarcity(Message, frozen=True):
 
 MESSAGES: frozenset[type[Message]] = frozenset(
     {
-        Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
-        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector, Demanded, Crowded, Reorder, Scarcity,
+        Probe,
+        LongProbe,
+        TaskRequest,
+        Assign,
+        NoTask,
+        Rejected,
+        Withdraw,
+        Steal,
+        Stolen,
+        Kill,
+        Completed,
+        Ended,
+        CentralTasks,
+        WithdrawJob,
+        Dropped,
+        VectorRequest,
+        Vector,
+        Demanded,
+        Crowded,
+        Reorder,
+        Scarcity,
     }
-)  # fmt: skip
+)
 
 
 class Entry:
     """A reservation in the queue; it replaces the probe, whose memory would be cold when it is served.
 
     Attributes:
-        number, batch, needs, estimate_us: as in the probe.
-        long: whether it is for a long task.
-        came: when; for a sticky one, when it was last served.
-        blocked_us: the worker's blocked time then.
-        remaining_us: of the tasks of the batch that are not bound, as far as the worker knows.
-        delayed_us: by how much later reservations have passed it.
-        asking: whether a slot is kept for it at the moment.
+        number, batch, needs, estimate_us: See the probe.
+        long: Whether the reservation is for a long task.
+        came: Time of its arrival; for a sticky one, when it was last served.
+        blocked_us: The worker's blocked time then.
+        remaining_us: Work of the tasks of the batch that are not bound, as far as the worker knows.
+        delayed_us: Time by which later reservations have passed it.
+        asking: Whether a slot is reserved for it at the moment.
     """
 
     __slots__ = (
-        "asking", "batch", "blocked_us", "came", "delayed_us", "estimate_us", "long", "needs", "number", "remaining_us",
-    )  # fmt: skip
+        "asking",
+        "batch",
+        "blocked_us",
+        "came",
+        "delayed_us",
+        "estimate_us",
+        "long",
+        "needs",
+        "number",
+        "remaining_us",
+    )
 
     def __init__(self, probe: Probe | LongProbe, needs: int, long: bool, came: Time, blocked_us: Time) -> None:
         self.number = probe.number

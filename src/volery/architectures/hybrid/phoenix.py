@@ -20,23 +20,23 @@ from volery.core.port import Port
 from volery.policies.match import positions
 
 WINDOW: Final = 64
-"""Tasks that a waiting time is estimated from; the paper says recent ones."""
+"""Number of tasks that a waiting time is estimated from; the paper says recent ones."""
 LOAD_MAX: Final = 0.99
-"""Estimates see no higher load: beyond, the formula says nothing."""
+"""Highest load that estimates assume: beyond, the formula says nothing."""
 POSITIONS_MAX: Final = 4096
-"""Constraint sets whose positions are kept per demand."""
+"""Number of constraint sets whose positions are kept per demand."""
 
 
 def supply(constraints: Sequence[int], slots: Sequence[int]) -> list[int]:
-    """Per constraint, how many workers satisfy it; a machine counts as often as it has slots."""
+    """The number of workers that satisfy each constraint; a machine counts as often as it has slots."""
     width = max(constraints, default=0).bit_length()
     return [sum(s for c, s in zip(constraints, slots, strict=True) if c >> k & 1) for k in range(width)]
 
 
 def scarcity(demands: Sequence[Sequence[int]], available: Sequence[int]) -> list[float]:
     """The CRV: demand over supply of each constraint."""
-    asked = [sum(counts) for counts in zip(*demands, strict=True)] if demands else [0] * len(available)
-    return [count / workers if workers else 0.0 for count, workers in zip(asked, available, strict=True)]
+    demand = [sum(counts) for counts in zip(*demands, strict=True)] if demands else [0] * len(available)
+    return [count / workers if workers else 0.0 for count, workers in zip(demand, available, strict=True)]
 
 
 class ConstraintDemand:
@@ -47,12 +47,13 @@ class ConstraintDemand:
         self._positions: dict[int, list[int]] = {}
 
     def add(self, needs: int, tasks: int) -> None:
-        listed = self._positions.get(needs)
-        if listed is None:
+        constraints = self._positions.get(needs)
+        if constraints is None:
             if len(self._positions) >= POSITIONS_MAX:
                 self._positions.clear()
-            listed = self._positions[needs] = positions(needs)
-        for k in listed:
+            constraints = self._positions[needs] = positions(needs)
+
+        for k in constraints:
             self.counts[k] += tasks
 
 
@@ -60,10 +61,10 @@ class Negotiation:
     """Gives up the soft constraints of tasks that no machine can satisfy.
 
     Args:
-        soft: the constraints that may be given up, a bit set.
+        soft: The constraints that may be given up, a bit set.
 
     Attributes:
-        thousandths: the CRV as last received from the monitor.
+        thousandths: The CRV as last received from the monitor.
     """
 
     def __init__(self, soft: int, workers: Sequence[int]) -> None:
@@ -73,18 +74,24 @@ class Negotiation:
 
     def admitted(self, task: Task, supply: Callable[[int], int]) -> tuple[Task, int]:
         """The task without the soft constraints in its way, those of the highest CRV first, and their number."""
-        needs, soft = task.constraints, task.constraints & self._soft
+        needs = task.constraints
+        soft = needs & self._soft
+
         if not soft or supply(needs):
             return task, 0
-        dropped = 0
+
+        dropped_count = 0
         while soft and not supply(needs):
-            worst = 1 << max(positions(soft), key=self._rank)
-            needs ^= worst
-            soft ^= worst
-            dropped += 1
+            scarcest = 1 << max(positions(soft), key=self._rank)
+            needs ^= scarcest
+            soft ^= scarcest
+            dropped_count += 1
+
+        # Hard constraints alone exclude every machine: nothing is gained by giving up the soft ones.
         if not supply(needs):
             return task, 0
-        return msgspec.structs.replace(task, constraints=needs), dropped
+
+        return msgspec.structs.replace(task, constraints=needs), dropped_count
 
     def _rank(self, constraint: int) -> tuple[float, int, int]:
         """The CRV; where it is equal, few workers; a constraint that no worker satisfies is before all others."""
@@ -99,40 +106,45 @@ class RecentService:
     With arrival rate L, service time S and load R = L E[S], the mean wait is R / (1 - R) * E[S^2] / (2 E[S]).
     """
 
-    __slots__ = ("_came", "_count", "_ran", "_servers")
+    __slots__ = ("_arrivals", "_count", "_run_times", "_servers")
 
     def __init__(self, servers: int) -> None:
-        self._came = array("q")
-        self._ran = array("q")
+        self._arrivals = array("q")
+        self._run_times = array("q")
         self._count = 0
         self._servers = servers
 
-    def add(self, came: Time, ran_us: Time) -> None:
+    def add(self, arrival: Time, ran_us: Time) -> None:
         if self._count < WINDOW:
-            self._came.append(came)
-            self._ran.append(ran_us)
+            self._arrivals.append(arrival)
+            self._run_times.append(ran_us)
         else:
             place = self._count % WINDOW
-            self._came[place], self._ran[place] = came, ran_us
+            self._arrivals[place] = arrival
+            self._run_times[place] = ran_us
+
         self._count += 1
 
     def load(self) -> float:
         """Arrival rate times mean service time, from 0 to `LOAD_MAX`; 0 while fewer than two tasks are known."""
-        known = len(self._came)
-        if known < 2:
+        task_count = len(self._arrivals)
+        if task_count < 2:
             return 0.0
-        work_us = sum(self._ran) / known
-        span_us = max(self._came) - min(self._came)
-        if work_us * (known - 1) >= LOAD_MAX * span_us * self._servers:
+
+        work_us = sum(self._run_times) / task_count
+        span_us = max(self._arrivals) - min(self._arrivals)
+
+        # A load near 1, or arrivals in one instant: the formula would divide by nothing.
+        if work_us * (task_count - 1) >= LOAD_MAX * span_us * self._servers:
             return LOAD_MAX if work_us else 0.0
-        return work_us * (known - 1) / (span_us * self._servers)
+        return work_us * (task_count - 1) / (span_us * self._servers)
 
     def wait_us(self, load: float) -> float:
         """The mean wait of this queue at a load from 0 to below 1, microseconds."""
-        total_us = sum(self._ran)
+        total_us = sum(self._run_times)
         if not total_us:
             return 0.0
-        return load / (1.0 - load) * sum(ran * ran for ran in self._ran) / (2 * total_us)
+        return load / (1.0 - load) * sum(ran * ran for ran in self._run_times) / (2 * total_us)
 
 
 NONE = -1
@@ -145,8 +157,8 @@ class WatchSetting(msgspec.Struct, frozen=True):
     """The parameters of the monitor and of those who report to it.
 
     Args:
-        heartbeat_us: reports are made at multiples of this time.
-        supply: per constraint, how many workers satisfy it.
+        heartbeat_us: Period of reports, which are made at multiples of it.
+        supply: Number of workers that satisfy each constraint.
     """
 
     monitor: Address
@@ -163,7 +175,7 @@ class DemandReport:
 
     def __init__(self, setting: WatchSetting) -> None:
         self._setting = setting
-        self._sent = (0,) * len(setting.supply)
+        self._last_report = (0,) * len(setting.supply)
         self._armed = False
         self.waiting = ConstraintDemand(len(setting.supply))
 
@@ -175,8 +187,8 @@ class DemandReport:
     def send(self, port: Port) -> None:
         self._armed = False
         counts = tuple(self.waiting.counts)
-        if counts != self._sent:
-            self._sent = counts
+        if counts != self._last_report:
+            self._last_report = counts
             port.send(self._setting.monitor, Demanded(counts))
 
 
@@ -192,7 +204,7 @@ class Monitor(Component):
         self._schedulers = schedulers if setting.soft else ()
         self._demands: dict[Address, tuple[int, ...]] = {}
         self._crowded: dict[Address, int] = {}
-        self._sent: tuple[int, ...] = (0,) * len(setting.supply)
+        self._last_report: tuple[int, ...] = (0,) * len(setting.supply)
         self._messages = 0
 
     def on_demanded(self, message: Demanded, source: Address, now: Time) -> None:
@@ -212,17 +224,22 @@ class Monitor(Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Order crowded workers by the scarcest constraint, after all reports of this instant."""
         ratios = scarcity(list(self._demands.values()), self._setting.supply)
-        most = max(ratios, default=0.0)
-        scarcest = ratios.index(most) if most > self._setting.threshold else NONE
-        for worker, told in self._crowded.items():
-            if told != scarcest:
+
+        highest_ratio = max(ratios, default=0.0)
+        scarcest = ratios.index(highest_ratio) if highest_ratio > self._setting.threshold else NONE
+
+        # Only changes are sent: a crowded worker follows its last order.
+        for worker, order in self._crowded.items():
+            if order != scarcest:
                 self._crowded[worker] = scarcest
                 self._send(worker, Reorder(scarcest))
+
         thousandths = tuple([round(ratio * 1000) for ratio in ratios])
-        if thousandths != self._sent:
-            self._sent = thousandths
+        if thousandths != self._last_report:
+            self._last_report = thousandths
             for scheduler in self._schedulers:
                 self._send(scheduler, Scarcity(thousandths))
+
         self._port.observe(Counted("monitor_messages", self._messages))
         self._port.observe(Measured("crowded_workers", len(self._crowded)))
         self._messages = 0
@@ -233,7 +250,7 @@ class Monitor(Component):
 
     def check(self) -> None:
         width = len(self._setting.supply)
-        assert all(NONE <= told < width for told in self._crowded.values()), "an order by an unknown constraint"
+        assert all(NONE <= order < width for order in self._crowded.values()), "an order by an unknown constraint"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Demanded: on_demanded,
@@ -246,26 +263,29 @@ class Monitor(Component):
 class CrowdReport:
     """Reports to the monitor, at a heartbeat, that a worker's queue has become crowded or is no longer so."""
 
-    __slots__ = ("_armed", "_begun", "_recent", "_sent", "_setting", "_slots")
+    __slots__ = ("_armed", "_last_report", "_recent", "_setting", "_slots", "_start_times")
 
     def __init__(self, setting: WatchSetting, slots: int) -> None:
         self._setting = setting
         self._slots = slots
         self._recent: RecentService | None = None
-        self._begun: dict[TaskId, tuple[Time, Time]] = {}
-        self._armed = self._sent = False
+        self._start_times: dict[TaskId, tuple[Time, Time]] = {}
+        self._armed = self._last_report = False
 
-    def began(self, task: TaskId, came: Time, now: Time) -> None:
+    def began(self, task: TaskId, arrival: Time, now: Time) -> None:
         """Note the start of a task, and the time at which its reservation came."""
-        self._begun[task] = (came, now)
+        self._start_times[task] = (arrival, now)
 
     def ended(self, task: TaskId, port: Port, now: Time) -> None:
         """Learn from the run time of a task; report at the heartbeat if that changes the verdict."""
-        came, began = self._begun.pop(task)
+        arrival, start = self._start_times.pop(task)
+
         if self._recent is None:
             self._recent = RecentService(self._slots)
-        self._recent.add(came, now - began)
-        if not self._armed and self._wait_us()[0] != self._sent:
+        self._recent.add(arrival, now - start)
+
+        # The verdict may change back before the heartbeat: it is looked at again when the report is sent.
+        if not self._armed and self._wait_us()[0] != self._last_report:
             self._armed = True
             port.set_timer(BEAT, next_beat(now, self._setting.heartbeat_us))
 
@@ -278,9 +298,10 @@ class CrowdReport:
 
     def send(self, port: Port) -> None:
         self._armed = False
+
         crowded, wait_us = self._wait_us()
-        if crowded != self._sent:
-            self._sent = crowded
+        if crowded != self._last_report:
+            self._last_report = crowded
             port.send(self._setting.monitor, Crowded(crowded, wait_us))
 
 
@@ -290,21 +311,23 @@ class ScarceFirst:
     Long reservations neither pass nor are passed.
     """
 
-    __slots__ = ("_jumped", "_passed", "constraint", "setting")
+    __slots__ = ("_jump_count", "_pass_counts", "constraint", "setting")
 
     def __init__(self, setting: WatchSetting) -> None:
         self.setting = setting
         self.constraint = NONE
-        self._passed: dict[int, int] = {}
-        self._jumped = 0
+        self._pass_counts: dict[int, int] = {}
+        self._jump_count = 0
 
     def follow(self, constraint: int, waiting: Container[int]) -> int:
         """Follow the monitor's order; returns the tasks that have passed others since the last one."""
         self.constraint = constraint
         if constraint == NONE:
-            self._passed = {number: times for number, times in self._passed.items() if number in waiting}
-        jumped, self._jumped = self._jumped, 0
-        return jumped
+            self._pass_counts = {number: times for number, times in self._pass_counts.items() if number in waiting}
+
+        jump_count = self._jump_count
+        self._jump_count = 0
+        return jump_count
 
     def pick(self, queue: Iterable[Entry]) -> tuple[Entry | None, bool]:
         """The first that asks for the constraint, if those in front of it may be passed once more; and True.
@@ -312,29 +335,38 @@ class ScarceFirst:
         A reservation that may not be passed is picked itself. Where none asks for the constraint, the first one and
         False.
         """
-        asks, passed, reorder_max = 1 << self.constraint, self._passed, self.setting.reorder_max
+        scarce_bit = 1 << self.constraint
+        pass_counts = self._pass_counts
+        reorder_max = self.setting.reorder_max
+
         in_front: list[int] = []
         first: Entry | None = None
+
         for entry in queue:
             if entry.asking:
                 continue
             if first is None:
                 first = entry
+
             if entry.long:
                 break
-            if entry.needs & asks:
+
+            if entry.needs & scarce_bit:
                 for number in in_front:
-                    passed[number] = passed.get(number, 0) + 1
-                self._jumped += bool(in_front)
+                    pass_counts[number] = pass_counts.get(number, 0) + 1
+                self._jump_count += bool(in_front)
                 return entry, True
-            if passed.get(entry.number, 0) >= reorder_max:
+
+            # It has been passed as often as it may: nobody passes it now, and what is first is served.
+            if pass_counts.get(entry.number, 0) >= reorder_max:
                 return first, True
             in_front.append(entry.number)
         return first, False
 
     def served(self, number: int) -> None:
-        self._passed.pop(number, None)
+        self._pass_counts.pop(number, None)
 
     def check(self) -> None:
-        most, allowed = max(self._passed.values(), default=0), self.setting.reorder_max
-        assert most <= allowed, f"passed {most} times, more than {allowed}"
+        passes_max = max(self._pass_counts.values(), default=0)
+        reorder_max = self.setting.reorder_max
+        assert passes_max <= reorder_max, f"passed {passes_max} times, more than {reorder_max}"

@@ -70,14 +70,17 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
         InputError: more sub-clusters than machines, queues that are none, heartbeats closer than a microsecond.
     """
     builder = HydraBuilder(cluster, config, streams)
+
     layout = builder.layout
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
-    resource_managers = [rm_of(sub.number) for sub in layout.subclusters]
+    resource_managers = [rm_of(subcluster.number) for subcluster in layout.subclusters]
     addresses = [*layout.routers, STORE, GPG, *layout.proxies, *resource_managers, *machines]
     entries = layout.routers
+
     if not config.reliable:
         components = {address: builder.component(address, 0) for address in addresses}
         return Deployment(components, machines, lambda job: entries[job % len(entries)])
+
     linking = Linking(MESSAGES)
 
     def linked(address: Address, incarnation: int) -> Component:
@@ -85,6 +88,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
 
     watches = [(STORE, address) for address in resource_managers]
     watches += [(rm_of(layout.sub_of[machine]), node) for node, machine in machines.items()]
+
     return Deployment(
         {address: linked(address, 0) for address in addresses},
         machines,
@@ -102,13 +106,16 @@ class HydraBuilder:
         self.layout = Layout(
             cluster, config.subclusters, config.routers, config.proxies, streams.of("hydra/heartbeats")
         )
+
         if config.pending_high <= config.pending_low:
             problem = f"{config.pending_high} is not more than pending_low, {config.pending_low}"
             raise InputError("hydra:pending_high", problem)
+
         self._queues = _queues(config)
         sizes = [len(sub.machines) for sub in self.layout.subclusters]
         beats = _beats("node_heartbeat_s", config.node_heartbeat_s, sizes)
         am_beats = _beats("am_heartbeat_s", config.am_heartbeat_s, [len(self.layout.proxies)])
+
         self._setting = ManagerSetting(
             self._queues,
             beats,
@@ -119,39 +126,57 @@ class HydraBuilder:
         )
 
     def component(self, address: Address, incarnation: int) -> Component:
-        config, layout = self._config, self.layout
+        config = self._config
+        layout = self.layout
         role, *numbers = address.split("/")
         stream = self._streams.of(address, incarnation) if role in ("router", "rm") else None
         number = int(numbers[0])
+
         if role == "node":
             return self._node(number, incarnation)
+
         if stream is not None and role == "router":
             return Router(layout, config.routing, stream)
+
         if stream is not None:
             return self._manager(number, stream, incarnation)
+
         if role == "proxy":
-            known = Membership(len(layout.subclusters))
+            membership = Membership(len(layout.subclusters))
             alpha = Fraction(config.alpha).limit_denominator(1000)
-            return Proxy(number, layout, known, Splitter(layout, known, config.split, alpha))
+            return Proxy(number, layout, membership, Splitter(layout, membership, config.split, alpha))
+
         if role == role_of(GPG):
             return PolicyGenerator(
                 config.gpg, _us(config.gpg_s), config.pending_low, config.pending_high, self._queues, incarnation
             )
+
         return StateStore(layout)
 
     def _node(self, machine: int, incarnation: int) -> Node:
-        config, setting = self._config, self._setting
+        config = self._config
+        setting = self._setting
         sub = self.layout.subclusters[self.layout.sub_of[machine]]
-        rm, beats, registration = rm_of(sub.number), setting.beats[sub.number] if setting.beats else None, None
+
+        rm = rm_of(sub.number)
+        beats = setting.beats[sub.number] if setting.beats else None
+        registration = None
+
         if config.reliable:
             registration = Registration(rm, self.layout.proxies, _us(config.node_expiry_s), incarnation)
+
         return Node(rm, sub.seat_of[machine], beats, registration)
 
     def _manager(self, number: int, stream: Random, incarnation: int) -> ResourceManager:
-        config, sub, registrations = self._config, self.layout.subclusters[number], None
+        config = self._config
+        sub = self.layout.subclusters[number]
+        registrations = None
+
         if config.reliable:
+            # The node gives up at its own expiry; by then, after two detections, nothing can run there any more.
             lease_us = _us(config.node_expiry_s + 2 * config.detection_s)
             registrations = Registrations(sub, self.layout.proxies, lease_us, incarnation)
+
         return ResourceManager(sub, self._setting, stream, incarnation, registrations)
 
 
@@ -170,6 +195,7 @@ def _queues(config: HydraConfig) -> Mapping[str, int] | None:
     if not config.queues:
         return None
     tree = parse_shares_text(config.queues, "hydra:queues")
+
     if any(member.members for member in tree.members):
         raise InputError("hydra:queues", f"{config.queues!r} is a tree; write QUEUE:WEIGHT+QUEUE:WEIGHT")
     return {member.name: member.weight for member in tree.members}

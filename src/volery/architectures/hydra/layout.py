@@ -11,18 +11,18 @@ from volery.core.model import Address, Cluster, split_evenly
 from volery.policies.match import Anchors, Matches
 
 WHOLE = 1000
-"""A weight of 1, in permille."""
+"""The weight 1, in permille."""
 REACH_MAX = 1 << 14
-"""Constraint sets whose supply is remembered."""
+"""Number of constraint sets whose supply is remembered."""
 
 
 class SubCluster:
     """The machines of one resource manager, in the order of their heartbeats; a machine's place in it is its seat.
 
     Attributes:
-        constraints, slots: per seat.
-        seat_of: machine -> seat.
-        matches: constraint set -> vector of seats.
+        constraints, slots: Constraints and slots of each seat.
+        seat_of: Machine -> seat.
+        matches: Constraint set -> bit vector of seats.
     """
 
     def __init__(self, number: int, machines: Sequence[int], cluster: Cluster, anchors: Anchors, count: int) -> None:
@@ -46,18 +46,22 @@ class Layout:
         if count > machine_count:
             problem = f"{count} sub-clusters are more than {machine_count} workers; lower subclusters or add workers"
             raise InputError("hydra:subclusters", problem)
+
         anchors = Anchors(cluster.constraints)
         self.subclusters: list[SubCluster] = []
         self.sub_of = [0] * machine_count
+
         for number, members in enumerate(split_evenly(machine_count, count)):
             order = list(members)
             stream.shuffle(order)
             self.subclusters.append(SubCluster(number, order, cluster, anchors, count))
             for machine in members:
                 self.sub_of[machine] = number
+
         self.routers = [f"router/{number}" for number in range(routers)]
         self.proxies_each = proxies
-        self.proxies = [f"proxy/{number}/{k}" for number in range(count) for k in range(proxies)]
+        self.proxies = [f"proxy/{number}/{place}" for number in range(count) for place in range(proxies)]
+
         self._reach: dict[int, tuple[int, ...]] = {}
 
     def host(self, job: int, home: int) -> Address:
@@ -66,20 +70,21 @@ class Layout:
 
     def reach(self, mask: int) -> tuple[int, ...]:
         """The sub-clusters that have machines which satisfy a constraint set."""
-        found = self._reach.get(mask)
-        if found is None:
-            found = tuple([sub.number for sub in self.subclusters if sub.matches[mask]])
+        subclusters = self._reach.get(mask)
+        if subclusters is None:
+            subclusters = tuple([sub.number for sub in self.subclusters if sub.matches[mask]])
             if len(self._reach) < REACH_MAX:
-                self._reach[mask] = found
-        return found
+                self._reach[mask] = subclusters
+
+        return subclusters
 
 
 class Membership:
     """The sub-clusters as the state store last reported them to a router or proxy.
 
     Attributes:
-        weights: set by the policy generator, in permille.
-        headroom: free slots, of those that have reported them.
+        weights: Weights set by the policy generator, in permille.
+        headroom: Free slots of the sub-clusters that have reported them.
     """
 
     def __init__(self, count: int) -> None:
@@ -90,18 +95,24 @@ class Membership:
 
     def update(self, message: Directory) -> tuple[list[int], list[int]]:
         """Take in a report; returns the sub-clusters that are lost by it, and those that are back."""
+        # A repeated or overtaken report.
         if message.number <= self._number:
             return [], []
+
         self._number = message.number
-        lost = [sub for sub, active in enumerate(message.active) if self.active[sub] and not active]
-        back = [sub for sub, active in enumerate(message.active) if active and not self.active[sub]]
-        self.active, self.weights = list(message.active), list(message.weights)
+        lost_subclusters = [sub for sub, active in enumerate(message.active) if self.active[sub] and not active]
+        returned_subclusters = [sub for sub, active in enumerate(message.active) if active and not self.active[sub]]
+
+        self.active = list(message.active)
+        self.weights = list(message.weights)
         self.headroom = {sub: free for sub, free in enumerate(message.free) if free >= 0}
-        return lost, back
+
+        return lost_subclusters, returned_subclusters
 
     def usable(self, candidates: Sequence[int]) -> Sequence[int]:
-        """Those that are active and have a weight; else those that are active; else all of them."""
+        """The candidates that are active and have a weight; else those that are active; else all of them."""
         active = [sub for sub in candidates if self.active[sub]]
+        # A router or proxy that knows of no usable sub-cluster asks all: waiting is worse than asking in vain.
         return [sub for sub in active if self.weights[sub]] or active or candidates
 
 

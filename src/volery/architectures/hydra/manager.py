@@ -46,11 +46,11 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     """The parameters of all resource managers of a build.
 
     Args:
-        queues: weights of queues; None: one queue for all.
-        beats: of machines, per sub-cluster; None: they report at once, and are offered at once.
-        am_beats: of application masters, one after the other by proxy; None: grants are sent at once.
-        proxies: addresses, in the order of these heartbeats.
-        decision_us: per container.
+        queues: Weights of queues; None: one queue for all.
+        beats: Heartbeats of machines, per sub-cluster; None: they report at once, and are offered at once.
+        am_beats: Heartbeats of application masters, one after the other by proxy; None: grants are sent at once.
+        proxies: Addresses of the proxies, in the order of these heartbeats.
+        decision_us: Modelled time of a decision, per container.
     """
 
     queues: Mapping[str, int] | None
@@ -69,9 +69,9 @@ class JobRequests(msgspec.Struct, eq=False):
     wanted: dict[int, int] = {}
 
 
-def _count(counts: dict[str, int], queue: str, by: int) -> None:
+def _count(counts: dict[str, int], queue: str, change: int) -> None:
     """Change the count of a queue; queues at 0 are left out."""
-    counts[queue] = counts.get(queue, 0) + by
+    counts[queue] = counts.get(queue, 0) + change
     if not counts[queue]:
         del counts[queue]
 
@@ -95,8 +95,8 @@ class ResourceManager(Component):
         self._registrations = registrations
         self._idle = list(sub.slots)
         self._slot_count = self._idle_count = sum(sub.slots)
-        self._free = sub.matches.every
-        self._usable = sub.matches.every
+        self._free_seats = sub.matches.every
+        self._usable_seats = sub.matches.every
         self._terms = [0] * len(sub.machines)
         self._containers: dict[int, Held] = {}
         self._last_id = incarnation * IDS
@@ -105,9 +105,9 @@ class ResourceManager(Component):
         self._jobs_running: dict[JobId, int] = {}
         self._masks: dict[int, int] = {}
         self._wanted = 0
-        self._heard: dict[Address, int] = {}
+        self._last_number_of: dict[Address, int] = {}
         self._used: dict[str, int] = {}
-        self._wanted_by: dict[str, int] = {}
+        self._wanted_by_queue: dict[str, int] = {}
         self._waiting = 0
         self._granted: dict[Address, list[Container]] = {}
         self._granted_seats = 0
@@ -139,52 +139,68 @@ class ResourceManager(Component):
     def _empty_queue(self) -> FairQueue:
         """The queues, each entitled to its part of the slots until the policy generator changes that."""
         weights = self._setting.queues if self._setting.queues is not None else {EVERYBODY: 1}
+
         self._part = max(1, self._slot_count // max(1, sum(weights.values())))
-        self._known = set(weights)
+        self._known_queues = set(weights)
         self._order = WeightedDrf((self._slot_count,), {queue: n * self._part for queue, n in weights.items()})
+
         return FairQueue(self._order)
 
     def _queue_of(self, user: str) -> str:
         """The queue of a user; one that the parameters do not name has a queue of weight 1."""
         if self._setting.queues is None:
             return EVERYBODY
-        if user not in self._known:
-            self._known.add(user)
+
+        if user not in self._known_queues:
+            self._known_queues.add(user)
             self._order.reweigh(user, self._part)
         return user
 
     def on_container_request(self, message: ContainerRequest, source: Address, now: Time) -> None:
         """Queue what is wanted, and forget what is not wanted any more."""
-        if message.number <= self._heard.get(source, 0):
+        # A repeated message: its changes were made, and would count twice.
+        if message.number <= self._last_number_of.get(source, 0):
             return
-        self._heard[source] = message.number
+        self._last_number_of[source] = message.number
+
         application = self._applications.get(message.job)
         if application is None:
             queue = self._queue_of(message.user)
+
             application = self._applications[message.job] = JobRequests(source, queue)
             self._queue.belongs(message.job, queue)
+
         for mask, count in zip(message.masks, message.counts, strict=True):
             self._want(application, message.job, mask, count)
+
         if self._beats is None:
             self._serve_free(message.masks, now)
+
         self._forget(message.job)
         self.settle(now)
 
     def _want(self, application: JobRequests, job: JobId, mask: int, count: int) -> None:
         """Change what a job wants; the places in the queue of what it does not want stay until they are reached."""
-        before, waited = application.wanted.get(mask, 0), bool(application.wanted)
-        after = max(0, before + count)
-        application.wanted[mask] = after
-        if not after:
+        count_before = application.wanted.get(mask, 0)
+        has_waited = bool(application.wanted)
+        count_after = max(0, count_before + count)
+
+        application.wanted[mask] = count_after
+        if not count_after:
             del application.wanted[mask]
-        self._waiting += bool(application.wanted) - waited
-        _count(self._wanted_by, application.queue, after - before)
-        for _ in range(after - before):
+
+        self._waiting += bool(application.wanted) - has_waited
+        _count(self._wanted_by_queue, application.queue, count_after - count_before)
+
+        for _ in range(count_after - count_before):
             self._queue.push(Task(0, job, mask))
-        self._wanted += after - before
-        self._masks[mask] = self._masks.get(mask, 0) + after - before
+
+        self._wanted += count_after - count_before
+        self._masks[mask] = self._masks.get(mask, 0) + count_after - count_before
         if not self._masks[mask]:
             del self._masks[mask]
+
+        # Places without a request pile up in the queue; when nothing is wanted at all, they can be dropped at once.
         if not self._wanted and self._queue.length:
             self._queue.remove(lambda _: True)
 
@@ -195,66 +211,83 @@ class ResourceManager(Component):
             del self._applications[job]
 
     def _serve_free(self, masks: Sequence[int], now: Time) -> None:
-        """Without heartbeats: machines that are free and suit what was just asked for, in random order."""
+        """Serve free machines that suit a request at once, in random order; only without heartbeats."""
         for mask in masks:
             while self._masks.get(mask) and not self._deciding:
-                candidates = self._free & self._usable & self._sub.matches[mask]
+                # Only seats that are free, in use and suitable: without heartbeats nothing else would offer them.
+                candidates = self._free_seats & self._usable_seats & self._sub.matches[mask]
                 if not candidates:
                     break
                 self._serve(self._sub.matches.pick(mask, candidates, self._stream.random), now)
 
     def _serve(self, seat: int, now: Time) -> None:
         """Grant what the machine has free, to the queues in turn."""
-        granted = 0
-        while self._idle[seat] and self._wanted:
-            wanted = self._queue.pop_fitting(self._sub.constraints[seat])
-            if wanted is None:
-                break
-            application = self._applications.get(wanted.job)
-            if application is None or not application.wanted.get(wanted.constraints):
-                continue  # it is not wanted any more
-            self._want(application, wanted.job, wanted.constraints, -1)
-            self._grant(application, wanted, seat)
-            granted += 1
-        if granted and self._setting.decision_us:
-            self._deciding = True
-            self._port.compute(DECIDED, Problem(int, granted, granted * self._setting.decision_us))
+        grant_count = 0
 
-    def _grant(self, application: JobRequests, wanted: Task, seat: int) -> None:
+        while self._idle[seat] and self._wanted:
+            request = self._queue.pop_fitting(self._sub.constraints[seat])
+            if request is None:
+                break
+
+            application = self._applications.get(request.job)
+            if application is None or not application.wanted.get(request.constraints):
+                # The place of a request that was withdrawn since.
+                continue
+
+            self._want(application, request.job, request.constraints, -1)
+            self._grant(application, request, seat)
+            grant_count += 1
+
+        # The modelled time of these decisions: nothing else is granted meanwhile.
+        if grant_count and self._setting.decision_us:
+            self._deciding = True
+            self._port.compute(DECIDED, Problem(int, grant_count, grant_count * self._setting.decision_us))
+
+    def _grant(self, application: JobRequests, request: Task, seat: int) -> None:
         self._last_id += 1
         container = Container(
-            self._last_id, self._sub.machines[seat], self._terms[seat], wanted.job, wanted.constraints
+            self._last_id, self._sub.machines[seat], self._terms[seat], request.job, request.constraints
         )
+
         self._take(Held(container, application.proxy, application.queue), seat)
         self._granted.setdefault(application.proxy, []).append(container)
         self._granted_seats |= 1 << self._proxy_seat[application.proxy]
 
-    def _take(self, held: Held, seat: int) -> None:
-        job = held.container.job
-        self._containers[held.container.id] = held
+    def _take(self, hold: Held, seat: int) -> None:
+        job = hold.container.job
+        self._containers[hold.container.id] = hold
+
         self._jobs_running[job] = self._jobs_running.get(job, 0) + 1
-        self._order.launched(held.user, (1,))
-        _count(self._used, held.user, 1)
+        self._order.launched(hold.user, (1,))
+        _count(self._used, hold.user, 1)
+
         self._idle[seat] -= 1
         self._idle_count -= 1
+
         if not self._idle[seat]:
-            self._free &= ~(1 << seat)
+            self._free_seats &= ~(1 << seat)
 
     def _give_back(self, number: int) -> int:
         """Count a container that has ended; returns the seat, or -1 where it is not known."""
-        held = self._containers.pop(number, None)
-        if held is None:
+        hold = self._containers.pop(number, None)
+        if hold is None:
             return -1
-        job, seat = held.container.job, self._sub.seat_of[held.container.machine]
+
+        job = hold.container.job
+        seat = self._sub.seat_of[hold.container.machine]
         self._jobs_running[job] -= 1
+
         if not self._jobs_running[job]:
             del self._jobs_running[job]
             self._forget(job)
-        self._order.ended(held.user, (1,))
-        _count(self._used, held.user, -1)
+
+        self._order.ended(hold.user, (1,))
+        _count(self._used, hold.user, -1)
+
         self._idle[seat] += 1
         self._idle_count += 1
-        self._free |= 1 << seat
+        self._free_seats |= 1 << seat
+
         return seat
 
     def on_vacated(self, message: Vacated, source: Address, now: Time) -> None:
@@ -262,14 +295,17 @@ class ResourceManager(Component):
         seat = -1
         for container in message.containers:
             seat = max(seat, self._give_back(container))
-        if seat >= 0 and self._usable >> seat & 1 and not self._deciding:
+
+        # While decisions take their time, the machine waits for its next heartbeat.
+        if seat >= 0 and self._usable_seats >> seat & 1 and not self._deciding:
             self._serve(seat, now)
+
         self.settle(now)
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
         for container in message.containers:
             seat = self._give_back(container)
-            if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
+            if seat >= 0 and self._beats is None and self._usable_seats >> seat & 1 and not self._deciding:
                 self._serve(seat, now)
         self.settle(now)
 
@@ -280,23 +316,23 @@ class ResourceManager(Component):
                 self._order.reweigh(queue, max(1, slots))
 
     def use(self, seats: int) -> None:
-        self._usable = seats
+        self._usable_seats = seats
 
     def vacate(self, seat: int) -> None:
         """Take back all containers on a machine."""
         machine = self._sub.machines[seat]
-        for number in [n for n, held in self._containers.items() if held.container.machine == machine]:
+        for number in [number for number, hold in self._containers.items() if hold.container.machine == machine]:
             self._give_back(number)
 
     def adopt(self, seat: int, running: Sequence[Held], term: int) -> None:
         """Take over the containers in which tasks run on a machine; those to come are of this term."""
-        for held in running:
-            self._take(Held(held.container, held.proxy, self._queue_of(held.user)), seat)
+        for hold in running:
+            self._take(Held(hold.container, hold.proxy, self._queue_of(hold.user)), seat)
         self._terms[seat] = term
 
     def offer(self, seat: int, now: Time) -> None:
         """Use what a machine has free at once, where no heartbeat is waited for."""
-        if self._beats is None and self._usable >> seat & 1 and not self._deciding:
+        if self._beats is None and self._usable_seats >> seat & 1 and not self._deciding:
             self._serve(seat, now)
         self.settle(now)
 
@@ -319,11 +355,13 @@ class ResourceManager(Component):
             self._reporting = False
             self._report()
         elif event.key == TELL:
-            due, self._sending_at = self._sending_at, NEVER
+            due = self._sending_at
+            self._sending_at = NEVER
             self._send_grants(due, now)
         else:
             assert self._armed is not None, "a heartbeat that nobody waits for"
-            seat, self._armed = self._armed[0], None
+            seat = self._armed[0]
+            self._armed = None
             self._serve(seat, now)
             self.settle(now)
 
@@ -334,58 +372,71 @@ class ResourceManager(Component):
             if am_beats is None:
                 self._send_grants(now, now)
             else:
+                # The next heartbeat of one of the masters that have grants waiting for it.
                 self._send_at(am_beats.next_of(self._granted_seats, now - 1)[1])
+
         if self._beats is not None:
             self._arm(self._beats, now)
+
         if not self._reporting:
             self._reporting = True
             self._port.set_timer(REPORT, (now // self._setting.report_us + 1) * self._setting.report_us)
 
-    def _send_at(self, at: Time) -> None:
-        if at != self._sending_at:
-            self._sending_at = at
-            self._port.set_timer(TELL, at)
+    def _send_at(self, due: Time) -> None:
+        if due != self._sending_at:
+            self._sending_at = due
+            self._port.set_timer(TELL, due)
 
     def _send_grants(self, due: Time, now: Time) -> None:
         """Send their grants to the application masters whose heartbeat it is, or was between `due` and now."""
-        am_beats, headroom = self._setting.am_beats, self._headroom()
+        am_beats = self._setting.am_beats
+        headroom = self._headroom()
+
         for proxy in list(self._granted):
             seat = self._proxy_seat[proxy]
+            # Its heartbeat is not due yet: its grants wait on.
             if am_beats is not None and am_beats.after(seat, due - 1) > now:
                 continue
+
             self._granted_seats &= ~(1 << seat)
             number = self._grants_sent[proxy] = self._grants_sent.get(proxy, 0) + 1
             self._port.send(proxy, Grant(number, tuple(self._granted.pop(proxy)), headroom))
+
         if self._granted and am_beats is not None:
             self._send_at(am_beats.next_of(self._granted_seats, now)[1])
 
     def _headroom(self) -> int:
         """Slots that are free on machines in use."""
-        if self._usable == self._sub.matches.every:
+        if self._usable_seats == self._sub.matches.every:
             return self._idle_count
-        return sum(count for seat, count in enumerate(self._idle) if self._usable >> seat & 1)
+        return sum(count for seat, count in enumerate(self._idle) if self._usable_seats >> seat & 1)
 
     def _arm(self, beats: Heartbeats, now: Time) -> None:
         """Wait for the next heartbeat of a machine that could run something that is wanted."""
         candidates = 0
-        if self._wanted and not self._deciding and (free := self._free & self._usable):
+        if self._wanted and not self._deciding and (free := self._free_seats & self._usable_seats):
             for mask in self._masks:
                 candidates |= self._sub.matches[mask] & free
                 if candidates == free:
                     break
-        due = beats.next_of(candidates, now) if candidates else None
-        if due == self._armed:
+
+        next_beat = beats.next_of(candidates, now) if candidates else None
+        # The timer is set for that heartbeat already.
+        if next_beat == self._armed:
             return
-        self._armed = due
-        if due is None:
+
+        self._armed = next_beat
+        if next_beat is None:
             self._port.cancel_timer(SERVE)
         else:
-            self._port.set_timer(SERVE, due[1])
+            self._port.set_timer(SERVE, next_beat[1])
 
     def _report(self) -> None:
         """The heartbeat to the state store."""
-        used, wanted = self._used, self._wanted_by
-        queues = tuple(sorted(used.keys() | wanted.keys()))
+        used_by_queue = self._used
+        wanted_by_queue = self._wanted_by_queue
+        queues = tuple(sorted(used_by_queue.keys() | wanted_by_queue.keys()))
+
         self._reports += 1
         self._port.send(
             STORE,
@@ -395,28 +446,37 @@ class ResourceManager(Component):
                 self._headroom(),
                 self._waiting,
                 queues,
-                tuple([used.get(queue, 0) for queue in queues]),
-                tuple([wanted.get(queue, 0) for queue in queues]),
+                tuple([used_by_queue.get(queue, 0) for queue in queues]),
+                tuple([wanted_by_queue.get(queue, 0) for queue in queues]),
             ),
         )
 
     def check(self) -> None:
-        idle, free = list(self._sub.slots), 0
-        for held in self._containers.values():
-            idle[self._sub.seat_of[held.container.machine]] -= 1
+        idle = list(self._sub.slots)
+        free = 0
+
+        for hold in self._containers.values():
+            idle[self._sub.seat_of[hold.container.machine]] -= 1
         for seat, count in enumerate(idle):
             free |= (count > 0) << seat
+
         assert sum(idle) == self._idle_count, "the count of free slots"
-        assert (idle, free) == (self._idle, self._free), "slots neither free nor in a container"
-        wanted = sum(sum(application.wanted.values()) for application in self._applications.values())
-        assert wanted == self._wanted == sum(self._masks.values()), "containers that are wanted"
-        waiting = [application for application in self._applications.values() if application.wanted]
-        assert self._waiting == len(waiting), "applications that wait"
+        assert (idle, free) == (self._idle, self._free_seats), "slots neither free nor in a container"
+
+        wanted_count = sum(sum(application.wanted.values()) for application in self._applications.values())
+        assert wanted_count == self._wanted == sum(self._masks.values()), "containers that are wanted"
+
+        waiting_applications = [application for application in self._applications.values() if application.wanted]
+        assert self._waiting == len(waiting_applications), "applications that wait"
+
         assert sum(self._used.values()) == len(self._containers), "containers of queues"
-        assert sum(self._wanted_by.values()) == wanted, "what queues want"
-        assert self._queue.length >= wanted, "something wanted has no place in the queue"
+        assert sum(self._wanted_by_queue.values()) == wanted_count, "what queues want"
+        # Places of withdrawn requests may be left, but each request has one.
+        assert self._queue.length >= wanted_count, "something wanted has no place in the queue"
+
         self._queue.check()
-        usable = self._free & self._usable
+
+        usable = self._free_seats & self._usable_seats
         fits = any(usable & self._sub.matches[mask] for mask in self._masks)
         assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
 
@@ -424,7 +484,7 @@ class ResourceManager(Component):
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
         assert not self._granted, "grants are left"
-        assert self._usable == self._sub.matches.every, "machines are not in use"
+        assert self._usable_seats == self._sub.matches.every, "machines are not in use"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         ContainerRequest: on_container_request,

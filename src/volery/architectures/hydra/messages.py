@@ -38,7 +38,7 @@ class ContainerRequest(Message, frozen=True):
     """Proxy > resource manager: so many containers more, or fewer, for a job.
 
     Args:
-        counts: of each; below zero: so many are not wanted any more.
+        counts: Change of the number of containers, per mask; below zero: so many are not wanted any more.
     """
 
     number: int
@@ -203,7 +203,32 @@ class PolicyUpdate(Message, frozen=True):
 
 
 MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Locate, Located, Hosted, ContainerRequest, Grant, Release, Start, Kill, Completed, Refused, Vacated, Register,
-     Welcome, Reborn, NodeDead, Load, Directory, Entitle, News, Read, SubclusterLoads, PolicyUpdate, MoreTasks, Cancel,
-     JobAccepted, JobDone}
-)  # fmt: skip
+    {
+        Locate,
+        Located,
+        Hosted,
+        ContainerRequest,
+        Grant,
+        Release,
+        Start,
+        Kill,
+        Completed,
+        Refused,
+        Vacated,
+        Register,
+        Welcome,
+        Reborn,
+        NodeDead,
+        Load,
+        Directory,
+        Entitle,
+        News,
+        Read,
+        SubclusterLoads,
+        PolicyUpdate,
+        MoreTasks,
+        Cancel,
+        JobAccepted,
+        JobDone,
+    }
+)

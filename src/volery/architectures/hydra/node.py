@@ -21,11 +21,11 @@ class Node(Component):
     """Runs tasks in containers that its resource manager has granted, and reports their ends.
 
     Args:
-        beats: the times at which it reports ends to its resource manager; None: at once.
-        registration: with a resource manager that may restart, as the node may; None: neither does.
+        beats: Times at which it reports ends to its resource manager; None: at once.
+        registration: Registration with a resource manager that may restart, as the node may; None: neither does.
     """
 
-    __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")
+    __slots__ = ("_beats", "_last_number_of", "_registration", "_rm", "_seat", "_vacated", "running")
 
     def __init__(
         self, rm: Address, seat: int, beats: Heartbeats | None, registration: Registration | None = None
@@ -35,7 +35,7 @@ class Node(Component):
         self._beats = beats
         self._registration = registration
         self.running: dict[TaskId, tuple[Start, Address]] = {}
-        self._heard: dict[Address, int] = {}
+        self._last_number_of: dict[Address, int] = {}
         self._vacated: tuple[int, ...] = ()
 
     def bind(self, port: Port) -> None:
@@ -57,8 +57,8 @@ class Node(Component):
 
     def on_start(self, message: Start, source: Address, now: Time) -> None:
         """Start the task, if its container is valid; a repeated or overtaken message is ignored."""
-        if message.number > self._heard.get(source, 0):
-            self._heard[source] = message.number
+        if message.number > self._last_number_of.get(source, 0):
+            self._last_number_of[source] = message.number
             if self._registration is None or self._registration.admits(message, source):
                 self.launch(message, source)
 
@@ -68,8 +68,10 @@ class Node(Component):
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the attempt, if it still runs, or do not begin it."""
+        # A task that waits for the registration is taken back instead, and never begins.
         if self._registration is not None and self._registration.refuses(message):
             return
+
         running = self.running.get(message.task)
         if running is not None and running[0].attempt == message.attempt:
             self._port.kill(message.task, message.attempt)
@@ -78,9 +80,11 @@ class Node(Component):
         """Report to the proxy at once, and to the resource manager in the next heartbeat."""
         start, proxy = self.running.pop(event.task.id)
         self._port.send(proxy, Completed(event.task.job, event.task.id, event.attempt, event.outcome == "killed"))
+
         self._vacated += (start.container.id,)
         if self._beats is None:
             self._report()
+        # One timer for all ends until the next heartbeat.
         elif len(self._vacated) == 1:
             self._port.set_timer(BEAT, self._beats.after(self._seat, now))
 

@@ -47,7 +47,7 @@ class StartedContainer(NamedTuple):
 
 Split = Literal["broadcast", "home", "weighted", "locality"]
 NOWHERE: Final = -1
-"""Where the input of a task lies that has none, or may run anywhere."""
+"""Sub-cluster of the input of a task that has none, or may run anywhere."""
 
 
 class TaskLine:
@@ -65,9 +65,12 @@ class TaskLine:
 
     def pop(self, sub: int) -> Task:
         """The first one for a container in a sub-cluster: with input there, with none anywhere, or any."""
+        # Tasks whose input is elsewhere come last: they may yet get a container beside it.
         near = sub if sub in self._by_sub else NOWHERE if NOWHERE in self._by_sub else next(iter(self._by_sub))
+
         tasks = self._by_sub[near]
         self.length -= 1
+
         task = tasks.popleft()
         if not tasks:
             del self._by_sub[near]
@@ -78,10 +81,10 @@ class Application(msgspec.Struct, eq=False):
     """The state that an application master keeps of its job.
 
     Attributes:
-        waiting: constraint set -> tasks without a container; never empty.
-        asked: (sub-cluster, constraint set) -> containers asked for there that have not come.
-        attempts: of tasks that have to begin again, the next one.
-        near: where the input of tasks lies, where that is asked for.
+        waiting: Constraint set -> tasks without a container; never empty.
+        asked: Sub-cluster and constraint set -> containers asked for there that have not come.
+        attempts: The next attempt of tasks that have to begin again.
+        near: Sub-cluster of the input of tasks, where that is asked for.
     """
 
     user: str
@@ -102,23 +105,33 @@ def proportional(
     """Containers to ask of each sub-cluster: ceil(n (a H + (1 - a) w)); at most one too many for each.
 
     Args:
-        count: n, containers that are wanted.
+        count: n, the number of containers that are wanted.
         weights: w, per sub-cluster, in permille.
-        headroom: free slots of the sub-clusters that have reported them.
-        alpha: a; what headroom counts against weights.
+        headroom: Free slots of the sub-clusters that have reported them.
+        alpha: a, the part of headroom against weights.
     """
-    known = [sub for sub in candidates if sub in headroom]
-    free = sum(headroom[sub] for sub in known)
+    reporting_subclusters = [sub for sub in candidates if sub in headroom]
+
+    free = sum(headroom[sub] for sub in reporting_subclusters)
     total = sum(weights[sub] for sub in candidates)
-    each = Fraction(1, len(candidates))
-    asked = {}
+
+    equal_part = Fraction(1, len(candidates))
+    counts = {}
+
     for sub in candidates:
-        room = Fraction(headroom[sub] * len(known), free * len(candidates)) if free and sub in headroom else each
-        weight = Fraction(weights[sub], total) if total else each
+        room = (
+            Fraction(headroom[sub] * len(reporting_subclusters), free * len(candidates))
+            if free and sub in headroom
+            else equal_part
+        )
+        # Shares are rounded up: together the parts are never less than what is wanted.
+        weight = Fraction(weights[sub], total) if total else equal_part
         part = ceil(count * (alpha * room + (1 - alpha) * weight))
+
         if part:
-            asked[sub] = min(part, count)
-    return asked
+            counts[sub] = min(part, count)
+
+    return counts
 
 
 class Splitter:
@@ -135,14 +148,19 @@ class Splitter:
         """The number of containers to request of each sub-cluster, together at least as many as are wanted.
 
         Args:
-            mask: constraint set; some sub-cluster has machines that satisfy it.
-            near: sub-cluster that holds the input; -1: none in particular.
+            mask: Constraint set; some sub-cluster has machines that satisfy it.
+            near: Sub-cluster that holds the input; -1: none in particular.
         """
-        reach, membership = self._layout.reach(mask), self._membership
+        reach = self._layout.reach(mask)
+        membership = self._membership
+
+        # A home that is lost, or has no such machine, is asked for nothing: the others are.
         if self._policy == "home" and home in reach and membership.active[home]:
             return {home: count}
+
         if near >= 0 and membership.active[near]:
             return {near: count}
+
         candidates = membership.usable(reach)
         if self._policy == "broadcast":
             return dict.fromkeys(candidates, count)
@@ -169,9 +187,12 @@ class Proxy(Component):
 
         A restarted router hands over all that may run by now, and what it lost may be among it.
         """
-        job, known = message.job, message.job.id in self._applications
+        job = message.job
+        is_known = job.id in self._applications
+
         tasks = self._jobs.admit(Submit(job), source, 0)
-        if known:
+        # The restarted router has no record of chunks that it handed on, so a part of the job may be new.
+        if is_known:
             first = self._jobs.received(job.id)
             if 0 <= first < len(job.tasks) and job.task_count == self._jobs.announced(job.id):
                 self.on_more_tasks(MoreTasks(job.id, first, job.tasks[first:], (), job.replicas[first:]), source, now)
@@ -185,55 +206,63 @@ class Proxy(Component):
 
     def _add(self, job: JobId, tasks: tuple[Task, ...], replicas: tuple[tuple[int, ...], ...]) -> None:
         application = self._applications[job]
-        taken = []
+        runnable_tasks = []
         for place, task in enumerate(tasks):
             if not self._layout.reach(task.constraints):
                 self._jobs.unsatisfiable(job)
                 continue
             if replicas and self._splitter.by_locality:
                 application.near[task.id] = self._nearest(task, replicas[place])
-            taken.append(task)
-        self._want(job, application, taken)
+            runnable_tasks.append(task)
+
+        self._want(job, application, runnable_tasks)
         self._close_if_done(job)
 
     def _nearest(self, task: Task, replicas: tuple[int, ...]) -> int:
         """Of the sub-clusters that could run the task, the one that holds most of its input."""
         reach = self._layout.reach(task.constraints)
-        held = [sub for sub in (self._layout.sub_of[machine] for machine in replicas) if sub in reach]
-        return max(held, key=lambda sub: (held.count(sub), -sub), default=NOWHERE)
+        holders = [sub for sub in (self._layout.sub_of[machine] for machine in replicas) if sub in reach]
+        return max(holders, key=lambda sub: (holders.count(sub), -sub), default=NOWHERE)
 
     def _want(self, job: JobId, application: Application, tasks: list[Task]) -> None:
         """Let tasks wait, and ask for containers for them."""
         kinds: dict[tuple[int, int], int] = {}
         for task in tasks:
-            mask, near = task.constraints, application.near.get(task.id, NOWHERE)
-            waiting = application.waiting.get(mask)
-            if waiting is None:
-                waiting = application.waiting[mask] = TaskLine()
-            waiting.push(task, near)
+            mask = task.constraints
+            near = application.near.get(task.id, NOWHERE)
+            line = application.waiting.get(mask)
+
+            if line is None:
+                line = application.waiting[mask] = TaskLine()
+            line.push(task, near)
+
             kind = (mask, near)
             kinds[kind] = kinds.get(kind, 0) + 1
+
         changes: dict[int, dict[int, int]] = {}
         for (mask, near), count in kinds.items():
             for sub, part in self._splitter.split(mask, count, self._home, near).items():
                 self._change(application, changes, sub, mask, part)
+
         self._send(job, application, changes)
 
     def _change(
-        self, application: Application, changes: dict[int, dict[int, int]], sub: int, mask: int, by: int
+        self, application: Application, changes: dict[int, dict[int, int]], sub: int, mask: int, change: int
     ) -> None:
-        asked = application.asked.get((sub, mask), 0) + by
-        if asked:
-            application.asked[sub, mask] = asked
+        count = application.asked.get((sub, mask), 0) + change
+        if count:
+            application.asked[sub, mask] = count
         else:
             application.asked.pop((sub, mask), None)
-        of_sub = changes.setdefault(sub, {})
-        of_sub[mask] = of_sub.get(mask, 0) + by
+
+        masks_of_sub = changes.setdefault(sub, {})
+        masks_of_sub[mask] = masks_of_sub.get(mask, 0) + change
 
     def _send(self, job: JobId, application: Application, changes: dict[int, dict[int, int]]) -> None:
-        for sub, of_sub in changes.items():
-            masks = tuple([mask for mask, by in of_sub.items() if by])
-            counts = tuple([of_sub[mask] for mask in masks])
+        for sub, changes_of_masks in changes.items():
+            masks = tuple([mask for mask, change in changes_of_masks.items() if change])
+            counts = tuple([changes_of_masks[mask] for mask in masks])
+
             if masks:
                 address = rm_of(sub)
                 self._port.send(address, ContainerRequest(self._next(address), job, application.user, masks, counts))
@@ -247,61 +276,77 @@ class Proxy(Component):
         sub = sub_of_rm(source)
         if message.number <= self._granted.get(sub, 0):
             return
+
+        # Numbers of grants begin again with each life of the resource manager (see `on_renewed`).
         self._granted[sub] = message.number
         self._membership.headroom[sub] = message.headroom
-        vain: list[int] = []
-        touched: dict[tuple[JobId, int], None] = {}
+
+        unused_containers: list[int] = []
+        changed_requests: dict[tuple[JobId, int], None] = {}
         for container in message.containers:
             application = self._applications.get(container.job)
             if application is None or not self._bind(application, container, sub):
-                vain.append(container.id)
+                unused_containers.append(container.id)
             if application is not None:
-                touched[container.job, container.mask] = None
-        if vain:
-            self._port.observe(Counted("containers_released", len(vain)))
-            self._port.send(source, Release(tuple(vain)))
-        self._want_fewer(touched)
+                changed_requests[container.job, container.mask] = None
+
+        if unused_containers:
+            self._port.observe(Counted("containers_released", len(unused_containers)))
+            self._port.send(source, Release(tuple(unused_containers)))
+
+        self._want_fewer(changed_requests)
 
     def _bind(self, application: Application, container: Container, sub: int) -> bool:
         """Start a task in the container; False when none waits for such a one."""
         mask = container.mask
-        asked = application.asked.get((sub, mask), 0)
-        if asked > 1:
-            application.asked[sub, mask] = asked - 1
-        elif asked:
+
+        count = application.asked.get((sub, mask), 0)
+        # Fewer are to come from there now, whether or not a task is left for this one.
+        if count > 1:
+            application.asked[sub, mask] = count - 1
+        elif count:
             del application.asked[sub, mask]
-        waiting = application.waiting.get(mask)
-        if waiting is None:
+
+        # Another sub-cluster's container came first.
+        line = application.waiting.get(mask)
+        if line is None:
             return False
-        task = waiting.pop(sub)
-        if not waiting.length:
+
+        task = line.pop(sub)
+        if not line.length:
             del application.waiting[mask]
         attempt = application.attempts.get(task.id, 0)
         application.running[task.id] = StartedContainer(task, attempt, container.machine)
+
         node = f"node/{container.machine}"
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
         return True
 
-    def _want_fewer(self, touched: dict[tuple[JobId, int], None]) -> None:
+    def _want_fewer(self, requests: dict[tuple[JobId, int], None]) -> None:
         """No sub-cluster is asked for more containers than tasks wait."""
         changes: dict[JobId, dict[int, dict[int, int]]] = {}
-        for job, mask in touched:
+
+        for job, mask in requests:
             application = self._applications[job]
-            left = application.wait_count(mask)
+
+            wait_count = application.wait_count(mask)
             for sub in self._layout.reach(mask):
-                excess = application.asked.get((sub, mask), 0) - left
+                excess = application.asked.get((sub, mask), 0) - wait_count
                 if excess > 0:
                     self._change(application, changes.setdefault(job, {}), sub, mask, -excess)
-        for job, of_job in changes.items():
-            self._send(job, self._applications[job], of_job)
+
+        for job, changes_of_job in changes.items():
+            self._send(job, self._applications[job], changes_of_job)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Count the result; what was ended by its machine, not by its user, begins again."""
         job = message.job
         if not self._runs(job, message.task, message.attempt):
             return
+
+        # The machine ended it, as it had lost its resource manager for too long.
         if message.killed and job not in self._jobs.cancelled:
-            self._again(job, [message.task])
+            self._retry(job, [message.task])
         else:
             del self._applications[job].running[message.task]
             self._jobs.finished(job)
@@ -311,7 +356,7 @@ class Proxy(Component):
         """The container was void: the task waits again."""
         if self._runs(message.job, message.task, message.attempt):
             self._port.observe(Counted("containers_void"))
-            self._again(message.job, [message.task])
+            self._retry(message.job, [message.task])
 
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
         """True if this attempt runs, as far as the proxy was informed."""
@@ -319,28 +364,32 @@ class Proxy(Component):
         running = application.running.get(task) if application is not None else None
         return running is not None and running.attempt == attempt
 
-    def _again(self, job: JobId, tasks: list[TaskId]) -> None:
+    def _retry(self, job: JobId, tasks: list[TaskId]) -> None:
         """Let the tasks of attempts that are over wait again, unless their job is cancelled."""
         application = self._applications[job]
-        ended = [application.running.pop(task) for task in tasks]
+        ended_attempts = [application.running.pop(task) for task in tasks]
+
+        # A cancelled job's attempts count as ended, whatever ended them.
         if job in self._jobs.cancelled:
-            self._jobs.finished(job, len(ended))
+            self._jobs.finished(job, len(ended_attempts))
             self._close_if_done(job)
             return
-        for running in ended:
-            application.attempts[running.task.id] = running.attempt + 1
-        self._want(job, application, [running.task for running in ended])
 
-    def _all_again(self, machine: int) -> None:
+        for running in ended_attempts:
+            application.attempts[running.task.id] = running.attempt + 1
+
+        self._want(job, application, [running.task for running in ended_attempts])
+
+    def _retry_machine(self, machine: int) -> None:
         for job in list(self._applications):
             application = self._applications[job]
             tasks = [task for task, running in application.running.items() if running.machine == machine]
             if tasks:
-                self._again(job, tasks)
+                self._retry(job, tasks)
 
     def on_node_dead(self, message: NodeDead, source: Address, now: Time) -> None:
         """Its resource manager has given the machine up."""
-        self._all_again(message.machine)
+        self._retry_machine(message.machine)
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
         """Nothing: the link has reported the restart."""
@@ -349,65 +398,77 @@ class Proxy(Component):
         """A restarted machine runs nothing, and a restarted resource manager has no request."""
         role = role_of(message.peer)
         if role == "node":
-            self._all_again(int(message.peer.split("/")[1]))
+            self._retry_machine(int(message.peer.split("/")[1]))
         elif role == "rm":
             sub = sub_of_rm(message.peer)
+            # The numbers of its next life begin with one.
             self._granted[sub] = 0
-            self._ask_again(sub, known=False)
+            self._ask_again(sub, has_request=False)
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
         """News of the sub-clusters: what was asked of a lost one is asked of others; one that is back is asked, too."""
-        lost, back = self._membership.update(message)
-        for sub in lost:
-            self._ask_again(sub, known=True)
-        for sub in back:
+        lost_subclusters, returned_subclusters = self._membership.update(message)
+        for sub in lost_subclusters:
+            self._ask_again(sub, has_request=True)
+        for sub in returned_subclusters:
             self._ask_also(sub)
 
     def _ask_also(self, sub: int) -> None:
         """Ask a sub-cluster for its part of what waits, although others have been asked for that already."""
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
+
             for mask in application.waiting:
-                left = application.wait_count(mask)
-                part = self._splitter.split(mask, left, self._home).get(sub, 0)
-                more = min(part, left - application.asked.get((sub, mask), 0))
-                if more > 0:
-                    self._change(application, changes, sub, mask, more)
+                wait_count = application.wait_count(mask)
+
+                part = self._splitter.split(mask, wait_count, self._home).get(sub, 0)
+                # No sub-cluster is asked for more than wait, although others are asked for the same.
+                missing_count = min(part, wait_count - application.asked.get((sub, mask), 0))
+                if missing_count > 0:
+                    self._change(application, changes, sub, mask, missing_count)
             self._send(job, application, changes)
 
-    def _ask_again(self, sub: int, *, known: bool) -> None:
+    def _ask_again(self, sub: int, *, has_request: bool) -> None:
         """Split again what was asked of a sub-cluster, which may still have the request and has to drop it then."""
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
-            for of, mask in [key for key in application.asked if key[0] == sub]:
-                count = application.asked[of, mask]
-                if known:
+            for asked_sub, mask in [key for key in application.asked if key[0] == sub]:
+                count = application.asked[asked_sub, mask]
+                # A lost one may still have the request, and is to drop it then; a restarted one has none.
+                if has_request:
                     self._change(application, changes, sub, mask, -count)
                 else:
-                    del application.asked[of, mask]
-                lacking = application.wait_count(mask) - self._asked(application, mask)
-                if lacking > 0:
-                    for other, part in self._splitter.split(mask, lacking, self._home).items():
-                        self._change(application, changes, other, mask, part)
+                    del application.asked[asked_sub, mask]
+
+                missing_count = application.wait_count(mask) - self._asked_count(application, mask)
+                if missing_count > 0:
+                    for subcluster, part in self._splitter.split(mask, missing_count, self._home).items():
+                        self._change(application, changes, subcluster, mask, part)
+
             self._send(job, application, changes)
 
-    def _asked(self, application: Application, mask: int) -> int:
+    def _asked_count(self, application: Application, mask: int) -> int:
         return sum(application.asked.get((sub, mask), 0) for sub in self._layout.reach(mask))
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Want nothing more for the job, and kill what runs."""
         job = message.job
         application = self._applications.get(job)
+
         if not self._jobs.cancel(message, source) or application is None:
             self._close_if_done(job)
             return
+
         for running in application.running.values():
             self._port.send(f"node/{running.machine}", Kill(running.task.id, running.attempt))
-        dropped = sum(waiting.length for waiting in application.waiting.values())
+
+        dropped_count = sum(waiting.length for waiting in application.waiting.values())
         application.waiting.clear()
-        if dropped:
-            self._jobs.finished(job, dropped)
+
+        if dropped_count:
+            self._jobs.finished(job, dropped_count)
         self._want_fewer({(job, mask): None for _, mask in application.asked})
+
         self._close_if_done(job)
 
     def _close_if_done(self, job: JobId) -> None:
@@ -419,7 +480,9 @@ class Proxy(Component):
     def check(self) -> None:
         for job, application in self._applications.items():
             for mask, waiting in application.waiting.items():
-                assert self._asked(application, mask) >= waiting.length > 0, f"job {job} waits for what nobody asks for"
+                assert self._asked_count(application, mask) >= waiting.length > 0, (
+                    f"job {job} waits for what nobody asks for"
+                )
             for (sub, mask), count in application.asked.items():
                 assert 0 < count <= application.wait_count(mask), f"job {job} asks too much of {sub}"
 

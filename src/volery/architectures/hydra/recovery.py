@@ -20,9 +20,9 @@ from volery.roles.recovery.channel import Renewed
 
 EXPIRY: Final = "expiry"
 NO_TERM: Final = -1
-"""Registered anew, and not welcome yet."""
+"""Term of a node that has registered again, and was not welcomed yet."""
 IDS: Final = 1 << 40
-"""Containers, or terms, that one incarnation of a resource manager can give."""
+"""Number of containers, or terms, that one incarnation of a resource manager can give."""
 
 
 class Registrant(Protocol):
@@ -38,7 +38,7 @@ class Registration:
     """A node's registration with its resource manager: tasks start under it, or wait for it.
 
     Args:
-        expiry_us: after this long without its resource manager the node ends all that runs.
+        expiry_us: Time without its resource manager after which the node ends all that runs.
     """
 
     __slots__ = ("_expiry_us", "_incarnation", "_node", "_number", "_port", "_proxies", "_rm", "_term", "_waiting")
@@ -57,10 +57,11 @@ class Registration:
 
     def bind(self, node: Registrant, port: Port) -> None:
         """Serve a node, by its port."""
-        self._node, self._port = node, port
+        self._node = node
+        self._port = port
 
     def start(self) -> None:
-        """After a restart: register, and inform the proxies that nothing runs here."""
+        """Register after a restart, and inform the proxies that nothing runs here."""
         if self._incarnation:
             self._register()
             for proxy in self._proxies:
@@ -69,17 +70,21 @@ class Registration:
     def _register(self) -> None:
         self._term = NO_TERM
         self._number += 1
-        held = [Held(start.container, proxy, start.user) for start, proxy in self._node.running.values()]
-        self._port.send(self._rm, Register(self._number, tuple(held)))
+        running = [Held(start.container, proxy, start.user) for start, proxy in self._node.running.values()]
+        self._port.send(self._rm, Register(self._number, tuple(running)))
 
     def admits(self, start: Start, proxy: Address) -> bool:
-        """True if a task may begin now; it waits for the term, or is refused if its container is of an earlier one."""
+        """True if a task may begin now; else it waits for the term, or is refused with its container's earlier one."""
+        # What it may start is known when the term is: the resource manager may have restarted.
         if self._term == NO_TERM:
             self._waiting.append((start, proxy))
             return False
+
+        # A container that was granted before the registration may hold a slot that was granted again since.
         if start.container.term != self._term:
             self._port.send(proxy, Refused(start.task.job, start.task.id, start.attempt))
             return False
+
         return True
 
     def refuses(self, kill: Kill) -> bool:
@@ -89,6 +94,7 @@ class Registration:
                 del self._waiting[place]
                 self._port.send(proxy, Refused(start.task.job, kill.task, kill.attempt))
                 return True
+
         return False
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
@@ -96,24 +102,28 @@ class Registration:
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """The resource manager has restarted and has no state."""
+        # Ends that were to be reported are part of what the new incarnation does not know.
         if message.peer == self._rm:
             self._node.forget_vacated()
             self._register()
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """Nothing: the link has reported the restart."""
+        """Ignore the notice: the link has reported the restart."""
 
     def on_welcome(self, message: Welcome, source: Address, now: Time) -> None:
         """The last registration is acknowledged: from now on containers of its term are valid."""
+        # An answer to an earlier registration would admit containers granted before this one.
         if message.number == self._number:
             self._term = message.term
-            waiting, self._waiting = self._waiting, []
-            for start, proxy in waiting:
+            waiting_starts = self._waiting
+            self._waiting = []
+
+            for start, proxy in waiting_starts:
                 if self.admits(start, proxy):
                     self._node.launch(start, proxy)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
-        """Without its resource manager a node goes on for a while."""
+        """Go on for a while without the resource manager."""
         self._port.set_timer(EXPIRY, now + self._expiry_us)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
@@ -123,6 +133,8 @@ class Registration:
         """End all that runs: the resource manager has been away for so long that it will give the machine up."""
         for start, _ in self._node.running.values():
             self._port.kill(start.task.id, start.attempt)
+
+        # Nothing that is under way may begin either, until the node is welcomed again.
         self._term = NO_TERM
         self._number += 1
         self._port.send(self._rm, Register(self._number, ()))
@@ -158,7 +170,7 @@ class Registrations:
     """A resource manager's account of its machines: those that have registered and are not lost are used.
 
     Args:
-        lease_us: a machine that was lost for so long has ended all that ran there.
+        lease_us: Time for which a machine was lost, after which all that ran there has ended.
     """
 
     _manager: Registrar
@@ -170,24 +182,26 @@ class Registrations:
         self._proxies = proxies
         self._lease_us = lease_us
         self._incarnation = incarnation
-        self._registered = 0 if incarnation else sub.matches.every
-        self._away = 0
+        self._registered_seats = 0 if incarnation else sub.matches.every
+        self._lost_seats = 0
         self._last_term = incarnation * IDS
 
     def bind(self, manager: Registrar, port: Port) -> None:
         """Serve a resource manager, by its port."""
-        self._manager, self._port = manager, port
+        self._manager = manager
+        self._port = port
+
         self._use()
 
     def start(self, now: Time) -> None:
-        """After a restart: inform machines, which register, and proxies, which ask again."""
+        """Inform machines, which register, and proxies, which ask again, after a restart."""
         if self._incarnation:
             for address in (*self._seat_of, *self._proxies):
                 self._port.send(address, Reborn())
             self._manager.settle(now)
 
     def _use(self) -> None:
-        self._manager.use(self._registered & ~self._away)
+        self._manager.use(self._registered_seats & ~self._lost_seats)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         self.receives[type(event)](self, event, source, now)
@@ -196,10 +210,14 @@ class Registrations:
         """Take over what runs there; from now on containers of another term are granted."""
         seat = self._seat_of[source]
         self._last_term += 1
+
+        # Containers that were granted and not begun are void; what runs is taken over from the message.
         self._manager.vacate(seat)
         self._manager.adopt(seat, message.running, self._last_term)
-        self._registered |= 1 << seat
+
+        self._registered_seats |= 1 << seat
         self._use()
+
         self._port.send(source, Welcome(message.number, self._last_term))
         self._manager.offer(seat, now)
 
@@ -208,7 +226,8 @@ class Registrations:
         if message.peer in self._seat_of:
             seat = self._seat_of[message.peer]
             self._manager.vacate(seat)
-            self._registered &= ~(1 << seat)
+            self._registered_seats &= ~(1 << seat)
+
             self._use()
             self._manager.settle(now)
 
@@ -216,23 +235,28 @@ class Registrations:
         """Grant nothing more there; after a while it has ended all that ran."""
         if event.peer in self._seat_of:
             seat = self._seat_of[event.peer]
-            self._away |= 1 << seat
+            # It may go on running what it has, and nothing new would be reported back.
+            self._lost_seats |= 1 << seat
+
             self._use()
             self._port.set_timer(("lease", seat), now + self._lease_us)
+
             self._manager.settle(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
         """Use the machine again, unless it has to register."""
         if event.peer in self._seat_of:
             seat = self._seat_of[event.peer]
-            self._away &= ~(1 << seat)
+            self._lost_seats &= ~(1 << seat)
             self._use()
             self._port.cancel_timer(("lease", seat))
+
             self._manager.offer(seat, now)
 
     def give_up(self, seat: int, now: Time) -> None:
         """The lease of a lost machine is over: nothing was granted there since, so all that ran has ended."""
         self._manager.vacate(seat)
+
         for proxy in self._proxies:
             self._port.send(proxy, NodeDead(self._machines[seat]))
         self._manager.settle(now)

@@ -23,10 +23,11 @@ def draw_weighted(candidates: Sequence[int], weights: Sequence[int], random: Ran
     total = sum(weights[sub] for sub in candidates)
     if not total:
         return candidates[int(random.random() * len(candidates))]
-    left = int(random.random() * total)
+    remainder = int(random.random() * total)
+
     for sub in candidates:
-        left -= weights[sub]
-        if left < 0:
+        remainder -= weights[sub]
+        if remainder < 0:
             return sub
     raise AssertionError("weights that do not add up")
 
@@ -52,14 +53,20 @@ class Router(Forwarder):
         job = message.job
         if self._answer_done(job.id) or self._forward(job.id, Hosted(job)):
             return
+        # Only the store decides: a job that comes to two routers has the home that was stored first.
         self._unlocated[job.id] = [Hosted(job)]
+
         self._port.send(STORE, Locate(job.id, self._choose(job)))
 
     def _choose(self, job: Job) -> int:
         """A home, among the active sub-clusters."""
-        membership, routing = self._membership, self._routing
-        every = range(len(self._layout.subclusters))
-        candidates = [sub for sub in every if membership.active[sub]] or list(every)
+        membership = self._membership
+        routing = self._routing
+
+        subclusters = range(len(self._layout.subclusters))
+        # Without an active sub-cluster jobs are sent anywhere, and wait there until one is back.
+        candidates = [sub for sub in subclusters if membership.active[sub]] or list(subclusters)
+
         if routing == "hash":
             return by_hash(candidates, job.user)
         if routing == "priority":
@@ -67,26 +74,29 @@ class Router(Forwarder):
         if routing == "load" and membership.headroom:
             usable = membership.usable(candidates)
             return max(usable, key=lambda sub: (membership.headroom.get(sub, 0), -sub))
+
         if routing == "locality":
-            held = [self._layout.sub_of[machine] for machines in job.replicas for machine in machines]
-            near = [sub for sub in held if membership.active[sub]]
-            if near:
-                return max(near, key=lambda sub: (near.count(sub), -sub))
-        weights = [1] * len(every) if routing == "uniform" else membership.weights
+            holders = [self._layout.sub_of[machine] for machines in job.replicas for machine in machines]
+            active_holders = [sub for sub in holders if membership.active[sub]]
+            if active_holders:
+                return max(active_holders, key=lambda sub: (active_holders.count(sub), -sub))
+        weights = [1] * len(subclusters) if routing == "uniform" else membership.weights
+
         return draw_weighted(candidates, weights, self._stream)
 
     def on_located(self, message: Located, source: Address, now: Time) -> None:
         """The home is written down, perhaps by an earlier router: hand over what has come for the job."""
-        waiting = self._unlocated.pop(message.job, None)
-        if waiting is not None:
+        messages = self._unlocated.pop(message.job, None)
+        if messages is not None:
             host = self._scheduler_of[message.job] = self._layout.host(message.job, message.home)
-            for one in waiting:
-                self._port.send(host, one)
+            for deferred in messages:
+                self._port.send(host, deferred)
 
     def _forward(self, job: JobId, message: Message) -> bool:
         """Send a message to the home of a job, or keep it until the home is written down."""
         if job not in self._unlocated:
             return super()._forward(job, message)
+
         self._unlocated[job].append(message)
         return True
 

@@ -31,9 +31,9 @@ from volery.roles.recovery.channel import Renewed
 
 PUBLISH: Final = "publish"
 UNKNOWN: Final = -1
-"""Free slots of a sub-cluster that has not reported them."""
+"""Number of free slots of a sub-cluster that has not reported them."""
 WEIGHED_DOWN_MAX: Final = 3
-"""So many of the sub-clusters with most waiting applications get less."""
+"""Number of sub-clusters, those with most waiting applications, that get less."""
 Generating = Literal["off", "weights", "queues", "both"]
 LOOK: Final = "look"
 
@@ -50,7 +50,7 @@ class StateStore(Component):
         self._guarantees: tuple[Guarantee, ...] = ()
         self._homes: dict[JobId, int] = {}
         self._published = self._entitled = 0
-        self._changed = False
+        self._is_publishing = False
         self._news_sent = False
 
     def on_locate(self, message: Locate, source: Address, now: Time) -> None:
@@ -60,6 +60,7 @@ class StateStore(Component):
     def on_load(self, message: Load, source: Address, now: Time) -> None:
         """Take in the heartbeat of a sub-cluster."""
         sub = sub_of_rm(source)
+        # A repeated or overtaken report.
         if message.number > self._loads[sub].number:
             self._loads[sub] = message
             self._port.observe(Measured("subcluster_imbalance_permille", self._imbalance()))
@@ -71,19 +72,21 @@ class StateStore(Component):
         return max(loads) - min(loads)
 
     def _publish(self, now: Time) -> None:
-        if not self._changed:
-            self._changed = True
+        # Once per instant: several reports come at one time.
+        if not self._is_publishing:
+            self._is_publishing = True
             self._port.set_timer(PUBLISH, now)
 
     def _publish_news(self, now: Time) -> None:
         self._publish(now)
+        # The generator reads when it looks; until then more news say nothing new.
         if not self._news_sent:
             self._news_sent = True
             self._port.send(GPG, News())
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """At the end of an instant with changes, publish the directory to routers and proxies."""
-        self._changed = False
+        """Publish the directory to routers and proxies at the end of an instant with changes."""
+        self._is_publishing = False
         self._published += 1
         for reader in self._readers:
             self._port.send(reader, self._directory())
@@ -102,6 +105,7 @@ class StateStore(Component):
         if self._weights != list(message.weights):
             self._weights = list(message.weights)
             self._publish(now)
+
         if self._guarantees != message.guarantees:
             self._guarantees = message.guarantees
             self._entitled += 1
@@ -113,18 +117,18 @@ class StateStore(Component):
         slots = tuple([guarantee.slots[sub] for guarantee in self._guarantees])
         self._port.send(rm_of(sub), Entitle(self._entitled, queues, slots))
 
-    def _is_active(self, sub: int, active: bool, now: Time) -> None:
+    def _set_active(self, sub: int, active: bool, now: Time) -> None:
         if self._active[sub] != active:
             self._active[sub] = active
             self._publish_news(now)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """The membership of a sub-cluster has expired."""
-        self._is_active(sub_of_rm(event.peer), False, now)
+        self._set_active(sub_of_rm(event.peer), False, now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
-        """Its heartbeats come again."""
-        self._is_active(sub_of_rm(event.peer), True, now)
+        """Take note of a sub-cluster whose heartbeats come again."""
+        self._set_active(sub_of_rm(event.peer), True, now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """Send a restarted component what it has lost; its reports begin with number one."""
@@ -132,7 +136,9 @@ class StateStore(Component):
         if role == "rm":
             sub = sub_of_rm(message.peer)
             load = self._loads[sub]
+            # The numbers of a restarted manager begin again, and what it has free is not known.
             self._loads[sub] = Load(0, load.slots, UNKNOWN, 0, (), (), ())
+
             if self._guarantees:
                 self._entitle(sub)
         elif role == "router":
@@ -167,8 +173,10 @@ def load_weights(applications: Sequence[int], low: int, high: int) -> list[int]:
     fullest = sorted(range(len(applications)), key=lambda sub: (-applications[sub], sub))[:WEIGHED_DOWN_MAX]
     weights = [WHOLE] * len(applications)
     for sub in fullest:
-        above = min(max(applications[sub] - low, 0), high - low)
-        weights[sub] = WHOLE * (high - low - above) // (high - low)
+        excess = min(max(applications[sub] - low, 0), high - low)
+        weights[sub] = WHOLE * (high - low - excess) // (high - low)
+
+    # Weights that are all 0 would rule out every sub-cluster.
     return weights if any(weights) else [WHOLE] * len(applications)
 
 
@@ -181,27 +189,34 @@ def guarantees(
     the sub-cluster has slots. Queues without any demand keep their part of every sub-cluster.
 
     Args:
-        demand: per queue, containers used and wanted in each sub-cluster.
-        weights: of queues; 1 for those that are not in it.
+        demand: Containers used and wanted in each sub-cluster, per queue.
+        weights: Weights of queues; 1 for those that are not in it.
     """
-    whole = max(1, sum(weights.values()))
-    found = {name: tuple([size * weight // whole for size in slots]) for name, weight in weights.items()}
+    weight_sum = max(1, sum(weights.values()))
+    slots_of = {name: tuple([size * weight // weight_sum for size in slots]) for name, weight in weights.items()}
+
     names = [name for name in demand if sum(demand[name])]
     wishes = [Fraction(sum(demand[name])) for name in names]
     parts = water_filling(Fraction(sum(slots)), wishes, [weights.get(name, 1) for name in names])
-    for name, wish, part in zip(names, wishes, parts, strict=True):
-        laid = [min(part * wanted / wish, Fraction(size)) for wanted, size in zip(demand[name], slots, strict=True)]
-        found[name] = tuple([int(amount) for amount in laid])
-    return found
+
+    for name, wish, due in zip(names, wishes, parts, strict=True):
+        # What a queue is due is laid out where it wants to run; nobody is due more slots than there are.
+        amounts = [
+            min(due * queue_demand / wish, Fraction(size))
+            for queue_demand, size in zip(demand[name], slots, strict=True)
+        ]
+        slots_of[name] = tuple([int(amount) for amount in amounts])
+
+    return slots_of
 
 
 class PolicyGenerator(Component):
     """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand.
 
     Args:
-        period_us: from one look to the next; none where nothing has changed.
-        low, high: waiting applications between which a weight falls from 1 to 0.
-        queues: weights of queues; None: there are none.
+        period_us: Time from one look to the next; there is none where nothing has changed.
+        low, high: Numbers of waiting applications between which a weight falls from 1 to 0.
+        queues: Weights of queues; None: there are none.
     """
 
     def __init__(
@@ -216,7 +231,8 @@ class PolicyGenerator(Component):
         self._weighs = generating in ("weights", "both")
         self._guarantees = generating in ("queues", "both") and queues is not None
         self._period_us = period_us
-        self._low, self._high = low, high
+        self._low = low
+        self._high = high
         self._queues = queues or {}
         self._incarnation = incarnation
         self._looking = False
@@ -239,19 +255,24 @@ class PolicyGenerator(Component):
     def on_loads(self, message: SubclusterLoads, source: Address, now: Time) -> None:
         loads = message.loads
         weights = [WHOLE] * len(loads)
+
         if self._weighs:
             weights = load_weights([load.applications for load in loads], self._low, self._high)
-        found: tuple[Guarantee, ...] = ()
+
+        new_guarantees: tuple[Guarantee, ...] = ()
         if self._guarantees:
             demand: dict[str, list[int]] = {}
             for sub, load in enumerate(loads):
                 if message.active[sub]:
-                    for queue, used, wanted in zip(load.queues, load.used, load.wanted, strict=True):
-                        demand.setdefault(queue, [0] * len(loads))[sub] = used + wanted
+                    for queue, used, waiting in zip(load.queues, load.used, load.wanted, strict=True):
+                        demand.setdefault(queue, [0] * len(loads))[sub] = used + waiting
+
             slots = [load.slots if active else 0 for load, active in zip(loads, message.active, strict=True)]
-            dealt = guarantees(dict(sorted(demand.items())), self._queues, slots)
-            found = tuple([Guarantee(queue, laid) for queue, laid in dealt.items()])
-        self._port.send(STORE, PolicyUpdate(tuple(weights), found))
+
+            slots_of = guarantees(dict(sorted(demand.items())), self._queues, slots)
+            new_guarantees = tuple([Guarantee(queue, queue_slots) for queue, queue_slots in slots_of.items()])
+
+        self._port.send(STORE, PolicyUpdate(tuple(weights), new_guarantees))
 
     receives = {News: on_news, SubclusterLoads: on_loads, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base
     sends = sent_to("store", Read, PolicyUpdate)

@@ -63,8 +63,10 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
     Raises:
         InputError: the utility is no curve.
     """
-    setting, components = _setting(cluster, config), dict[Address, Component]()
+    setting = _setting(cluster, config)
+    components: dict[Address, Component] = {}
     components[SCHEDULER] = Scheduler(cluster, setting, config.models, spare=config.spare)
+
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node(SCHEDULER)
@@ -72,12 +74,14 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
 
 
 def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
-    most = min(config.tokens_max, tokens)
-    return (*range(config.tokens_step, most, config.tokens_step), most)
+    largest = min(config.tokens_max, tokens)
+    return (*range(config.tokens_step, largest, config.tokens_step), largest)
 
 
 def _setting(cluster: Cluster, config: JockeyConfig) -> ControlSetting:
-    grid, period_us = _grid(config, cluster.slot_count), max(1, round(config.period_s * SECOND))
+    grid = _grid(config, cluster.slot_count)
+    period_us = max(1, round(config.period_s * SECOND))
+
     return ControlSetting(
         control=config.control,
         simulator=config.simulator,
@@ -94,6 +98,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> ControlSetting:
 
 def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[JobModel, ...]:
     """A profile and a table of every recurring job of earlier runs."""
+    # The shape of a rehearsal's cluster is given per run; here only the grid of allocations counts.
     setting = _setting(Cluster.uniform(config.tokens_max), config)
     plain = msgspec.structs.replace(config, models=(), control="max")
     return learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Job, Task, TaskId, Time
 
 Left = Callable[[float], Time]
-"""From an allocation to the time that the job still takes with it."""
+"""Function from an allocation to the time that the job still takes with it."""
 
 
 class UtilityCurve(msgspec.Struct, frozen=True):
@@ -34,15 +34,16 @@ class UtilityCurve(msgspec.Struct, frozen=True):
         """Refuse what is no function of time."""
         if not self.points:
             raise InputError("utility", "has no point; give at least one, as (deadline, 1)")
-        for (before, _), (after, _) in itertools.pairwise(self.points):
-            if after <= before:
-                raise InputError("utility", f"the point at {after} us follows that at {before} us; times increase")
+        for (earlier, _), (later, _) in itertools.pairwise(self.points):
+            if later <= earlier:
+                raise InputError("utility", f"the point at {later} us follows that at {earlier} us; times increase")
 
     def at(self, time_us: Time) -> float:
         """The value of an end at this time."""
         points = self.points
         if time_us <= points[0][0] or len(points) == 1:
             return points[0][1]
+
         place = next((k for k in range(1, len(points)) if time_us <= points[k][0]), len(points) - 1)
         (low_us, low), (high_us, high) = points[place - 1], points[place]
         return low + (high - low) * (time_us - low_us) / (high_us - low_us)
@@ -60,28 +61,29 @@ def parsed(text: str, place: str) -> UtilityCurve:
     """
     points: list[tuple[Time, float]] = []
     for part in text.split("+"):
-        at, colon, utility = part.partition(":")
+        time, colon, utility = part.partition(":")
         try:
-            points.append((round(float(at) * SECOND), float(utility)))
+            points.append((round(float(time) * SECOND), float(utility)))
         except (ValueError, OverflowError):
             raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}") from None
+
         if not (colon and math.isfinite(points[-1][1])):
             raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}")
     return UtilityCurve(tuple(points))
 
 
-def due(deadline_us: Time, about: UtilityCurve) -> UtilityCurve:
+def due(deadline_us: Time, curve: UtilityCurve) -> UtilityCurve:
     """The curve of a job, from its deadline since its submission and a curve whose times count from the deadline."""
-    return UtilityCurve(tuple([(deadline_us + at, utility) for at, utility in about.points]))
+    return UtilityCurve(tuple([(deadline_us + time_us, utility) for time_us, utility in curve.points]))
 
 
 class Loop(msgspec.Struct, frozen=True):
     """The parameters of the loop.
 
     Args:
-        dead_us: dead zone: the job is to be done so much before its deadline, and nothing changes while the forecast
+        dead_us: Dead zone: the job is to be done so much before its deadline, and nothing changes while the forecast
             is no further than that from it.
-        grid: allocations to choose from, tokens, increasing.
+        grid: Allocations to choose from, tokens, increasing.
     """
 
     slack: float
@@ -89,9 +91,9 @@ class Loop(msgspec.Struct, frozen=True):
     dead_us: Time
     grid: tuple[int, ...]
 
-    def utilities(self, curve: UtilityCurve, elapsed_us: Time, left: Left) -> list[float]:
-        """Per allocation of the grid, what it is worth: U(elapsed + slack * C + dead zone)."""
-        return [curve.at(self.forecast_us(elapsed_us, left(tokens)) + self.dead_us) for tokens in self.grid]
+    def utilities(self, curve: UtilityCurve, elapsed_us: Time, time_left: Left) -> list[float]:
+        """The worth of each allocation of the grid: U(elapsed + slack * C + dead zone)."""
+        return [curve.at(self.forecast_us(elapsed_us, time_left(tokens)) + self.dead_us) for tokens in self.grid]
 
     def forecast_us(self, elapsed_us: Time, left_us: Time) -> Time:
         """The forecast end of the job, since its submission."""
@@ -101,22 +103,27 @@ class Loop(msgspec.Struct, frozen=True):
         """The smallest allocation whose worth is the largest."""
         return self.grid[utilities.index(max(utilities))]
 
-    def adjusted(self, held: float, deadline_us: Time, curve: UtilityCurve, elapsed_us: Time, left: Left) -> float:
+    def adjusted(
+        self, tokens: float, deadline_us: Time, curve: UtilityCurve, elapsed_us: Time, time_left: Left
+    ) -> float:
         """The next allocation; all that there is where even that is too little. Times count from the submission."""
         target_us = deadline_us - self.dead_us
-        if self.forecast_us(elapsed_us, left(self.grid[-1])) > target_us:
+        # Even all tokens are too few by now: being as little late as possible is all that is left.
+        if self.forecast_us(elapsed_us, time_left(self.grid[-1])) > target_us:
             return float(self.grid[-1])
-        if abs(self.forecast_us(elapsed_us, left(held)) - target_us) <= self.dead_us:
-            return held
-        return held + self.alpha * (self.wanted(self.utilities(curve, elapsed_us, left)) - held)
+
+        # In the dead zone: a forecast so near to the target is noise.
+        if abs(self.forecast_us(elapsed_us, time_left(tokens)) - target_us) <= self.dead_us:
+            return tokens
+        return tokens + self.alpha * (self.wanted(self.utilities(curve, elapsed_us, time_left)) - tokens)
 
 
 class TokenClaim(msgspec.Struct, frozen=True):
     """The request of a job.
 
     Args:
-        steps: allocations that it may be given, tokens, increasing, from 0 to what it asks for.
-        utilities: what each is worth.
+        steps: Allocations that it may be given, tokens, increasing, from 0 to what it asks for.
+        utilities: Utility of each allocation.
     """
 
     steps: tuple[int, ...]
@@ -127,42 +134,53 @@ class TokenClaim(msgspec.Struct, frozen=True):
 
         Utilities need not be concave, so that steps further up are looked at too.
         """
-        best, chosen = 0.0, place
-        for further in range(place + 1, len(self.steps)):
-            more = self.steps[further] - self.steps[place]
-            gain = (self.utilities[further] - self.utilities[place]) / more
-            if more <= tokens and gain > best:
-                best, chosen = gain, further
-        return best, chosen
+        best_gain = 0.0
+        best_place = place
+
+        for step in range(place + 1, len(self.steps)):
+            extra_tokens = self.steps[step] - self.steps[place]
+            gain = (self.utilities[step] - self.utilities[place]) / extra_tokens
+            if extra_tokens <= tokens and gain > best_gain:
+                best_gain = gain
+                best_place = step
+
+        return best_gain, best_place
 
 
 def arbitrated(claims: Sequence[TokenClaim], tokens: int) -> list[int]:
-    """Per claim what it is given: what it asks for where all fit, else by marginal utility; ties go to the first."""
+    """Divide tokens among claims: what each asks for if all fit, else by marginal utility; ties go to the first."""
+    # No need to choose where all can have what they want.
     if sum([claim.steps[-1] for claim in claims]) <= tokens:
         return [claim.steps[-1] for claim in claims]
-    at, left = [0] * len(claims), tokens
+
+    places = [0] * len(claims)
+    tokens_left = tokens
+
     while True:
-        offers = [claim.best_from(place, left) for claim, place in zip(claims, at, strict=True)]
-        best = max(range(len(claims)), key=lambda number: (offers[number][0], -number), default=-1)
-        if best < 0 or not offers[best][0]:
-            return [claim.steps[place] for claim, place in zip(claims, at, strict=True)]
-        left -= claims[best].steps[offers[best][1]] - claims[best].steps[at[best]]
-        at[best] = offers[best][1]
+        offers = [claim.best_from(place, tokens_left) for claim, place in zip(claims, places, strict=True)]
+        best_claim = max(range(len(claims)), key=lambda number: (offers[number][0], -number), default=-1)
+
+        # No step pays any more; of steps that pay as much the first claim's comes first.
+        if best_claim < 0 or not offers[best_claim][0]:
+            return [claim.steps[place] for claim, place in zip(claims, places, strict=True)]
+
+        tokens_left -= claims[best_claim].steps[offers[best_claim][1]] - claims[best_claim].steps[places[best_claim]]
+        places[best_claim] = offers[best_claim][1]
 
 
 Control = Literal["adaptive", "first", "max"]
 Deviation = Literal["resimulate", "share", "ignore"]
 RESIMULATIONS_MAX = 3
-"""A job that deviates from so many models of its own is not simulated any more."""
+"""Number of own models of a job after which it is not simulated any more, however it deviates."""
 
 
 class ControlSetting(msgspec.Struct, frozen=True):
     """The parameters of control.
 
     Args:
-        off: work per work of the model, or the inverse, beyond which a job deviates ...
-        off_periods: ... when so many periods in a row have found it so.
-        rehearsal_us: modelled time of simulating a job anew.
+        off: Ratio of its work to that of the model, or the inverse, beyond which a job deviates.
+        off_periods: Number of periods in a row for which it deviates until something is done.
+        rehearsal_us: Modelled time of simulating a job again.
     """
 
     control: Control
@@ -181,9 +199,9 @@ class ControlledJob:
     """A job with a deadline.
 
     Attributes:
-        user: of the job; the user is the name of a recurring one.
-        wanted: tokens that it is to have; 0 until all of its tasks are known.
-        shares: whether it is given a fair share instead, because no model fits it.
+        user: User of the job; the name of a recurring one.
+        wanted: Number of tokens that it is to have; 0 until all of its tasks are known.
+        shares: Whether it is given a fair share instead, because no model fits it.
     """
 
     def __init__(self, job: Job, now: Time, setting: ControlSetting) -> None:
@@ -196,127 +214,158 @@ class ControlledJob:
         self._submit_us = now
         self._deadline_us = job.deadline_us - now
         self._curve = due(self._deadline_us, setting.utility)
-        self._held = 0.0
+        self._tokens = 0.0
         self._tasks: list[Task] = []
         self._waits: list[tuple[TaskId, ...]] = []
-        self._missing = job.task_count
-        self._early: list[tuple[TaskId, Time]] = []
+        self._missing_count = job.task_count
+        self._early_ends: list[tuple[TaskId, Time]] = []
         self._table: Remaining | None = None
-        self._off_for = 0
-        self._simulated = 0
+        self._periods_off = 0
+        self._simulation_count = 0
 
     def add(self, tasks: Sequence[Task], parents: Sequence[tuple[TaskId, ...]]) -> bool:
         """Add a chunk of the job; returns True if it was the last."""
         self._tasks += tasks
         self._waits += parents or ((),) * len(tasks)
-        self._missing -= len(tasks)
-        return not self._missing
+        self._missing_count -= len(tasks)
+        return not self._missing_count
 
-    def know(self, learned: JobModel | None) -> None:
+    def know(self, model: JobModel | None) -> None:
         """Find the stages of the whole job, and their model of earlier runs, if the stages are the same."""
-        place = {task.id: number for number, task in enumerate(self._tasks)}
-        self._places = tuple([tuple([place[parent] for parent in parents]) for parents in self._waits])
+        place_of = {task.id: number for number, task in enumerate(self._tasks)}
+        self._places = tuple([tuple([place_of[parent] for parent in parents]) for parents in self._waits])
         self._stage_of = stages_of(self._places)
         self._stage = {task.id: stage for task, stage in zip(self._tasks, self._stage_of, strict=True)}
         self._counts = sizes(self._stage_of)
         self._ended = [0] * len(self._counts)
         self._ran_us = [0] * len(self._counts)
-        alike = [stage.parents for stage in learned.profile.stages] if learned is not None else []
-        if learned is not None and parents_of(self._places, self._stage_of) == alike:
-            self._stages, self._run_us = learned.profile.stages, learned.profile.run_us
-            self._table = learned.table if self._setting.simulator else None
+
+        # A run whose graph of stages is another one says nothing about this job.
+        model_parents = [stage.parents for stage in model.profile.stages] if model is not None else []
+        if model is not None and parents_of(self._places, self._stage_of) == model_parents:
+            self._stages = model.profile.stages
+            self._run_us = model.profile.run_us
+            self._table = model.table if self._setting.simulator else None
         else:
             _, self._stages = estimated(self._places, [task.estimate_us for task in self._tasks])
-        self._tasks, self._waits, self.known = [], [], True
-        for task, ran_us in self._early:
+
+        self._tasks = []
+        self._waits = []
+        self.known = True
+
+        # Tasks of early chunks may have ended before the last chunk came.
+        for task, ran_us in self._early_ends:
             self.finished(task, ran_us)
 
     def finished(self, task: TaskId, ran_us: Time) -> None:
         """Note the run time of a task that has ended."""
         if not self.known:
-            self._early.append((task, ran_us))
+            self._early_ends.append((task, ran_us))
             return
+
         stage = self._stage[task]
         self._ended[stage] += 1
         self._ran_us[stage] += ran_us
 
     @property
-    def _done(self) -> list[float]:
+    def _done_shares(self) -> list[float]:
         return [ended / count for ended, count in zip(self._ended, self._counts, strict=True)]
 
-    def _left(self) -> Left:
+    def _model_now(self) -> Left:
         """The model, where the job is now."""
-        table, done = self._table, self._done
+        table = self._table
+        done_shares = self._done_shares
         if table is None:
-            return lambda tokens: amdahl_us(self._stages, done, max(1.0, tokens))
-        at = progress(self._setting.rehearsing.indicator, self._stages, done)
-        return lambda tokens: table.at(at, tokens)
+            return lambda tokens: amdahl_us(self._stages, done_shares, max(1.0, tokens))
+
+        job_progress = progress(self._setting.rehearsing.indicator, self._stages, done_shares)
+        return lambda tokens: table.at(job_progress, tokens)
 
     def begin(self, now: Time) -> None:
         """Choose the first number of tokens."""
-        loop, left = self._setting.loop, self._left()
-        self._held = float(loop.grid[-1])
+        loop = self._setting.loop
+        time_left = self._model_now()
+
+        self._tokens = float(loop.grid[-1])
+
         if self._setting.control != "max":
-            late = loop.forecast_us(now - self._submit_us, left(loop.grid[-1])) > self._deadline_us - loop.dead_us
-            utilities = loop.utilities(self._curve, now - self._submit_us, left)
-            self._held = float(loop.grid[-1] if late else loop.wanted(utilities))
-        self.wanted = math.ceil(self._held)
+            is_late = (
+                loop.forecast_us(now - self._submit_us, time_left(loop.grid[-1])) > self._deadline_us - loop.dead_us
+            )
+            utilities = loop.utilities(self._curve, now - self._submit_us, time_left)
+            self._tokens = float(loop.grid[-1] if is_late else loop.wanted(utilities))
+
+        self.wanted = math.ceil(self._tokens)
 
     def control(self, now: Time) -> None:
         """Choose again after a period."""
         if self._setting.control != "adaptive":
             return
+
         elapsed_us = now - self._submit_us
-        self._held = self._setting.loop.adjusted(self._held, self._deadline_us, self._curve, elapsed_us, self._left())
-        self.wanted = math.ceil(self._held)
+        self._tokens = self._setting.loop.adjusted(
+            self._tokens, self._deadline_us, self._curve, elapsed_us, self._model_now()
+        )
+        self.wanted = math.ceil(self._tokens)
 
     def deviates(self) -> bool:
         """Count this period; returns True if the job has deviated from the table for long enough."""
         setting = self._setting
+        # Only a loop that adapts by a table can find the table wrong.
         if self._table is None or setting.deviation == "ignore" or setting.control != "adaptive" or self.shares:
             return False
-        off = self._work_ratio()
-        self._off_for = self._off_for + 1 if max(off, 1 / off) > setting.off else 0
-        return self._off_for >= setting.off_periods
+
+        work_ratio = self._work_ratio()
+        # A job may be faster than its model as well as slower.
+        self._periods_off = self._periods_off + 1 if max(work_ratio, 1 / work_ratio) > setting.off else 0
+        return self._periods_off >= setting.off_periods
 
     def _work_ratio(self) -> float:
         """The work of this job per work of its model, by the stages that have ended."""
         model_us = sum([stage.work_us for stage in self._stages])
-        means = [stage.work_us / stage.tasks for stage in self._stages]
-        same_us = sum([mean * count for mean, count in zip(means, self._counts, strict=True)])
-        return (self._slower() * same_us / model_us or 1.0) if model_us else 1.0
+        mean_us = [stage.work_us / stage.tasks for stage in self._stages]
 
-    def _slower(self) -> float:
+        expected_us = sum([mean * count for mean, count in zip(mean_us, self._counts, strict=True)])
+        return (self._slowdown() * expected_us / model_us or 1.0) if model_us else 1.0
+
+    def _slowdown(self) -> float:
         """The ratio of run times to those of the model, over the stages that have ended."""
-        ended = [number for number, done in enumerate(self._done) if done >= 1.0]
-        ran_us = sum([self._ran_us[number] for number in ended])
-        rows = [(self._stages[number], self._counts[number]) for number in ended]
+        ended_stages = [number for number, share in enumerate(self._done_shares) if share >= 1.0]
+        ran_us = sum([self._ran_us[number] for number in ended_stages])
+
+        rows = [(self._stages[number], self._counts[number]) for number in ended_stages]
         model_us = sum([stage.work_us / stage.tasks * count for stage, count in rows])
         return ran_us / model_us if ran_us and model_us else 1.0
 
     def rehearsal(self) -> Rehearsal | None:
         """The job as it is now known to be, to be simulated; None: it shares from now on."""
-        self._off_for = 0
-        if self._setting.deviation == "share" or self._simulated == RESIMULATIONS_MAX:
+        self._periods_off = 0
+        if self._setting.deviation == "share" or self._simulation_count == RESIMULATIONS_MAX:
             self.shares = True
             return None
-        self._simulated += 1
+        self._simulation_count += 1
+
         factors = [self._factor(number) for number in range(len(self._stages))]
         self._run_us = tuple(
-            [tuple([round(us * by) for us in times]) for times, by in zip(self._run_us, factors, strict=True)]
+            [tuple([round(us * factor) for us in times]) for times, factor in zip(self._run_us, factors, strict=True)]
         )
-        rows = zip(self._stages, factors, self._counts, strict=True)
-        self._stages = with_paths([_scaled(stage, by, count) for stage, by, count in rows])
+
+        stage_rows = zip(self._stages, factors, self._counts, strict=True)
+        self._stages = with_paths([_scaled(stage, factor, count) for stage, factor, count in stage_rows])
+
         return Rehearsal(
             self._places, self._stage_of, self._stages, self._run_us, self._setting.rehearsing, seed=self.job
         )
 
     def _factor(self, number: int) -> float:
         """The ratio of a stage's run times to those of the model: its own if it has ended, else that of the others."""
-        stage, count = self._stages[number], self._counts[number]
+        stage = self._stages[number]
+        count = self._counts[number]
+
+        # A stage of which all tasks have ended tells its own ratio; one in progress has ended its short tasks only.
         if self._ended[number] == count and self._ran_us[number] and stage.work_us:
             return self._ran_us[number] / (stage.work_us / stage.tasks * count)
-        return self._slower()
+        return self._slowdown()
 
     def rehearsed(self, table: Remaining) -> None:
         """Take the table of the simulation."""
@@ -324,16 +373,22 @@ class ControlledJob:
 
     def claim(self, now: Time) -> TokenClaim:
         """The tokens that it asks for, and the value of fewer; none is counted as a single one."""
-        loop, left = self._setting.loop, self._left()
+        loop = self._setting.loop
+        time_left = self._model_now()
+
         steps = (0, *[tokens for tokens in loop.grid if tokens < self.wanted], self.wanted)
-        least = loop.grid[0]
-        times = [left(least) * least, *[left(tokens) for tokens in steps[1:]]]
+        smallest = loop.grid[0]
+        # A job without tokens would never end; its time with the smallest allocation, per token, stands for that.
+        times_left = [time_left(smallest) * smallest, *[time_left(tokens) for tokens in steps[1:]]]
+
         elapsed_us = now - self._submit_us
-        worth = [self._curve.at(loop.forecast_us(elapsed_us, us) + loop.dead_us) for us in times]
+        worth = [
+            self._curve.at(loop.forecast_us(elapsed_us, time_left_us) + loop.dead_us) for time_left_us in times_left
+        ]
         return TokenClaim(steps, tuple(worth))
 
 
-def _scaled(stage: JobStage, by: float, tasks: int) -> JobStage:
-    """A stage with other tasks, so many, and so many times as long."""
-    work_us = round(stage.work_us * by * tasks / stage.tasks)
-    return msgspec.structs.replace(stage, tasks=tasks, work_us=work_us, longest_us=round(stage.longest_us * by))
+def _scaled(stage: JobStage, factor: float, tasks: int) -> JobStage:
+    """The stage with another number of tasks, which are longer by a factor."""
+    work_us = round(stage.work_us * factor * tasks / stage.tasks)
+    return msgspec.structs.replace(stage, tasks=tasks, work_us=work_us, longest_us=round(stage.longest_us * factor))

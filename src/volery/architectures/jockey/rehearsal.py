@@ -21,16 +21,16 @@ from volery.core.model import Time
 from volery.core.streams import Streams
 
 BINS: Final = 100
-"""Of progress; what has progressed by 1 is done."""
+"""Number of bins of progress; what has progressed by 1 is done."""
 Samples = Sequence[tuple[float, Time]]
-"""(progress, time left) at moments of runs with one allocation."""
+"""Progress and time left at moments of runs with one allocation."""
 
 
 class Remaining(msgspec.Struct, frozen=True):
     """The table.
 
     Args:
-        left_us: per allocation and bin of progress, the time left that is reckoned with; 0 where all is done.
+        left_us: Per allocation and bin of progress, the time left that is reckoned with; 0 where all is done.
     """
 
     grid: tuple[int, ...]
@@ -40,35 +40,41 @@ class Remaining(msgspec.Struct, frozen=True):
         """The time left; between allocations by a straight line, beyond the ends as at the ends."""
         column = min(BINS, int(progress * BINS))
         grid = self.grid
+
         if tokens <= grid[0]:
             return self.left_us[0][column]
+
         for place, (low, high) in enumerate(itertools.pairwise(grid)):
             if tokens <= high:
-                few, many = self.left_us[place][column], self.left_us[place + 1][column]
-                return round(few + (many - few) * (tokens - low) / (high - low))
+                time_with_fewer, time_with_more = self.left_us[place][column], self.left_us[place + 1][column]
+                return round(time_with_fewer + (time_with_more - time_with_fewer) * (tokens - low) / (high - low))
         return self.left_us[-1][column]
 
 
-def tabulated(grid: Sequence[int], samples: Sequence[Samples], percentile: float) -> Remaining:
+def tabulated(grid: Sequence[int], samples_of_rows: Sequence[Samples], percentile: float) -> Remaining:
     """The table from samples.
 
     Args:
-        percentile: of the times left that fall into a bin, by nearest rank; 100: the worst. A bin without any is
-            filled by a straight line between its neighbours, the first ones as the first that is not empty.
+        percentile: Percentile of the times left that fall into a bin, by nearest rank; 100: the worst. A bin without
+            any is filled by a straight line between its neighbours, the first ones as the first that is not empty.
     """
-    return Remaining(tuple(grid), tuple([_row(one, percentile) for one in samples]))
+    return Remaining(tuple(grid), tuple([_row(row, percentile) for row in samples_of_rows]))
 
 
 def _row(samples: Samples, percentile: float) -> tuple[Time, ...]:
-    found: list[list[Time]] = [[] for _ in range(BINS)]
-    for at, left_us in samples:
-        if at < 1.0:
-            found[int(at * BINS)].append(left_us)
-    known = [(column, _ranked(sorted(times), percentile)) for column, times in enumerate(found) if times]
-    row = [known[0][1] if known else 0] * BINS
-    for (low, before), (high, after) in itertools.pairwise([*known, (BINS, 0)]):
+    times_of: list[list[Time]] = [[] for _ in range(BINS)]
+    for sample_progress, left_us in samples:
+        if sample_progress < 1.0:
+            times_of[int(sample_progress * BINS)].append(left_us)
+    known_columns = [(column, _ranked(sorted(times), percentile)) for column, times in enumerate(times_of) if times]
+
+    row = [known_columns[0][1] if known_columns else 0] * BINS
+
+    # Beyond the last known bin the line goes to 0 at the end of the job.
+    for (low, time_before), (high, time_after) in itertools.pairwise([*known_columns, (BINS, 0)]):
         for column in range(low, high):
-            row[column] = round(before + (after - before) * (column - low) / (high - low))
+            row[column] = round(time_before + (time_after - time_before) * (column - low) / (high - low))
+
     return (*row, 0)
 
 
@@ -80,27 +86,35 @@ def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time
     """The finish time of each task, microseconds after the job's submission.
 
     Args:
-        tokens: tasks that run at once, at least 1.
+        tokens: Number of tasks that run at once, at least 1.
     """
     children: list[list[int]] = [[] for _ in waits]
     for child, parents in enumerate(waits):
         for parent in parents:
             children[parent].append(child)
-    missing = [len(parents) for parents in waits]
-    ready = deque([place for place, count in enumerate(missing) if not count])
-    finish_us, running, started, now = [0] * len(waits), list[tuple[Time, int, int]](), 0, 0
+
+    missing_parents = [len(parents) for parents in waits]
+    ready = deque([place for place, count in enumerate(missing_parents) if not count])
+    finish_us = [0] * len(waits)
+    running: list[tuple[Time, int, int]] = []
+    start_count = 0
+    now = 0
+
     while True:
+        # First ready, first started, as the scheduler does when a job is alone.
         while ready and len(running) < tokens:
             place = ready.popleft()
-            heapq.heappush(running, (now + duration_us[place], started, place))
-            started += 1
+            heapq.heappush(running, (now + duration_us[place], start_count, place))
+            start_count += 1
+
         if not running:
             return finish_us
+
         now, _, place = heapq.heappop(running)
         finish_us[place] = now
         for child in children[place]:
-            missing[child] -= 1
-            if not missing[child]:
+            missing_parents[child] -= 1
+            if not missing_parents[child]:
                 ready.append(child)
 
 
@@ -112,15 +126,21 @@ def samples_of(
     period_us: Time,
 ) -> list[tuple[float, Time]]:
     """(progress, time left) at the beginning of a run and after every period of it."""
-    counts, ended = sizes(stage_of), [0] * len(stages)
+    counts = sizes(stage_of)
+    ended_counts = [0] * len(stages)
     order = sorted(range(len(finish_us)), key=finish_us.__getitem__)
-    samples, place, end_us = list[tuple[float, Time]](), 0, max(finish_us, default=0)
-    for at in range(0, end_us, period_us):
-        while finish_us[order[place]] <= at:
-            ended[stage_of[order[place]]] += 1
+    samples: list[tuple[float, Time]] = []
+    place = 0
+    end_us = max(finish_us, default=0)
+
+    for time_us in range(0, end_us, period_us):
+        while finish_us[order[place]] <= time_us:
+            ended_counts[stage_of[order[place]]] += 1
             place += 1
-        done = [finished / count for finished, count in zip(ended, counts, strict=True)]
-        samples.append((progress(indicator, stages, done), end_us - at))
+
+        done_shares = [ended_count / count for ended_count, count in zip(ended_counts, counts, strict=True)]
+        samples.append((progress(indicator, stages, done_shares), end_us - time_us))
+
     return samples
 
 
@@ -145,20 +165,26 @@ class Rehearsal(msgspec.Struct, frozen=True):
     seed: int
 
 
-def rehearse(asked: Rehearsal) -> Remaining:
+def rehearse(problem: Rehearsal) -> Remaining:
     """`solve`, for `Port.compute`: the table of a job."""
-    how, samples = asked.rehearsing, list[list[tuple[float, Time]]]()
-    for tokens in how.grid:
-        found: list[tuple[float, Time]] = []
-        for repetition in range(how.repetitions):
-            duration_us = drawn(asked.run_us, asked.stage_of, f"{tokens}/{repetition}", asked.seed)
-            finish_us = listed(asked.waits, duration_us, tokens)
-            found += samples_of(finish_us, asked.stage_of, asked.stages, how.indicator, how.period_us)
-        samples.append(found)
-    return tabulated(how.grid, samples, how.percentile)
+    setting = problem.rehearsing
+    samples: list[list[tuple[float, Time]]] = []
+
+    for tokens in setting.grid:
+        allocation_samples: list[tuple[float, Time]] = []
+        for repetition in range(setting.repetitions):
+            duration_us = drawn(problem.run_us, problem.stage_of, f"{tokens}/{repetition}", problem.seed)
+            finish_us = listed(problem.waits, duration_us, tokens)
+
+            allocation_samples += samples_of(
+                finish_us, problem.stage_of, problem.stages, setting.indicator, setting.period_us
+            )
+        samples.append(allocation_samples)
+
+    return tabulated(setting.grid, samples, setting.percentile)
 
 
 def drawn(run_us: Sequence[Sequence[Time]], stage_of: Sequence[int], name: str, seed: int) -> list[Time]:
-    """Per task, one of the run times of its stage, from a stream of this name."""
+    """A run time of its stage for each task, drawn from a stream of this name."""
     random = Streams(seed).of(f"rehearsal/{name}").random
     return [run_us[stage][int(random() * len(run_us[stage]))] for stage in stage_of]

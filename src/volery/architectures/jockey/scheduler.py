@@ -30,8 +30,8 @@ class TokenHolder(msgspec.Struct, eq=False):
     """A job as tokens see it.
 
     Attributes:
-        guaranteed: tokens that it has before anybody is given a spare one.
-        key: among those who wait; None: it does not.
+        guaranteed: Number of tokens that it has before anybody is given a spare one.
+        key: Order among those who wait; None: it does not.
     """
 
     job: JobId
@@ -50,21 +50,26 @@ class TokenHolder(msgspec.Struct, eq=False):
 
     def first_fitting(self, idle: int, matches: Matches) -> tuple[Task, int] | None:
         """Take the first ready task that some idle unit satisfies, with the first such unit; None: there is none."""
-        fitting = [(line[0][0], mask) for mask, line in self.lines.items() if matches[mask] & idle]
-        if not fitting:
+        first_numbers = [(line[0][0], mask) for mask, line in self.lines.items() if matches[mask] & idle]
+        if not first_numbers:
             return None
-        _, mask = min(fitting)
+
+        _, mask = min(first_numbers)
         _, task = self.lines[mask].popleft()
         if not self.lines[mask]:
             del self.lines[mask]
         self.waiting -= 1
+
         units = matches[mask] & idle
         return task, (units & -units).bit_length() - 1
 
     def drop(self) -> int:
         """Forget all ready tasks; returns how many there were."""
-        dropped, self.waiting, self.lines = self.waiting, 0, {}
-        return dropped
+        ready_count = self.waiting
+        self.waiting = 0
+        self.lines = {}
+
+        return ready_count
 
 
 class Tokens:
@@ -104,8 +109,12 @@ class Tokens:
         self._queue(holder)
 
     def _queue(self, holder: TokenHolder) -> None:
-        short = holder.running < holder.guaranteed
-        key = (not short, holder.running, holder.place) if holder.waiting and (short or not holder.capped) else None
+        is_below = holder.running < holder.guaranteed
+        key = (
+            (not is_below, holder.running, holder.place) if holder.waiting and (is_below or not holder.capped) else None
+        )
+
+        # Keys are compared by identity when turns are popped: a changed one leaves a stale turn in the heap.
         if key != holder.key:
             holder.key = key
             if key is not None:
@@ -116,47 +125,54 @@ class Tokens:
         passed_over = []
         while self._idle and self._turns:
             key, holder = heapq.heappop(self._turns)
+            # The holder has another key since; its turn by that one is in the heap as well.
             if holder.key is not key:
                 continue
-            found = holder.first_fitting(self._idle, self._matches)
-            if found is None:
+
+            start = holder.first_fitting(self._idle, self._matches)
+            # None of its tasks fits an idle machine: it keeps its turn for the next time.
+            if start is None:
                 passed_over.append((key, holder))
                 continue
-            task, unit = found
+
+            task, unit = start
             self._idle ^= 1 << unit
             self._running[task.id] = (task, holder, unit, now)
             holder.running += 1
             self._queue(holder)
             yield task, self._machine_of[unit]
+
         for turn in passed_over:
             heapq.heappush(self._turns, turn)
 
     def end(self, task: TaskId) -> tuple[Task, TokenHolder, Time] | None:
         """A task has ended: it, whose it is, and when it was sent to its machine; None: that was known before."""
-        found = self._running.pop(task, None)
-        if found is None:
+        running = self._running.pop(task, None)
+        if running is None:
             return None
-        ended, holder, unit, since_us = found
+        ended_task, holder, unit, since_us = running
+
         self._idle |= 1 << unit
         holder.running -= 1
         self._queue(holder)
-        return ended, holder, since_us
+        return ended_task, holder, since_us
 
     def drop(self, holder: TokenHolder) -> int:
         """Forget the ready tasks of a job; returns how many there were."""
-        dropped = holder.drop()
+        ready_count = holder.drop()
         self._queue(holder)
-        return dropped
+
+        return ready_count
 
     def machines_of(self, holder: TokenHolder) -> list[tuple[TaskId, int]]:
         """Running tasks of a job, with their machines."""
         return [(task.id, self._machine_of[unit]) for task, owner, unit, _ in self._running.values() if owner is holder]
 
     def check(self) -> None:
-        taken = sum([1 << unit for _, _, unit, _ in self._running.values()])
-        assert taken.bit_count() == len(self._running), "two tasks run on one unit"
-        assert not taken & self._idle, "an idle unit runs a task"
-        assert taken | self._idle == self._matches.every, "a unit is lost"
+        busy_units = sum([1 << unit for _, _, unit, _ in self._running.values()])
+        assert busy_units.bit_count() == len(self._running), "two tasks run on one unit"
+        assert not busy_units & self._idle, "an idle unit runs a task"
+        assert busy_units | self._idle == self._matches.every, "a unit is lost"
 
 
 PERIOD = "period"
@@ -168,7 +184,7 @@ class Scheduler(Component):
 
     def __init__(self, cluster: Cluster, setting: ControlSetting, models: Sequence[JobModel], *, spare: bool) -> None:
         self._setting = setting
-        self._models = {learned.job: learned for learned in models}
+        self._models = {model.job: model for model in models}
         self._tokens = Tokens(cluster)
         self._spare = spare
         self._slots = self._free = cluster.slot_count
@@ -183,16 +199,21 @@ class Scheduler(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         job = message.job
-        known = self._jobs.is_open(job.id)
+        is_known = self._jobs.is_open(job.id)
         tasks = self._jobs.admit(message, source, 0)
-        if known or not self._jobs.is_open(job.id):
+
+        # A repeated submission, or a job all of whose tasks fit no machine.
+        if is_known or not self._jobs.is_open(job.id):
             return
+
         self._arrivals += 1
         has_deadline = job.deadline_us != NEVER
         self._holders[job.id] = TokenHolder(job.id, self._arrivals, capped=has_deadline and not self._spare)
         self._graphs[job.id] = Workflow()
+
         if has_deadline:
             self._controlled[job.id] = ControlledJob(job, now, self._setting)
+
         self._take(job.id, tasks, job.parents, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -201,18 +222,24 @@ class Scheduler(Component):
             self._take(message.job, tasks, message.parents, now)
 
     def _take(self, job: JobId, tasks: Sequence[Task], parents: Sequence[tuple[TaskId, ...]], now: Time) -> None:
+        # Tasks that fit no machine never finish, nor does what waits for them.
         graph = self._graphs[job]
         ready = graph.add(tasks, parents, {task.id for task in tasks if not self._tokens.possible(task)})
+
         self._tokens.ready(self._holders[job], ready)
+
         controlled = self._controlled.get(job)
         if controlled is not None and controlled.add(tasks, parents):
             controlled.know(self._models.get(controlled.user))
             controlled.begin(now)
-            self._guarantee(job, min(controlled.wanted, self._free), now)  # the others are asked when the period ends
+            # The other jobs are asked when the period ends.
+            self._guarantee(job, min(controlled.wanted, self._free), now)
             self._tick(now)
+
         for task in tasks:
             if task.id in graph.never:
                 self._jobs.unsatisfiable(job)
+
         self._close_if_done(job, now)
         self._hand_out(now)
 
@@ -236,18 +263,24 @@ class Scheduler(Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Divide the tokens among the jobs with deadlines, once a period."""
         self._ticking = False
+
+        # A job of which a chunk is missing has no stages yet.
         jobs = [controlled for controlled in self._controlled.values() if controlled.known]
         for controlled in jobs:
             controlled.control(now)
             if controlled.deviates():
-                self._simulate_anew(controlled)
-        fair = max(1, self._slots // max(1, len(self._holders)))
+                self._resimulate(controlled)
+
+        fair_share = max(1, self._slots // max(1, len(self._holders)))
         for controlled in jobs:
             if controlled.shares:
-                controlled.wanted = fair
+                controlled.wanted = fair_share
+
         for controlled, tokens in zip(jobs, self._shared(jobs, now), strict=True):
             self._guarantee(controlled.job, tokens, now)
+
         self._hand_out(now)
+
         if self._controlled:
             self._tick(now)
 
@@ -258,14 +291,15 @@ class Scheduler(Component):
         self._port.observe(Counted("periods_arbitrated"))
         return arbitrated([controlled.claim(now) for controlled in jobs], self._slots)
 
-    def _simulate_anew(self, controlled: ControlledJob) -> None:
+    def _resimulate(self, controlled: ControlledJob) -> None:
         """A job that is not as its model: simulate it as it is, or let it share."""
-        asked = controlled.rehearsal()
-        if asked is None:
+        rehearsal = controlled.rehearsal()
+        if rehearsal is None:
             self._port.observe(Counted("jobs_sharing"))
             return
+
         self._port.observe(Counted("jobs_simulated_anew"))
-        self._port.compute((REHEARSED, controlled.job), Problem(rehearse, asked, self._setting.rehearsal_us))
+        self._port.compute((REHEARSED, controlled.job), Problem(rehearse, rehearsal, self._setting.rehearsal_us))
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """The table of a job as it is; it counts from the next period on."""
@@ -276,14 +310,17 @@ class Scheduler(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """A machine is free again, and tasks that have waited for this one may start."""
-        ended = self._tokens.end(message.task)
-        if ended is None:
+        end = self._tokens.end(message.task)
+        if end is None:
             return
-        task, holder, since_us = ended
+        task, holder, since_us = end
+
+        # A cancelled job's graph is empty, and nobody controls it.
         if task.job not in self._jobs.cancelled:
             self._tokens.ready(holder, self._graphs[task.job].finished(task.id))
             if task.job in self._controlled:
                 self._controlled[task.job].finished(task.id, now - since_us)
+
         self._jobs.finished(task.job)
         self._close_if_done(task.job, now)
         self._hand_out(now)
@@ -291,7 +328,8 @@ class Scheduler(Component):
     def _close_if_done(self, job: JobId, now: Time) -> None:
         if not self._jobs.is_open(job) and job in self._holders:
             self._guarantee(job, 0, now)
-            del self._holders[job], self._graphs[job]
+            del self._holders[job]
+            del self._graphs[job]
             self._controlled.pop(job, None)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
@@ -300,22 +338,27 @@ class Scheduler(Component):
             holder = self._holders[job]
             for task, machine in self._tokens.machines_of(holder):
                 self._port.send(f"node/{machine}", Kill(task))
-            dropped = self._tokens.drop(holder) + self._graphs[job].blocked
+
+            dropped_count = self._tokens.drop(holder) + self._graphs[job].blocked
             self._graphs[job] = Workflow()
             self._controlled.pop(job, None)
             self._guarantee(job, 0, now)
-            if dropped:
-                self._jobs.finished(job, dropped)
+
+            if dropped_count:
+                self._jobs.finished(job, dropped_count)
         self._close_if_done(job, now)
         self._hand_out(now)
 
     def check(self) -> None:
         self._tokens.check()
         assert len(self._jobs) == len(self._holders) == len(self._graphs)
+
         assert self._controlled.keys() <= self._holders.keys()
-        held = sum([holder.guaranteed for holder in self._holders.values()])
-        assert held == self._slots - self._free, f"{held} tokens are guaranteed, {self._free} of {self._slots} are not"
-        assert self._free >= 0, f"{held} tokens of {self._slots} are guaranteed"
+        guaranteed_count = sum([holder.guaranteed for holder in self._holders.values()])
+        assert guaranteed_count == self._slots - self._free, (
+            f"{guaranteed_count} tokens are guaranteed, {self._free} of {self._slots} are not"
+        )
+        assert self._free >= 0, f"{guaranteed_count} tokens of {self._slots} are guaranteed"
 
     def check_rest(self) -> None:
         assert not self._holders, f"{len(self._holders)} jobs are open for ever"

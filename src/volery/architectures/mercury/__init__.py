@@ -68,19 +68,24 @@ def build(cluster: Cluster, config: MercuryConfig, streams: Streams) -> Deployme
     """
     if config.queue_min > config.queue_max:
         raise InputError("mercury:queue_min", f"{config.queue_min} is above queue_max {config.queue_max}")
+
     nodes = [f"node/{machine}" for machine in range(len(cluster.slots))]
     try:
         clock = Heartbeats(round(config.heartbeat_s * SECOND), len(nodes))
     except ValueError as error:
         raise InputError("mercury:heartbeat_s", str(error)) from None
+
     schedulers = tuple([f"scheduler/{number}" for number in range(config.schedulers)])
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+
     components: dict[str, Component] = {}
+
     for number, address in enumerate(schedulers):
         random = streams.of(address).random
         places = LeastLoaded(cluster, matches, config.load, config.nodes_used, config.queue_max, random)
         kinds = Kinds(config.containers, config.share, round(config.cutoff_s * SECOND))
         components[address] = Scheduler(kinds, places, matches, Numbers(number, config.schedulers))
+
     components[COORDINATOR] = Coordinator(
         cluster,
         schedulers,
@@ -90,11 +95,14 @@ def build(cluster: Cluster, config: MercuryConfig, streams: Streams) -> Deployme
         round(config.sort_s * SECOND),
         Shaping(config.load, config.limit_deviations, config.queue_min, config.queue_max) if config.balance else None,
     )
+
     setting = NodeParameters(schedulers, clock, config.load, config.order)
     seats = list(range(len(nodes)))
+    # Machines report in a random order, so that those of one kind do not report one after the other.
     streams.of("mercury/heartbeats").shuffle(seats)
     for machine, address in enumerate(nodes):
         components[address] = Node(cluster.slots[machine], seats[machine], setting)
+
     machines = {address: machine for machine, address in enumerate(nodes)}
     deployment = Deployment(components, machines, lambda job: schedulers[job % len(schedulers)])
     return linked(deployment, MESSAGES) if config.reliable else deployment

@@ -24,10 +24,10 @@ class Place(Message, frozen=True):
     """Scheduler > node: run the task in a queueable container, when a slot is free.
 
     Args:
-        number: grows with each message of the sender.
-        task, attempt: what to run.
-        left: tasks of the job that have not ended, this one included.
-        moves: how often it was shed.
+        number: Number that grows with each message of the sender.
+        task, attempt: The task and the attempt to run.
+        left: Number of tasks of the job that have not ended, this one included.
+        moves: Number of times that it was shed.
     """
 
     number: int
@@ -41,11 +41,11 @@ class Returned(Message, frozen=True):
     """Node > scheduler: a queueable container was shed or preempted; it has to be placed again.
 
     Args:
-        number: grows with each message of the sender.
-        task, attempt: to be run next.
-        moves: how often it was shed.
-        shed: and not preempted.
-        wait_us, length: of the node, as in a heartbeat.
+        number: Number that grows with each message of the sender.
+        task, attempt: The task and the attempt to be run next.
+        moves: Number of times that it was shed.
+        shed: Whether it was shed, and not preempted.
+        wait_us, length: Load of the node, as in a heartbeat.
     """
 
     number: int
@@ -61,10 +61,10 @@ class Heartbeat(Message, frozen=True):
     """Node > coordinator: its load, and the guaranteed containers that have ended since the last one.
 
     Args:
-        number: grows with each message of the sender.
-        wait_us: estimated wait of a container that would be queued now.
-        length: of the queue, or minus the number of idle slots.
-        released: tasks.
+        number: Number that grows with each message of the sender.
+        wait_us: Estimated wait of a container that would be queued now.
+        length: Length of the queue, or minus the number of idle slots.
+        released: Tasks of guaranteed containers that have ended.
     """
 
     number: int

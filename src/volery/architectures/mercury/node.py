@@ -16,7 +16,7 @@ from volery.roles.reservations import Completed, Kill
 
 COORDINATOR: Address = "central/0"
 MOVES_MAX = 3
-"""A container that was shed so often stays: nothing is better for it, as where one machine alone suits."""
+"""Number of times that a container is shed; then it stays, as where one machine alone suits."""
 
 Load = Literal["wait", "length"]
 QueueOrder = Literal["fifo", "job", "task"]
@@ -35,13 +35,13 @@ class HeldContainer(msgspec.Struct, gc=False):
     """A container on a node.
 
     Args:
-        task, attempt: that it runs.
-        since_us: when it came, and later when it started.
-        guaranteed: or queueable.
-        left: tasks of its job that had not ended when it was placed.
-        moves: how often it was shed.
-        ending: it is being killed.
-        evicted: and that for a guaranteed one.
+        task, attempt: The task and the attempt that it runs.
+        since_us: Time of its arrival, and later of its start.
+        guaranteed: Whether it is guaranteed, or queueable.
+        left: Number of tasks of its job that had not ended when it was placed.
+        moves: Number of times that it was shed.
+        ending: Whether it is being killed.
+        evicted: Whether it is killed for a guaranteed one.
     """
 
     task: Task
@@ -58,14 +58,24 @@ class Node(Component):
     """Runs containers of both kinds on one machine.
 
     Args:
-        slots: how many it runs at once.
-        seat: in the order of heartbeats.
-        setting: of all nodes.
+        slots: Number of containers that it runs at once.
+        seat: Place in the order of heartbeats.
+        setting: Parameters of all nodes.
     """
 
     __slots__ = (
-        "_armed", "_due", "_idle", "_queue", "_released", "_running", "_seat", "_seen", "_sent", "_setting", "_slots",
-    )  # fmt: skip
+        "_armed",
+        "_due",
+        "_idle",
+        "_last_number_of",
+        "_message_count",
+        "_queue",
+        "_released",
+        "_running",
+        "_seat",
+        "_setting",
+        "_slots",
+    )
 
     def __init__(self, slots: int, seat: int, setting: NodeParameters) -> None:
         self._idle = self._slots = slots
@@ -75,50 +85,61 @@ class Node(Component):
         self._due: dict[TaskId, HeldContainer] = {}
         self._queue: dict[TaskId, HeldContainer] = {}
         self._released: list[TaskId] = []
-        self._seen: dict[Address, int] = {}
-        self._sent = 0
+        self._last_number_of: dict[Address, int] = {}
+        self._message_count = 0
         self._armed = False
 
     def _is_new(self, number: int, source: Address) -> bool:
-        if number <= self._seen.get(source, -1):
+        if number <= self._last_number_of.get(source, -1):
             return False
-        self._seen[source] = number
+        self._last_number_of[source] = number
         return True
 
     def on_start(self, message: Start, source: Address, now: Time) -> None:
         """Run a guaranteed container at once, if need be in place of the queueable one that has started last."""
         if not self._is_new(message.number, source):
             return
+
         self._due[message.task.id] = HeldContainer(message.task, 0, now, guaranteed=True)
+
         if self._idle:
             self._idle -= 1
             self._next(now)
-        elif len(self._due) > sum(one.ending for one in self._running.values()):
-            victim = [one for one in self._running.values() if not one.guaranteed and not one.ending][-1]
+        elif len(self._due) > sum(container.ending for container in self._running.values()):
+            # Slots of containers that are being killed are promised to guaranteed ones that came before.
+            queueable_containers = [held for held in self._running.values() if not held.guaranteed and not held.ending]
+            victim = queueable_containers[-1]
             victim.ending = victim.evicted = True
             self._port.observe(Preemption(now, victim.task.id, victim.attempt, message.task.id, "priority"))
             self._port.kill(victim.task.id, victim.attempt)
-        self._news(now)
+
+        self._arm_heartbeat(now)
 
     def on_place(self, message: Place, source: Address, now: Time) -> None:
         """Run a queueable container, or queue it."""
         if not self._is_new(message.number, source):
             return
+
         container = HeldContainer(message.task, message.attempt, now, left=message.left, moves=message.moves)
         self._queue[message.task.id] = container
+
         if self._idle:
             self._idle -= 1
             self._next(now)
-        self._news(now)
+
+        self._arm_heartbeat(now)
 
     def _in_order(self) -> list[HeldContainer]:
         """The queue in the order of service; ties go to whoever came first."""
-        waiting, order = list(self._queue.values()), self._setting.order
+        containers = list(self._queue.values())
+        order = self._setting.order
+
         if order == "job":
-            waiting.sort(key=lambda one: one.left)
+            containers.sort(key=lambda container: container.left)
         elif order == "task":
-            waiting.sort(key=lambda one: one.task.estimate_us)
-        return waiting
+            containers.sort(key=lambda container: container.task.estimate_us)
+
+        return containers
 
     def _next(self, now: Time) -> None:
         """A slot is free: a guaranteed container that is due comes before all queueable ones."""
@@ -130,48 +151,59 @@ class Node(Component):
         else:
             self._idle += 1
             return
-        waited_us, container.since_us = now - container.since_us, now
+
+        waited_us = now - container.since_us
+        container.since_us = now
+
         self._running[container.task.id] = container
         self._port.launch(container.task, container.attempt, waited_us)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end; what was preempted goes back to its scheduler."""
-        ended = self._running.pop(event.task.id)
+        container = self._running.pop(event.task.id)
         self._next(now)
-        if ended.evicted and event.outcome == "killed":
-            self._return(ended, ended.attempt + 1, now, shed=False)
-        else:
-            self._over(ended)
-        self._news(now)
 
-    def _over(self, ended: HeldContainer) -> None:
-        task = ended.task
-        if ended.guaranteed:
+        # A kill may come too late: the container has finished, and is done.
+        if container.evicted and event.outcome == "killed":
+            self._return(container, container.attempt + 1, now, shed=False)
+        else:
+            self._report_end(container)
+
+        self._arm_heartbeat(now)
+
+    def _report_end(self, container: HeldContainer) -> None:
+        task = container.task
+        if container.guaranteed:
             self._released.append(task.id)
         self._port.send(self._scheduler_of(task), Completed(task.id, task.job))
 
     def _scheduler_of(self, task: Task) -> Address:
         return self._setting.schedulers[task.job % len(self._setting.schedulers)]
 
-    def _return(self, gone: HeldContainer, attempt: int, now: Time, *, shed: bool) -> None:
-        self._sent += 1
+    def _return(self, container: HeldContainer, attempt: int, now: Time, *, shed: bool) -> None:
+        self._message_count += 1
+
         wait_us, _ = self._waits(now)
-        told = Returned(self._sent, gone.task, attempt, gone.moves, shed, wait_us, self._length())
-        self._port.send(self._scheduler_of(gone.task), told)
+        returned = Returned(
+            self._message_count, container.task, attempt, container.moves, shed, wait_us, self._length()
+        )
+        self._port.send(self._scheduler_of(container.task), returned)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End or drop a container of a cancelled job; one that is not here any more is reported by whoever has it."""
         if message.task in self._running:
+            # Its job is cancelled: nobody is to place it elsewhere.
             running = self._running[message.task]
             running.evicted = False
             if not running.ending:
                 running.ending = True
                 self._port.kill(message.task, running.attempt)
             return
-        dropped = self._due.pop(message.task, None) or self._queue.pop(message.task, None)
-        if dropped is not None:
-            self._over(dropped)
-            self._news(now)
+
+        container = self._due.pop(message.task, None) or self._queue.pop(message.task, None)
+        if container is not None:
+            self._report_end(container)
+            self._arm_heartbeat(now)
 
     def _length(self) -> int:
         return len(self._queue) - self._idle
@@ -179,30 +211,36 @@ class Node(Component):
     def _waits(self, now: Time) -> tuple[Time, list[tuple[Time, HeldContainer]]]:
         """Estimate the wait of the next container, and of each in the queue; each takes the first free slot."""
         running = self._running.values()
-        free_us = [0] * self._idle + [max(0, one.since_us + one.task.estimate_us - now) for one in running]
+        free_us = [0] * self._idle + [max(0, held.since_us + held.task.estimate_us - now) for held in running]
+        # Slots whose containers are being killed count as free now.
         free_us += [0] * (self._slots - len(free_us))
+
         heapq.heapify(free_us)
-        for due in self._due.values():
-            heapq.heapreplace(free_us, free_us[0] + due.task.estimate_us)
+        for due_container in self._due.values():
+            heapq.heapreplace(free_us, free_us[0] + due_container.task.estimate_us)
+
         waits = []
-        for waiting in self._in_order():
-            waits.append((free_us[0], waiting))
-            heapq.heapreplace(free_us, free_us[0] + waiting.task.estimate_us)
+        for queued in self._in_order():
+            waits.append((free_us[0], queued))
+            heapq.heapreplace(free_us, free_us[0] + queued.task.estimate_us)
+
         return free_us[0], waits
 
     def on_limit(self, message: Limit, source: Address, now: Time) -> None:
         """Shed what waits beyond the limit, the last first."""
         _, waits = self._waits(now)
         for place in range(len(waits) - 1, -1, -1):
-            wait_us, waiting = waits[place]
-            beyond = wait_us > message.most if self._setting.load == "wait" else place >= message.most
-            if beyond and waiting.moves < MOVES_MAX:
-                del self._queue[waiting.task.id]
-                waiting.moves += 1
-                self._return(waiting, waiting.attempt, now, shed=True)
-                self._news(now)
+            wait_us, container = waits[place]
+            is_beyond = wait_us > message.most if self._setting.load == "wait" else place >= message.most
 
-    def _news(self, now: Time) -> None:
+            # Shed again and again, a container would never run where one machine alone suits it.
+            if is_beyond and container.moves < MOVES_MAX:
+                del self._queue[container.task.id]
+                container.moves += 1
+                self._return(container, container.attempt, now, shed=True)
+                self._arm_heartbeat(now)
+
+    def _arm_heartbeat(self, now: Time) -> None:
         """The next heartbeat has something to report; one without news is not sent."""
         if not self._armed:
             self._armed = True
@@ -210,16 +248,17 @@ class Node(Component):
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         self._armed = False
-        self._sent += 1
+        self._message_count += 1
+
         wait_us, _ = self._waits(now)
-        self._port.send(COORDINATOR, Heartbeat(self._sent, wait_us, self._length(), tuple(self._released)))
+        self._port.send(COORDINATOR, Heartbeat(self._message_count, wait_us, self._length(), tuple(self._released)))
         self._released.clear()
 
     def check(self) -> None:
         assert len(self._running) + self._idle <= self._slots, "more containers than slots"
         assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} containers wait"
-        guaranteed = sum(one.guaranteed for one in self._running.values())
-        assert guaranteed + len(self._due) <= self._slots, "more guaranteed containers than slots"
+        guaranteed_count = sum(container.guaranteed for container in self._running.values())
+        assert guaranteed_count + len(self._due) <= self._slots, "more guaranteed containers than slots"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Start: on_start,

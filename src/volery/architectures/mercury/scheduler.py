@@ -21,23 +21,25 @@ from volery.roles.submission import ANSWERS
 
 Containers = Literal["guaranteed", "queueable", "mixed", "hybrid"]
 Waiting = tuple[Task, int, int]
-"""A task with its next attempt, and how often it was shed."""
+"""A task, its next attempt, and how often it was shed."""
 NOWHERE: Address = ""
 MEMO_MAX = 256
-"""Lists of suitable machines that are kept."""
+"""Number of lists of suitable machines that are kept."""
 
 
 class Kinds:
     """Decides which tasks get queueable containers.
 
     Args:
-        containers: the policy.
-        share: of tasks, in turn, with "mixed".
-        cutoff_us: of estimates, with "hybrid".
+        containers: The policy.
+        share: Share of tasks, in turn, with "mixed".
+        cutoff_us: Cutoff of estimates, with "hybrid".
     """
 
     def __init__(self, containers: Containers, share: float, cutoff_us: Time) -> None:
-        self._containers, self._share, self._cutoff_us = containers, share, cutoff_us
+        self._containers = containers
+        self._share = share
+        self._cutoff_us = cutoff_us
         self._tasks = 0
 
     def is_queueable(self, task: Task) -> bool:
@@ -55,23 +57,34 @@ class LeastLoaded:
     Between two reports a placement adds its own load.
 
     Args:
-        cluster: with these machines.
-        matches: of them.
-        load: by which they are compared.
-        few: how many of them are chosen from.
-        queue_max: a machine with so many containers in its queue gets no more.
-        random: uniform on [0, 1).
+        cluster: Cluster with these machines.
+        matches: Matches of these machines.
+        load: Measure by which they are compared.
+        candidates_max: Number of least loaded machines that are chosen from.
+        queue_max: Number of containers in its queue with which a machine gets no more.
+        random: Source of numbers, uniform on [0, 1).
 
     Attributes:
-        roomy: bit vector of the machines that may get more.
+        roomy: Bit vector of the machines that may get more.
     """
 
     def __init__(
-        self, cluster: Cluster, matches: Matches, load: Load, few: int, queue_max: int, random: Callable[[], float]
+        self,
+        cluster: Cluster,
+        matches: Matches,
+        load: Load,
+        candidates_max: int,
+        queue_max: int,
+        random: Callable[[], float],
     ) -> None:
         self._view = LoadView(cluster, load)
-        self._slots, self._matches = cluster.slots, matches
-        self._by_wait, self._few, self.queue_max, self._random = load == "wait", few, queue_max, random
+        self._slots = cluster.slots
+        self._matches = matches
+        self._by_wait = load == "wait"
+        self._few = candidates_max
+        self.queue_max = queue_max
+        self._random = random
+
         self.roomy = matches.every
         self._idle = 0 if self._by_wait else -1
         self._suitable: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
@@ -83,37 +96,57 @@ class LeastLoaded:
             if len(self._suitable) >= MEMO_MAX:
                 self._suitable.clear()
             suitable = self._suitable[needs] = np.array(positions(self._matches[needs]), dtype=np.int64)
-        view, random = self._view, self._random
-        roomy = suitable[view.length[suitable] < self.queue_max]
-        loads, reach = view.loads(now)[roomy], len(tasks) + self._few - 1
-        if reach < len(roomy):
-            nearest = np.argpartition(loads + self._ties(len(roomy)), reach - 1)[:reach]
-            roomy, loads = roomy[nearest], loads[nearest]
-        line = [(load, random(), machine) for load, machine in zip(loads.tolist(), roomy.tolist(), strict=True)]
-        heapq.heapify(line)
-        chosen = []
+
+        view = self._view
+        random = self._random
+
+        machines = suitable[view.length[suitable] < self.queue_max]
+        loads = view.loads(now)[machines]
+        reach = len(tasks) + self._few - 1
+
+        # Further machines cannot be reached by so many tasks; ties are broken before the cut.
+        if reach < len(machines):
+            nearest = np.argpartition(loads + self._ties(len(machines)), reach - 1)[:reach]
+            machines = machines[nearest]
+            loads = loads[nearest]
+
+        heap = [(load, random(), machine) for load, machine in zip(loads.tolist(), machines.tolist(), strict=True)]
+        heapq.heapify(heap)
+
+        chosen_machines = []
         for task in tasks:
-            if not line:
+            if not heap:
                 break
-            few = [heapq.heappop(line)]
-            while len(few) < self._few and line and (line[0][0] <= self._idle or few[0][0] > self._idle):
-                few.append(heapq.heappop(line))
-            load, tie, machine = few.pop(int(random() * len(few)))
-            for other in few:
-                heapq.heappush(line, other)
-            chosen.append(machine)
+
+            least_loaded = [heapq.heappop(heap)]
+            # Only idle machines compete with an idle one: a busy one is drawn where no machine is idle.
+            while (
+                len(least_loaded) < self._few and heap and (heap[0][0] <= self._idle or least_loaded[0][0] > self._idle)
+            ):
+                least_loaded.append(heapq.heappop(heap))
+
+            load, tie, machine = least_loaded.pop(int(random() * len(least_loaded)))
+            for entry in least_loaded:
+                heapq.heappush(heap, entry)
+
+            chosen_machines.append(machine)
             view.length[machine] += 1
+
             if view.length[machine] >= 0:
+                # The wait grows by the task's time, shared by the slots of the machine.
                 added_us = max(1, task.estimate_us // self._slots[machine])
                 view.ready_us[machine] = max(now, int(view.ready_us[machine])) + added_us
                 load = load + added_us if self._by_wait else load
+
             if not self._by_wait:
                 load += 1
+
             if view.length[machine] < self.queue_max:
-                heapq.heappush(line, (load, tie, machine))
+                heapq.heappush(heap, (load, tie, machine))
             else:
                 self.roomy &= ~(1 << machine)
-        return chosen
+
+        return chosen_machines
 
     def report(self, machine: int, wait_us: Time, length: int, now: Time) -> None:
         """Remember the load of a machine."""
@@ -131,15 +164,17 @@ class LeastLoaded:
 class Scheduler(ReservingScheduler):
     """Asks the coordinator for guaranteed containers, and places queueable ones by the loads that it was told."""
 
-    __slots__ = ("_kinds", "_matches", "_places", "_requests", "_seen", "_shed", "_waiting")
+    __slots__ = ("_kinds", "_last_number_of", "_matches", "_places", "_requests", "_shed", "_waiting")
 
     FACTS: ClassVar[tuple[tuple[str, str], ...]] = (("_shed", "shed_containers"),)
 
     def __init__(self, kinds: Kinds, places: LeastLoaded, matches: Matches, numbers: Numbers) -> None:
         super().__init__(numbers)
-        self._kinds, self._places, self._matches = kinds, places, matches
+        self._kinds = kinds
+        self._places = places
+        self._matches = matches
         self._waiting: dict[int, deque[Waiting]] = {}
-        self._seen: dict[Address, int] = {}
+        self._last_number_of: dict[Address, int] = {}
         self._shed = 0
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -160,8 +195,10 @@ class Scheduler(ReservingScheduler):
             else:
                 self._running.setdefault(task.job, {})[task.id] = COORDINATOR
                 guaranteed.append(task)
+
         if guaranteed:
             self._port.send(COORDINATOR, GuaranteedRequest(self._numbers.take(), tuple(guaranteed)))
+
         self._place(now)
 
     def _place(self, now: Time) -> None:
@@ -173,6 +210,7 @@ class Scheduler(ReservingScheduler):
                 running = self._running[task.job]
                 node = running[task.id] = f"node/{machine}"
                 self._port.send(node, Place(self._numbers.take(), task, attempt, len(running), moves))
+
             if not line:
                 del self._waiting[needs]
 
@@ -184,21 +222,30 @@ class Scheduler(ReservingScheduler):
 
     def on_returned(self, message: Returned, source: Address, now: Time) -> None:
         """Place a container elsewhere that was shed or preempted, before all that wait."""
-        if message.number <= self._seen.get(source, -1):
+        if message.number <= self._last_number_of.get(source, -1):
             return
-        self._seen[source] = message.number
-        task, running = message.task, self._running.get(message.task.job, {})
+        self._last_number_of[source] = message.number
+        task = message.task
+        running = self._running.get(task.job, {})
+
+        # Cancelled meanwhile, or a repeated message.
         if task.id not in running:
             return
+
         machine = int(source.partition("/")[2])
+
         self._shed += message.shed
+        # A node that shed is full, whatever it has reported of its queue since.
         length = self._places.queue_max if message.shed else message.length
         self._places.report(machine, message.wait_us, length, now)
+
         if task.job in self._jobs.cancelled:
             del running[task.id]
             self._finished(task.job, running, 1)
             return
+
         running[task.id] = NOWHERE
+        # Before all that wait: it has waited longer.
         self._waiting.setdefault(task.constraints, deque()).appendleft((task, message.attempt, message.moves))
         self._place(now)
 
@@ -208,36 +255,43 @@ class Scheduler(ReservingScheduler):
         if not self._jobs.cancel(message, source):
             return
         running = self._running.get(job, {})
+
         for node in {node: None for node in running.values() if node == COORDINATOR}:
             self._port.send(node, Revoke(job))
+
         for task, node in running.items():
             if node not in (NOWHERE, COORDINATOR):
                 self._port.send(node, Kill(task))
-        dropped = [task for task, node in running.items() if node == NOWHERE]
+
+        dropped_tasks = [task for task, node in running.items() if node == NOWHERE]
+
         for needs, line in list(self._waiting.items()):
-            kept = deque([waiting for waiting in line if waiting[0].job != job])
-            if kept:
-                self._waiting[needs] = kept
+            other_waiting = deque([waiting for waiting in line if waiting[0].job != job])
+            if other_waiting:
+                self._waiting[needs] = other_waiting
             else:
                 del self._waiting[needs]
-        for task in dropped:
+
+        for task in dropped_tasks:
             del running[task]
-        if dropped:
-            self._finished(job, running, len(dropped))
+
+        if dropped_tasks:
+            self._finished(job, running, len(dropped_tasks))
 
     def on_revoked(self, message: Revoked, source: Address, now: Time) -> None:
         """Count the tasks that the coordinator has dropped; a repeated message is ignored."""
         running = self._running.get(message.job, {})
-        dropped = [task for task in message.tasks if running.pop(task, None) is not None]
-        if dropped:
-            self._finished(message.job, running, len(dropped))
+        dropped_tasks = [task for task in message.tasks if running.pop(task, None) is not None]
+        if dropped_tasks:
+            self._finished(message.job, running, len(dropped_tasks))
 
     def check(self) -> None:
-        placed = [node for running in self._running.values() for node in running.values()]
-        waiting = sum(map(len, self._waiting.values()))
-        full = [needs for needs in self._waiting if not self._matches[needs] & self._places.roomy]
-        assert len(full) == len(self._waiting), "a task waits that could be placed"
-        assert placed.count(NOWHERE) == waiting, f"{waiting} tasks wait, {placed.count(NOWHERE)} are nowhere"
+        nodes = [node for running in self._running.values() for node in running.values()]
+        waiting_count = sum(map(len, self._waiting.values()))
+        blocked_needs = [needs for needs in self._waiting if not self._matches[needs] & self._places.roomy]
+
+        assert len(blocked_needs) == len(self._waiting), "a task waits that could be placed"
+        assert nodes.count(NOWHERE) == waiting_count, f"{waiting_count} tasks wait, {nodes.count(NOWHERE)} are nowhere"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

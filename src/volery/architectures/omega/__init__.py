@@ -112,7 +112,9 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     Raises:
         InputError: the rule for service jobs is malformed.
     """
-    layout, setting = _layout(cluster, streams), _setting("omega", config)
+    layout = _layout(cluster, streams)
+    setting = _setting("omega", config)
+
     if config.tags:
         _check_tags(config)
     schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
@@ -131,7 +133,9 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
             limit = LocalLimit(shares[workload], layout.capacity) if shares[workload] < 1 else None
             jobs = JobQueue(layout, setting, CELL, streams.of(address), limit)
             components[address] = Scheduler(jobs, lower=lower, tags=_index(cluster, config))
+    # The front is a mapping that all users share, not a machine on the way (section 4.3).
     delays = {("front", "scheduler"): 0, ("scheduler", "front"): 0}
+
     limits = {workload: LocalLimit(share, layout.capacity) for workload, share in shares.items()}
     placement = (TagPlacement(),) if config.tags else ()
     refusals = Refusals(lambda job, task: not limits[setting.rule.workload(job)].allows((task,)))
@@ -146,8 +150,11 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
     """
     if config.path == "single":
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
-    layout, setting = _layout(cluster, streams), _setting("monolithic", config)
-    jobs, log = JobQueue(layout, setting, CELL, streams.of("scheduler/0")), ChangeLog(len(layout.whole))
+    layout = _layout(cluster, streams)
+    setting = _setting("monolithic", config)
+
+    jobs = JobQueue(layout, setting, CELL, streams.of("scheduler/0"))
+    log = ChangeLog(len(layout.whole))
     components: dict[Address, Component] = {
         "scheduler/0": Scheduler(jobs, decides_first=True),
         CELL: CellState(layout, Claims(layout), log, "fine", restore=True),
@@ -177,24 +184,30 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     Raises:
         InputError: the rule for service jobs or the shares are malformed.
     """
-    layout, setting = _layout(cluster, streams), _setting("mesos", config)
+    layout = _layout(cluster, streams)
+    setting = _setting("mesos", config)
     frameworks = _addresses("framework", config.batch_schedulers, config.service_schedulers)
     weights = {member.name: member.weight for member in parse_shares_text(config.shares, "mesos:shares").members}
+
     if set(weights) != {"batch", "service"}:
         raise InputError(
             "mesos:shares", f"{config.shares!r} is not a weight for each role. Write batch:NUMBER+service:NUMBER"
         )
+
     terms = Terms(
         round(config.offer_s * SECOND),
         round(config.allocation_s * SECOND),
         tuple([int(config.offer_min * amount) for amount in layout.capacity]),
     )
+
     role_of = {address: workload for workload in WORKLOADS for address in frameworks[workload]}
     components: dict[Address, Component] = {
         "front/0": Front(setting.rule, frameworks),
         CELL: Allocator(layout, WeightedDrf(layout.capacity, weights), role_of, terms),
     }
-    refuse_us, hoard_us = round(config.refuse_s * SECOND), round(config.hoard_s * SECOND)
+
+    refuse_us = round(config.refuse_s * SECOND)
+    hoard_us = round(config.hoard_s * SECOND)
     for address in role_of:
         jobs = JobQueue(layout, setting, CELL, streams.of(address))
         components[address] = Framework(jobs, refuse_us=refuse_us, hoard_us=hoard_us)
@@ -247,6 +260,7 @@ def _wired(
     entry = next(iter(components))
     for address in layout.nodes:
         components[address] = Node(CELL)
+
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
     deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
     return linked(deployment, MESSAGES | OFFER_MESSAGES | FORWARDED) if config.reliable else deployment
@@ -307,7 +321,7 @@ MONOLITHIC = msgspec.structs.replace(
     build=build_monolithic,
     hops=2,
     stages={
-        **{stage: found for stage, found in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
+        **{stage: realisation for stage, realisation in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
         Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time"),
         Stage.T4: Realisation("CellState.on_commit", "full", "no other scheduler claims anything"),
         Stage.R1: Realisation("Scheduler.on_changes", "full", "the master copy of the cell state"),

@@ -19,7 +19,7 @@ class CellState(Component):
     """Validates transactions: the only logic that is central.
 
     Args:
-        tags: of the tasks that hold a claim; None: tags are not heeded.
+        tags: Tags of the tasks that hold a claim; None: tags are not heeded.
     """
 
     def __init__(
@@ -50,17 +50,19 @@ class CellState(Component):
         if message.number <= self._refreshed.get(source, 0):
             return
         self._refreshed[source] = message.number
-        free, sequences = self._claims.free, self._sequences
-        changed = self._log.unseen(source)
+
+        free = self._claims.free
+        sequences = self._sequences
+        changed_machines = self._log.unseen(source)
         self._port.send(
             source,
             Changes(
                 message.number,
-                tuple(changed),
-                self._layout.encode([free[machine] for machine in changed]),
-                tuple([sequences[machine] for machine in changed]),
-                self._claims.bands(changed),
-                tuple([self._tags.on(machine) for machine in changed]) if self._tags is not None else (),
+                tuple(changed_machines),
+                self._layout.encode([free[machine] for machine in changed_machines]),
+                tuple([sequences[machine] for machine in changed_machines]),
+                self._claims.bands(changed_machines),
+                tuple([self._tags.on(machine) for machine in changed_machines]) if self._tags is not None else (),
             ),
         )
 
@@ -69,42 +71,57 @@ class CellState(Component):
         if message.number <= self._committed.get(source, 0):
             return
         self._committed[source] = message.number
-        claims, sequences, coarse, tags = self._claims, self._sequences, self._coarse, self._tags
-        taken: list[CellClaim] = []
-        refused: list[TaskId] = []
+
+        claims = self._claims
+        sequences = self._sequences
+        tags = self._tags
+        is_coarse = self._coarse
+
+        accepted_claims: list[CellClaim] = []
+        refused_tasks: list[TaskId] = []
+
         for task, machine, sequence in zip(message.tasks, message.machines, message.sequences, strict=True):
-            stale = coarse and sequence != sequences[machine]
+            # With coarse conflicts any change of the machine refuses the claim, even if it left enough (section 5.2).
+            is_stale = is_coarse and sequence != sequences[machine]
             if tags is not None and task.tags is not None:
-                stale |= not tags.allows(machine, task.tags)
-            claim = None if stale else claims.claim(source, task, machine, message.priority)
+                is_stale |= not tags.allows(machine, task.tags)
+            claim = None if is_stale else claims.claim(source, task, machine, message.priority)
             if claim is None:
-                refused.append(task.id)
+                refused_tasks.append(task.id)
                 continue
+
             sequences[machine] += 1
-            taken.append(claim)
+            accepted_claims.append(claim)
             if tags is not None:
                 self._count(tags, claim, 1)
-        if refused and message.gang:
-            self._undo(taken)
-            taken, refused = [], [task.id for task in message.tasks]
-        self._log.note(*[claim.machine for claim in taken])
-        for claim in taken:
+
+        if refused_tasks and message.gang:
+            self._undo(accepted_claims)
+            # Incremental transactions run the accepted rest; a gang has no use for a part (section 3.4).
+            accepted_claims = []
+            refused_tasks = [task.id for task in message.tasks]
+
+        self._log.note(*[claim.machine for claim in accepted_claims])
+        for claim in accepted_claims:
             claims.begin(claim)
-        self._port.send(source, Verdict(message.number, tuple(refused)))
+
+        self._port.send(source, Verdict(message.number, tuple(refused_tasks)))
 
     @staticmethod
     def _count(tags: TagIndex, claim: CellClaim, sign: int) -> None:
         if claim.task.tags is not None:
             tags.add(claim.machine, claim.task.tags, sign)
 
-    def _undo(self, taken: list[CellClaim]) -> None:
-        for claim in reversed(taken):
+    def _undo(self, claims: list[CellClaim]) -> None:
+        for claim in reversed(claims):
             self._claims.undo(claim)
+
             if self._tags is not None:
                 self._count(self._tags, claim, -1)
             if self._restore:
                 self._sequences[claim.machine] -= 1
             else:
+                # The public simulator's undone claims count as changes of the machine: others meet conflicts there.
                 self._log.note(claim.machine)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
@@ -115,6 +132,7 @@ class CellState(Component):
         """Log the change, and report the end to the owner."""
         if self._tags is not None:
             self._count(self._tags, claim, -1)
+
         self._log.note(claim.machine)
         self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
 
@@ -125,8 +143,9 @@ class CellState(Component):
     def check(self) -> None:
         self._claims.check()
         if self._tags is not None and isinstance(self._claims, Claims):
+            # With precedence, tags cannot be set: `build` refuses the two together.
             running = self._claims.running.values()
-            self._tags.check([(one.machine, one.task.tags) for one in running if one.task.tags is not None])
+            self._tags.check([(claim.machine, claim.task.tags) for claim in running if claim.task.tags is not None])
 
     def check_rest(self) -> None:
         self._claims.check_rest()

@@ -23,9 +23,9 @@ from volery.core.records import ATTEMPT_MAX
 from volery.roles.node import Completed, Kill, Launch
 
 LOG_MIN: Final = 4096
-"""Changes that are kept at least; of larger cells, twice as many as there are machines."""
+"""Number of changes that are kept at least; of larger cells, twice as many as there are machines."""
 Bands = tuple[tuple[int, bytes], ...]
-"""What tasks of each priority hold of one machine, lowest first."""
+"""Amounts that tasks of each priority hold of one machine, lowest first."""
 
 
 class CellClaim(NamedTuple):
@@ -47,29 +47,31 @@ class ChangeLog:
         self._machines = machines
         self._max = max(LOG_MIN, 2 * machines)
         self._log: list[int] = []
-        self._forgotten = 0
-        self._seen: dict[Address, int] = {}
+        self._forgotten_count = 0
+        self._read_count: dict[Address, int] = {}
 
     def note(self, *machines: int) -> None:
         """Note that machines have changed, and forget the oldest changes where there are too many."""
         log = self._log
         log += machines
+
         if len(log) > 2 * self._max:
             del log[: self._max]
-            self._forgotten += self._max
+            self._forgotten_count += self._max
 
-    def unseen(self, by: Address) -> list[int]:
+    def unseen(self, scheduler: Address) -> list[int]:
         """The machines that have changed since the last call for this scheduler; all of them if the log lacks some."""
-        seen = self._seen.get(by, 0) - self._forgotten
-        self._seen[by] = self._forgotten + len(self._log)
-        return list(range(self._machines)) if seen < 0 else list(dict.fromkeys(self._log[seen:]))
+        read_count = self._read_count.get(scheduler, 0) - self._forgotten_count
+
+        self._read_count[scheduler] = self._forgotten_count + len(self._log)
+        return list(range(self._machines)) if read_count < 0 else list(dict.fromkeys(self._log[read_count:]))
 
 
 class Claims:
     """Keeps what is free of each machine, and starts and ends the tasks that hold the rest.
 
     Attributes:
-        free: per machine, packed and guarded.
+        free: Free amounts of each machine, packed and guarded.
     """
 
     _port: Port
@@ -77,14 +79,16 @@ class Claims:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._packing, self._guards = layout.packing, layout.packing.guards
+        self._packing = layout.packing
+        self._guards = layout.packing.guards
         self.free = list(layout.whole)
         self.running: dict[TaskId, CellClaim] = {}
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
         """Take the port and the callback of the owner, which is called when a claim has ended."""
-        self._port, self._freed = port, freed
+        self._port = port
+        self._freed = freed
 
     def put(self, machine: int, packed: int) -> None:
         """Add to what is free on a machine; a negative amount takes."""
@@ -92,12 +96,16 @@ class Claims:
 
     def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
         """Take what a task asks for; None: there is too little."""
-        packing, guards = self._packing, self._guards
+        packing = self._packing
+        guards = self._guards
+
         packed = packing[task.request]
-        left = self.free[machine] - packed
-        if left & guards != guards:
+        free_after = self.free[machine] - packed
+
+        if free_after & guards != guards:
             return None
-        self.free[machine] = packing.settled(left)
+
+        self.free[machine] = packing.settled(free_after)
         return CellClaim(owner, task, machine, packed)
 
     def undo(self, claim: CellClaim) -> None:
@@ -132,15 +140,18 @@ class Claims:
         """The amounts that higher priorities may have, per machine; nothing without preemption."""
         return ()
 
-    def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
+    def check(self, other_claims: Iterable[tuple[int, int]] = ()) -> None:
         """Raise where free and taken amounts are not those of the machines."""
-        whole, guards = list(self._layout.whole), self._layout.packing.guards
-        taken = [(claim.machine, claim.packed) for claim in self.running.values()]
-        for machine, packed in (*taken, *others):
-            whole[machine] -= packed
-        whole = [self._layout.packing.settled(free) for free in whole]
-        assert whole == self.free, "amounts without a task, or tasks that share an amount"
-        assert all(free & guards == guards for free in self.free), "a machine gives more than it has"
+        free_amounts = list(self._layout.whole)
+        guards = self._layout.packing.guards
+
+        claimed_amounts = [(claim.machine, claim.packed) for claim in self.running.values()]
+        for machine, packed in (*claimed_amounts, *other_claims):
+            free_amounts[machine] -= packed
+        free_amounts = [self._layout.packing.settled(amounts) for amounts in free_amounts]
+
+        assert free_amounts == self.free, "amounts without a task, or tasks that share an amount"
+        assert all(amounts & guards == guards for amounts in self.free), "a machine gives more than it has"
 
     def check_rest(self) -> None:
         assert self.free == self._layout.whole, "something is taken although nothing runs"
@@ -176,7 +187,7 @@ class PrecedenceClaims:
         self._on: list[dict[TaskId, HeldAttempt]] = [{} for _ in layout.whole]
         self._attempts: dict[TaskId, int] = {}
         self._losers: dict[TaskId, list[HeldAttempt]] = {}
-        self._leaving: dict[TaskId, Displacement] = {}
+        self._displacements: dict[TaskId, Displacement] = {}
         self._ending: dict[int, int] = {}
         self._pending: dict[int, dict[TaskId, HeldAttempt]] = {}
         self._count = 0
@@ -187,7 +198,8 @@ class PrecedenceClaims:
         return self._account.free
 
     def open(self, port: Port, freed: Freed) -> None:
-        self._port, self._freed = port, freed
+        self._port = port
+        self._freed = freed
         self._account.open(port, freed)
 
     def bands(self, machines: Sequence[int]) -> tuple[Bands, ...]:
@@ -195,53 +207,69 @@ class PrecedenceClaims:
 
     def _bands(self, machine: int) -> Bands:
         sums: dict[int, int] = {}
-        for held in self._losable(machine):
-            sums[held.priority] = sums.get(held.priority, 0) + held.claim.packed
+        for hold in self._losable(machine):
+            sums[hold.priority] = sums.get(hold.priority, 0) + hold.claim.packed
         return tuple([(priority, self._layout.encode([amounts])) for priority, amounts in sorted(sums.items())])
 
     def _losable(self, machine: int) -> list[HeldAttempt]:
         """The attempts that may be ended there: they run, and their tasks can have a further attempt."""
         pending = self._pending.get(machine, {})
-        return [one for task, one in self._on[machine].items() if task not in pending and one.attempt < ATTEMPT_MAX]
+        return [hold for task, hold in self._on[machine].items() if task not in pending and hold.attempt < ATTEMPT_MAX]
 
     def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
         """Take what a task asks for, from lower priorities where too little is free; None: both is too little."""
         packed = self._layout.packing[task.request]
+
         losers = self._in_the_way(machine, packed, priority)
         if losers is None:
             return None
+
+        # The losers' amounts are the claimer's at once; the losers are ended by `begin`, or get them back by `undo`.
         for loser in losers:
             self._take(loser)
+
         self._count += 1
         claim = CellClaim(owner, task, machine, packed)
         self._give(HeldAttempt(claim, self._attempts.get(task.id, 0), priority, self._count))
+
         self._losers[task.id] = losers
         return claim
 
     def _in_the_way(self, machine: int, packed: int, priority: int) -> list[HeldAttempt] | None:
         """The attempts that have to leave for a claim; None: it is in conflict."""
-        packing, free = self._layout.packing, self.free[machine]
-        guards, room, given = packing.guards, free, list[int]()
+        packing = self._layout.packing
+        guards = packing.guards
+        free = room = self.free[machine]
+        freed_amounts: list[int] = []
+
         if (free - packed) & guards == guards:
             return []
-        lower = [one for one in self._losable(machine) if one.priority < priority]
-        lower.sort(key=lambda held: (held.priority, -held.number))
-        for one in lower:
-            given.append(one.claim.packed)
-            room = packing.settled(room + one.claim.packed)
+
+        lower_holds = [hold for hold in self._losable(machine) if hold.priority < priority]
+        # Lowest priority first, then those placed last, until there is room; of these, only the ones that it needs.
+        lower_holds.sort(key=lambda hold: (hold.priority, -hold.number))
+        for hold in lower_holds:
+            freed_amounts.append(hold.claim.packed)
+            room = packing.settled(room + hold.claim.packed)
             if (room - packed) & guards == guards:
-                return [lower[place] for place in packing.needed(free, packed, given)]
+                return [lower_holds[place] for place in packing.needed(free, packed, freed_amounts)]
+
         return None
 
-    def _take(self, one: HeldAttempt) -> None:
-        machine, task = one.claim.machine, one.claim.task.id
-        self._account.put(machine, one.claim.packed)
-        del self._account.running[task], self._held[task], self._on[machine][task]
+    def _take(self, hold: HeldAttempt) -> None:
+        machine = hold.claim.machine
+        task = hold.claim.task.id
+        self._account.put(machine, hold.claim.packed)
+        del self._account.running[task]
+        del self._held[task]
+        del self._on[machine][task]
 
-    def _give(self, one: HeldAttempt) -> None:
-        machine, task = one.claim.machine, one.claim.task.id
-        self._account.put(machine, -one.claim.packed)
-        self._account.running[task], self._held[task], self._on[machine][task] = one.claim, one, one
+    def _give(self, hold: HeldAttempt) -> None:
+        machine = hold.claim.machine
+        task = hold.claim.task.id
+        self._account.put(machine, -hold.claim.packed)
+        self._account.running[task] = hold.claim
+        self._held[task] = self._on[machine][task] = hold
 
     def undo(self, claim: CellClaim) -> None:
         self._take(self._held[claim.task.id])
@@ -255,72 +283,86 @@ class PrecedenceClaims:
         self._begin(self._held[claim.task.id])
 
     def _evict(self, loser: HeldAttempt, beneficiary: TaskId) -> None:
-        machine, task = loser.claim.machine, loser.claim.task.id
-        self._leaving[task] = Displacement(loser, beneficiary)
+        machine = loser.claim.machine
+        task = loser.claim.task.id
+        self._displacements[task] = Displacement(loser, beneficiary)
         self._ending[machine] = self._ending.get(machine, 0) + 1
         self._port.send(self._layout.nodes[machine], Kill(task, loser.attempt))
 
-    def _begin(self, one: HeldAttempt) -> None:
+    def _begin(self, hold: HeldAttempt) -> None:
         """Start the attempt, unless others on the machine still have to end."""
-        machine = one.claim.machine
+        # What was claimed from others is still used there until the last of them has ended.
+        machine = hold.claim.machine
         if machine in self._ending:
-            self._pending.setdefault(machine, {})[one.claim.task.id] = one
+            self._pending.setdefault(machine, {})[hold.claim.task.id] = hold
         else:
-            self._account.launch(one.claim, one.attempt)
+            self._account.launch(hold.claim, hold.attempt)
 
     def ended(self, message: Completed, now: Time) -> None:
         """Free what the attempt held, if no other claim has it already."""
-        gone, held = self._leaving.get(message.task), self._held.get(message.task)
-        if gone is not None and gone.held.attempt == message.attempt:
-            self._left(gone, message.killed, now)
-        elif held is not None and held.attempt == message.attempt:
-            self._take(held)
-            self._over(held, now)
+        displacement = self._displacements.get(message.task)
+        hold = self._held.get(message.task)
+        if displacement is not None and displacement.held.attempt == message.attempt:
+            self._end_displaced(displacement, message.killed, now)
+        # Anything else is a repeated report of an attempt that has ended.
+        elif hold is not None and hold.attempt == message.attempt:
+            self._take(hold)
+            self._report_end(hold, now)
 
-    def _over(self, held: HeldAttempt, now: Time) -> None:
+    def _report_end(self, hold: HeldAttempt, now: Time) -> None:
         """Report the end of a task."""
-        self._attempts.pop(held.claim.task.id, None)
-        self._freed(held.claim, now)
+        self._attempts.pop(hold.claim.task.id, None)
+        self._freed(hold.claim, now)
 
-    def _left(self, gone: Displacement, killed: bool, now: Time) -> None:
+    def _end_displaced(self, displacement: Displacement, killed: bool, now: Time) -> None:
         """Note the end of an evicted attempt; the last one on its machine lets the pending tasks begin."""
-        held, claim = gone.held, gone.held.claim
-        del self._leaving[claim.task.id]
+        loser = displacement.held
+        claim = loser.claim
+
+        del self._displacements[claim.task.id]
+        # The attempt may have finished before the kill came: its task is done then, not displaced.
         if killed:
-            self._attempts[claim.task.id] = held.attempt + 1
-            self._port.observe(Preemption(now, claim.task.id, held.attempt, gone.beneficiary, "priority"))
-            self._port.send(claim.owner, Preempted(self._layout.packing.anywhere(claim.task), held.attempt))
+            self._attempts[claim.task.id] = loser.attempt + 1
+            self._port.observe(Preemption(now, claim.task.id, loser.attempt, displacement.beneficiary, "priority"))
+            self._port.send(claim.owner, Preempted(self._layout.packing.anywhere(claim.task), loser.attempt))
         else:
-            self._over(held, now)
+            self._report_end(loser, now)
+
         self._ending[claim.machine] -= 1
         if not self._ending[claim.machine]:
             del self._ending[claim.machine]
-            for one in self._pending.pop(claim.machine, {}).values():
-                self._begin(one)
-            self._log.note(claim.machine)  # what has begun there may be ended for others
+
+            for hold in self._pending.pop(claim.machine, {}).values():
+                self._begin(hold)
+            # What has begun there may be ended for others from now on.
+            self._log.note(claim.machine)
 
     def withdraw(self, tasks: Sequence[TaskId], now: Time) -> None:
         """End tasks that run; those that have not begun never do."""
         for task in tasks:
-            held = self._held.get(task)
-            if held is None:
+            hold = self._held.get(task)
+            if hold is None:
                 continue
-            machine = held.claim.machine
+
+            machine = hold.claim.machine
+            # It has not begun: no machine would report its end.
             if self._pending.get(machine, {}).pop(task, None) is not None:
-                self._take(held)
-                self._over(held, now)
+                self._take(hold)
+                self._report_end(hold, now)
             else:
-                self._port.send(self._layout.nodes[machine], Kill(task, held.attempt))
+                self._port.send(self._layout.nodes[machine], Kill(task, hold.attempt))
 
     def check(self) -> None:
         self._account.check()
-        assert {task for held in self._on for task in held} == self._account.running.keys() == self._held.keys()
-        counted: dict[int, int] = {}
-        for gone in self._leaving.values():
-            counted[gone.held.claim.machine] = counted.get(gone.held.claim.machine, 0) + 1
-        assert counted == self._ending, "machines wait for what does not end there"
+        assert {task for holds in self._on for task in holds} == self._account.running.keys() == self._held.keys()
+
+        ending_counts: dict[int, int] = {}
+        for displacement in self._displacements.values():
+            ending_counts[displacement.held.claim.machine] = ending_counts.get(displacement.held.claim.machine, 0) + 1
+        assert ending_counts == self._ending, "machines wait for what does not end there"
+
         assert self._pending.keys() <= self._ending.keys(), "a task waits for nothing"
 
     def check_rest(self) -> None:
         self._account.check_rest()
-        assert not self._leaving, "an attempt is still to end"
+        assert not self._displacements, "an attempt is still to end"

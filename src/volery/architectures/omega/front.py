@@ -17,15 +17,15 @@ from volery.roles.submission import ANSWERS
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
-"""Jobs of type "fill" fill the cell when a run begins: they take no decision time and are not measured."""
+"""Types of jobs; those of "fill" fill the cell when a run begins, take no decision time and are not measured."""
 
 
 class Rule(msgspec.Struct, frozen=True):
     """The rule that makes some jobs service jobs; the others are batch jobs.
 
     Args:
-        beyond_us: jobs with longer estimates are service jobs; None: estimates do not count.
-        fill: the user whose jobs fill the cell; "": no user.
+        beyond_us: Limit of estimates beyond which jobs are service jobs; None: estimates do not count.
+        fill: User whose jobs fill the cell; "": no user.
     """
 
     users: tuple[str, ...] = ()
@@ -35,8 +35,9 @@ class Rule(msgspec.Struct, frozen=True):
     def workload(self, job: Job) -> Workload:
         if self.fill and job.user == self.fill:
             return "fill"
-        long = self.beyond_us is not None and job.estimate_us > self.beyond_us
-        return "service" if long or job.user in self.users else "batch"
+
+        is_long = self.beyond_us is not None and job.estimate_us > self.beyond_us
+        return "service" if is_long or job.user in self.users else "batch"
 
 
 def parse_rule(text: str, place: str) -> Rule:
@@ -45,14 +46,17 @@ def parse_rule(text: str, place: str) -> Rule:
     Raises:
         InputError: at `place`, when it is none of these.
     """
-    kind, _, rest = text.partition(":")
+    kind, _, value = text.partition(":")
+
     if text == "none":
         return Rule()
-    if kind == "user" and all(rest.split("+")):
-        return Rule(users=tuple(rest.split("+")))
+
+    if kind == "user" and all(value.split("+")):
+        return Rule(users=tuple(value.split("+")))
+
     if kind == "estimate":
         try:
-            seconds = float(rest)
+            seconds = float(value)
         except ValueError:
             seconds = math.nan
         if 0 <= seconds < math.inf:
@@ -74,10 +78,11 @@ class Front(Forwarder):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Send a job to a scheduler by its type and number."""
         job = message.job
+        # A job that has ended was submitted again, as its answer was lost: it is answered here.
         if not self._answer_done(job.id):
             schedulers = self._schedulers[self._rule.workload(job)]
-            chosen = self._scheduler_of[job.id] = schedulers[job.id % len(schedulers)]
-            self._port.send(chosen, message)
+            scheduler = self._scheduler_of[job.id] = schedulers[job.id % len(schedulers)]
+            self._port.send(scheduler, message)
 
     receives = {**Forwarder.receives, Submit: on_submit}  # noqa: RUF012 - the base class reads the table once
     sends = ANSWERS | sent_to("scheduler", Submit, MoreTasks, Cancel) | sent_to("framework", Submit, MoreTasks, Cancel)

@@ -28,17 +28,18 @@ from volery.roles.submission import JobLedger, comes_in_parts
 
 Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
 NO_END: Final = 1 << 40
-"""More workers than any job has tasks."""
+"""Number of workers that is larger than any job's number of tasks."""
 
 
 class Elasticity(msgspec.Struct, frozen=True):
     """Limits the workers that a job uses at once.
 
     Args:
-        width: that users ask for; 0: as many as the job has tasks.
-        policy: none: just these; max-parallelism: as many as the job has tasks; global-cap: likewise, until the share
-            of the cell that is in use reaches `cap`; relative-size: up to `times` as many as were asked for.
-        cap: share of the resource that is used most (0 to 1).
+        width: Number of workers that users ask for; 0: as many as the job has tasks.
+        policy: Rule for further workers. none: there are none; max-parallelism: as many as the job has tasks;
+            global-cap: likewise, until the share of the cell that is in use reaches `cap`; relative-size: up to `times`
+            as many as were asked for.
+        cap: Share of the resource that is used most (0 to 1).
     """
 
     width: int
@@ -56,11 +57,15 @@ class Elasticity(msgspec.Struct, frozen=True):
         """The further workers in a cell with this much free per machine, packed; each task asks for `request`."""
         if not self.width or self.policy != "global-cap":
             return self.most(running)
+
         room = NO_END
-        for resource, (asked, whole) in enumerate(zip(request or SLOT, capacity, strict=True)):
-            if asked:
+
+        for resource, (amount, total) in enumerate(zip(request or SLOT, capacity, strict=True)):
+            if amount:
                 idle = packing.idle(resource, free)
-                room = min(room, max(0, int(self.cap * whole) - (whole - idle)) // asked)
+                room = min(room, max(0, int(self.cap * total) - (total - idle)) // amount)
+
+        # The workers that the user asked for are the job's in any case.
         return max(self.width - running, room)
 
 
@@ -76,7 +81,7 @@ class DecisionTimes(msgspec.Struct, frozen=True):
 
 Ring = Callable[[int], Sequence[int]]
 SEARCHES: Final = 32
-"""Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
+"""Number of draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
 
 
 class PlacementSetting(msgspec.Struct, frozen=True):
@@ -96,13 +101,13 @@ class PendingJob(msgspec.Struct, eq=False):
     """A job with tasks that are not placed.
 
     Attributes:
-        kinds: of all its tasks that have come.
-        claimed: tasks whose verdict is to come.
-        held: tasks of a gang that wait for the others, and the machines that are kept for them.
-        attempts: attempts in which some task was not placed.
-        in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
-        refused: it is a gang that the empty cell cannot hold; its claimed tasks have a verdict to come.
-        queued: it is in the queue, or pauses before it comes there, or is being tried.
+        kinds: Kinds of all its tasks that have come.
+        claimed: Tasks whose verdict is to come.
+        held: Tasks of a gang that wait for the others, and the machines that are reserved for them.
+        attempts: Number of attempts in which some task was not placed.
+        in_parts: Whether some tasks came later than the job, as those of a workflow do; further chunks do not count.
+        refused: Whether it is a gang that the empty cell cannot hold; its claimed tasks have a verdict to come.
+        queued: Whether it is in the queue, or pauses before it comes there, or is being tried.
     """
 
     id: JobId
@@ -147,7 +152,7 @@ class JobQueue:
     """Queues jobs, first come first served, until all their tasks have ended.
 
     Args:
-        limit: of what their tasks hold together; None: the cell.
+        limit: Limit of what their tasks hold together; None: the cell.
     """
 
     def __init__(
@@ -170,13 +175,15 @@ class JobQueue:
 
     def bind(self, owner: JobOwner, port: Port) -> None:
         """Serve a component, by its port."""
-        self._owner, self._port = owner, port
+        self._owner = owner
+        self._port = port
         self.ledger = JobLedger(port.send)
 
     def submit(self, message: Submit, source: Address, now: Time) -> None:
         """Queue a job; tasks that fit no machine are reported."""
         self._port.observe(Measured("queued_tasks", self._unplaced))
         job = message.job
+
         tasks = self.ledger.admit(message, source, self._unplaced)
         if tasks:
             workload = self.setting.rule.workload(job)
@@ -193,7 +200,9 @@ class JobQueue:
             self._add(work, tasks, now)
 
     def _add(self, work: PendingJob, tasks: Iterable[Task], now: Time) -> None:
-        fits, limit = self.layout.fits_somewhere, self._limit
+        fits = self.layout.fits_somewhere
+        limit = self._limit
+
         for task in tasks:
             if fits(task) and (limit is None or limit.allows((task,))):
                 work.tasks.append(task)
@@ -202,9 +211,12 @@ class JobQueue:
             else:
                 work.lacking += 1
                 self.ledger.unsatisfiable(work.id)
+
+        # A gang larger than its scheduler's limit would wait for ever, as what no machine can run.
         too_large = limit is not None and work.gang and not limit.allows(work.tasks)
         if work.gang and (work.lacking or too_large) and work.is_complete():
             self._refuse(work)
+
         self._maybe_forget(work)
         self.maybe_queue(work, now)
 
@@ -222,27 +234,35 @@ class JobQueue:
         """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
         limit = self._limit
         if limit is not None and work.gang and not limit.allows(work.tasks):
-            work.gang = False  # a part of a job: a gang that is complete and larger than the limit was refused
-        wanted = self._within_budget(work, free)
-        if limit is None or not wanted:
-            return wanted
-        allowed = self._allowed_of(limit, work, wanted)
-        if not allowed:
-            self._limited[work.id] = None
-        return allowed
+            # A part of a job: a gang that is complete and larger than the limit was refused.
+            work.gang = False
 
-    def _allowed_of(self, limit: LocalLimit, work: PendingJob, wanted: int) -> int:
+        task_count = self._within_budget(work, free)
+        if limit is None or not task_count:
+            return task_count
+        count = self._allowed_of(limit, work, task_count)
+
+        # The job comes back when one of the scheduler's tasks has ended.
+        if not count:
+            self._limited[work.id] = None
+        return count
+
+    def _allowed_of(self, limit: LocalLimit, work: PendingJob, task_count: int) -> int:
         """The number of these first tasks that the limit leaves room for; of a gang, all or none."""
-        room = limit.room(work.tasks[:wanted])
-        return 0 if work.gang and room < wanted else room
+        room = limit.room(work.tasks[:task_count])
+        return 0 if work.gang and room < task_count else room
 
     def _within_budget(self, work: PendingJob, free: Sequence[int]) -> int:
         if not work.tasks:
             return 0
+
         if work.gang:
             return len(work.tasks)
-        request, elasticity = work.tasks[0].request, self.setting.elasticity
+
+        request = work.tasks[0].request
+        elasticity = self.setting.elasticity
         layout = self.layout
+
         budget = elasticity.budget(len(work.running), request, free, layout.capacity, layout.packing)
         return max(0, min(len(work.tasks), budget))
 
@@ -253,19 +273,26 @@ class JobQueue:
             self.queue.append(work)
             self._owner.queued(now)
 
-    def placing(self, chosen: Sequence[Task], free: Sequence[int], ring: Ring, *, whole: bool) -> PlacementProblem:
+    def placing(
+        self, first_tasks: Sequence[Task], free: Sequence[int], ring: Ring, *, is_gang: bool
+    ) -> PlacementProblem:
         """The problem of placing tasks.
 
         Args:
-            ring: constraints -> the machines that may be drawn.
+            ring: Function from constraints to the machines that may be drawn.
         """
-        stream, setting = self.stream, self.setting
-        tasks = tuple(chosen)
-        pools = {need: ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
+        stream = self.stream
+        setting = self.setting
+
+        tasks = tuple(first_tasks)
+        pools = {needs: ring(needs) for needs in dict.fromkeys([task.constraints for task in tasks])}
+
+        # The same stretch of the random order for all constraint sets: the job's machines are one choice.
         if setting.pickiness:
             start = stream.random()
-            pools = {need: stretch(pool, setting.pickiness, start) for need, pool in pools.items()}
-        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
+            pools = {needs: stretch(pool, setting.pickiness, start) for needs, pool in pools.items()}
+
+        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), is_gang)
 
     def tried(
         self,
@@ -274,74 +301,106 @@ class JobQueue:
         *,
         began_us: Time,
         decision_us: Time,
-        placed: list[Task],
+        placed_tasks: list[Task],
         refused: int,
-        whole: bool,
+        is_whole: bool,
     ) -> None:
         """End an attempt: placed tasks run, and the others are tried again, or given up."""
-        work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
-        self._unplaced -= len(placed)
+        # An elastic job goes on for as many rounds as it has tasks: a round without a miss is no attempt.
+        work.attempts += not is_whole
+
+        self._unplaced -= len(placed_tasks)
+
         if self._limit is not None:
-            self._limit.take(placed)
-        if placed:
+            self._limit.take(placed_tasks)
+
+        if placed_tasks:
             work.placed = True
-            running = {task.id for task in placed}
-            work.running |= running
-            work.tasks = [task for task in work.tasks if task.id not in running]
-        job, left = work.id, len(work.tasks) + len(work.held)
-        cancelled = job in self.ledger.cancelled
-        abandoned = left if self._gives_up(work) and not cancelled else 0
-        work.queued = self._allowed(work) and not abandoned and not cancelled
-        if work.queued and whole:  # all that was tried runs: the others have come, or may run, since
+            placed_ids = {task.id for task in placed_tasks}
+            work.running |= placed_ids
+            work.tasks = [task for task in work.tasks if task.id not in placed_ids]
+
+        job = work.id
+        unplaced_count = len(work.tasks) + len(work.held)
+
+        is_cancelled = job in self.ledger.cancelled
+        abandoned_count = unplaced_count if self._gives_up(work) and not is_cancelled else 0
+        work.queued = self._allowed(work) and not abandoned_count and not is_cancelled
+
+        if work.queued and is_whole:
+            # All that was tried runs: the others have come, or may run, since.
             self.queue.append(work)
-        elif work.queued and (work.refused or (not placed and not refused and self._is_impossible(work))):
+        elif work.queued and (work.refused or (not placed_tasks and not refused and self._is_impossible(work))):
             work.queued = False
             self._refuse(work)
-            left = 0
+            unplaced_count = 0
         elif work.queued:
             self._port.set_timer(job, now + self.setting.retry_us)
-        me, workload = self._port.address, work.workload
+
+        me = self._port.address
+        workload = work.workload
+
         if workload != "fill":
             self._port.observe(
-                Transaction(me, workload, job, began_us, decision_us, len(placed), refused, left, abandoned, now)
+                Transaction(
+                    me,
+                    workload,
+                    job,
+                    began_us,
+                    decision_us,
+                    len(placed_tasks),
+                    refused,
+                    unplaced_count,
+                    abandoned_count,
+                    now,
+                )
             )
-        if abandoned:
+
+        if abandoned_count:
             self._give_up(work)
-        elif cancelled:
+        elif is_cancelled:
             self._drop(work)
-            if placed:
-                self._port.send(self.cell, Withdraw(tuple([task.id for task in placed])))
+            # Placed tasks of a cancelled job run already: the cell has to end them.
+            if placed_tasks:
+                self._port.send(self.cell, Withdraw(tuple([task.id for task in placed_tasks])))
+
         self._maybe_forget(work)
+
         if self._limit is not None:
             self._next_limited(self._limit, now)
 
     def _gives_up(self, work: PendingJob) -> bool:
         setting = self.setting
-        most = setting.attempts_max
+        attempts_max = setting.attempts_max
         if setting.fruitless_max and not work.placed:
-            most = min(most or setting.fruitless_max, setting.fruitless_max)
-        return bool(most and work.tasks and work.attempts > most)
+            attempts_max = min(attempts_max or setting.fruitless_max, setting.fruitless_max)
+        return bool(attempts_max and work.tasks and work.attempts > attempts_max)
 
     def _is_impossible(self, work: PendingJob) -> bool:
         """True if a gang that found no room never finds any; a workflow is placed task by task then."""
         if not work.gang or self._ever_whole(work):
             return False
+
+        # A workflow's later tasks may fit where earlier ones have ended: it is placed task by task then.
         work.gang = work.is_complete()
         return work.gang
 
     def _ever_whole(self, work: PendingJob) -> bool:
-        """True if the empty cell can hold the gang, with the machines that are kept for it.
+        """True if the empty cell can hold the gang, with the machines that are reserved for it.
 
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
         first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.
         """
-        whole = [*work.held, *work.tasks]
-        if self._fits_empty(whole):
+        # The gang has to fit as a whole: the tasks that it holds machines for are searched for again.
+        gang_tasks = [*work.held, *work.tasks]
+        if self._fits_empty(gang_tasks):
             return True
-        whole = self.scarcest_first(whole)
-        if any(self._fits_empty(whole) for _ in range(SEARCHES)):
-            work.tasks = [task for task in whole if task not in work.held]
+
+        gang_tasks = self.scarcest_first(gang_tasks)
+        if any(self._fits_empty(gang_tasks) for _ in range(SEARCHES)):
+            work.tasks = [task for task in gang_tasks if task not in work.held]
             return True
+
         return False
 
     def scarcest_first(self, tasks: Sequence[Task]) -> list[Task]:
@@ -350,21 +409,24 @@ class JobQueue:
         return sorted(tasks, key=lambda task: (len(suitable(task.constraints)), -sum(task.request)))
 
     def _fits_empty(self, tasks: list[Task]) -> bool:
-        return bool(place(self.placing(tasks, self.layout.whole, self.layout.rings.suitable, whole=True)).places)
+        return bool(place(self.placing(tasks, self.layout.whole, self.layout.rings.suitable, is_gang=True)).places)
 
     def _refuse(self, work: PendingJob) -> None:
         """Report the waiting tasks of a gang that the empty cell cannot hold as tasks that fit no machine."""
         work.refused = True
         if count := len(work.tasks) + len(work.held) - len(work.claimed):
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
+
         self._give_up(work)
 
     def _give_up(self, work: PendingJob) -> None:
         """Report the tasks of a job, except claimed ones, as tasks that fit no machine."""
         self._owner.let_go(work)
         count = self._forget_unclaimed(work)
+
         if not self.ledger.is_open(work.id):
             return
+
         self.ledger.refuse_rest(work.id)
         for _ in range(count):
             self.ledger.unsatisfiable(work.id)
@@ -391,9 +453,12 @@ class JobQueue:
             return
         work.running.discard(message.task)
         self.ledger.finished(work.id)
+
         self._maybe_forget(work)
+
         if work.tasks:
             self.maybe_queue(work, now)
+
         if self._limit is not None:
             self._below_limit(self._limit, message.task, now)
 
@@ -404,6 +469,7 @@ class JobQueue:
 
     def _next_limited(self, limit: LocalLimit, now: Time) -> None:
         """Queue the first job that the limit kept out and has room for; what it leaves is for the one after it."""
+        # Only one job is queued at a time: what it leaves of the room is for the next one, after its attempt.
         for job in list(self._limited):
             work = self.open.get(job)
             if work is not None and work.tasks:
@@ -419,12 +485,16 @@ class JobQueue:
         if not self.ledger.cancel(message, source):
             return
         work = self.open[message.job]
+
         self._owner.let_go(work)
-        taken_back = self._owner.take_back(work)
+        withdrawn_count = self._owner.take_back(work)
+
         if work.running:
             self._port.send(self.cell, Withdraw(tuple(sorted(work.running))))
-        if taken_back:
-            self.ledger.finished(work.id, taken_back)
+
+        if withdrawn_count:
+            self.ledger.finished(work.id, withdrawn_count)
+
         self._drop(work)
         self._maybe_forget(work)
 
@@ -432,12 +502,16 @@ class JobQueue:
         """Queue a preempted task again, unless its job was cancelled."""
         work = self.open[task.job]
         work.running.discard(task.id)
+
         if self._limit is not None:
             self._below_limit(self._limit, task.id, now)
+
+        # A cancelled job's task that was preempted has ended for good.
         if work.id in self.ledger.cancelled:
             self.ledger.finished(work.id)
             self._maybe_forget(work)
             return
+
         work.tasks.append(task)
         self._unplaced += 1
         self.maybe_queue(work, now)
@@ -445,8 +519,9 @@ class JobQueue:
     def check(self) -> None:
         assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.open.values()), "miscounted"
         for work in self.open.values():
-            idle = work.tasks and not work.running
-            assert work.queued or work.id in self._limited or not idle, f"job {work.id} waits for nothing"
+            is_idle = work.tasks and not work.running
+            assert work.queued or work.id in self._limited or not is_idle, f"job {work.id} waits for nothing"
+
         if self._limit is not None:
             self._limit.check(sum(len(work.running) for work in self.open.values()))
 

@@ -40,13 +40,13 @@ class Allocator(Component):
         self._order = order
         self._role_of = role_of
         self._terms = terms
-        self._asking: dict[Address, None] = {}
-        self._refusing: dict[Address, Time] = {}
+        self._demanding: dict[Address, None] = {}
+        self._refusing_until: dict[Address, Time] = {}
         self._numbers: dict[Address, int] = {}
         self._offers = 0
-        self._offered: dict[Address, tuple[int, dict[int, int]]] = {}
-        self._held: dict[TaskId, CellClaim] = {}
-        self._released: dict[Address, int] = {}
+        self._locked_offers: dict[Address, tuple[int, dict[int, int]]] = {}
+        self._hoarded_claims: dict[TaskId, CellClaim] = {}
+        self._last_release: dict[Address, int] = {}
         self._armed = False
 
     def start(self, now: Time) -> None:
@@ -56,17 +56,18 @@ class Allocator(Component):
         """Note that a framework wants offers."""
         if message.number > self._numbers.get(source, 0):
             self._numbers[source] = message.number
-            if source not in self._offered:
+            if source not in self._locked_offers:
                 self._ask(source, now)
 
     def _ask(self, framework: Address, now: Time) -> None:
-        self._asking[framework] = None
+        self._demanding[framework] = None
         self._arm(now)
 
     def _arm(self, now: Time) -> None:
         """Begin a batch of offers, unless one has begun."""
         wait_us = self._terms.interval_us + self._terms.allocation_us
-        if self._asking and not self._armed:
+
+        if self._demanding and not self._armed:
             if wait_us:
                 self._armed = True
                 self._port.set_timer(BATCH, now + wait_us)
@@ -80,70 +81,97 @@ class Allocator(Component):
 
     def _allocate(self, now: Time) -> None:
         """Offer all free resources to the framework whose turn it is."""
-        allowed = [one for one in self._asking if self._refusing.get(one, 0) <= now]
-        if not allowed:
-            if self._asking:
+        willing_frameworks = [
+            framework for framework in self._demanding if self._refusing_until.get(framework, 0) <= now
+        ]
+
+        if not willing_frameworks:
+            if self._demanding:
+                # Only refusing frameworks want offers: the first of them may have one when its time is over.
                 self._armed = True
-                self._port.set_timer(BATCH, min(self._refusing[one] for one in self._asking))
+                self._port.set_timer(BATCH, min(self._refusing_until[framework] for framework in self._demanding))
             return
-        offered = self._idle()
-        if offered:
-            self._offer(self._first(allowed), offered)
+
+        free_amounts = self._idle()
+        if free_amounts:
+            self._offer(self._first(willing_frameworks), free_amounts)
 
     def _idle(self) -> dict[int, int]:
         """The free amounts of machines, guarded; nothing if they are too little for an offer."""
-        packing, free = self._layout.packing, self._claims.free
+        packing = self._layout.packing
+        free = self._claims.free
         guards = packing.guards
-        offered = {machine: amounts for machine, amounts in enumerate(free) if amounts != guards}
+
+        free_amounts = {machine: amounts for machine, amounts in enumerate(free) if amounts != guards}
+
         totals = [0] * len(self._terms.least)
-        for amounts in offered.values():
-            for place_of, amount in enumerate(packing.totals(amounts)):
-                totals[place_of] += amount
-        enough = all(total >= least for total, least in zip(totals, self._terms.least, strict=True))
-        return offered if enough else {}
+        for amounts in free_amounts.values():
+            for resource, amount in enumerate(packing.totals(amounts)):
+                totals[resource] += amount
 
-    def _first(self, allowed: list[Address]) -> Address:
+        is_enough = all(total >= least_amount for total, least_amount in zip(totals, self._terms.least, strict=True))
+        return free_amounts if is_enough else {}
+
+    def _first(self, willing_frameworks: list[Address]) -> Address:
         """The framework that asked first, of the role with the lowest dominant share."""
-        nothing = (0,) * len(self._terms.least)
-        asking = dict.fromkeys(self._role_of[one] for one in allowed)
-        for role in dict.fromkeys(self._role_of.values()):
-            self._order.wants(role, nothing if role in asking else None)
-        poorest = self._order.choose()
-        return next((one for one in allowed if self._role_of[one] == poorest), allowed[0])
+        # A role without a demand must not be chosen for its low share.
+        no_demand = (0,) * len(self._terms.least)
+        demanding_roles = dict.fromkeys(self._role_of[framework] for framework in willing_frameworks)
 
-    def _offer(self, framework: Address, offered: dict[int, int]) -> None:
-        del self._asking[framework]
-        self._refusing.pop(framework, None)
+        for role in dict.fromkeys(self._role_of.values()):
+            self._order.wants(role, no_demand if role in demanding_roles else None)
+
+        poorest = self._order.choose()
+        return next(
+            (framework for framework in willing_frameworks if self._role_of[framework] == poorest),
+            willing_frameworks[0],
+        )
+
+    def _offer(self, framework: Address, free_amounts: dict[int, int]) -> None:
+        del self._demanding[framework]
+        self._refusing_until.pop(framework, None)
         self._offers += 1
-        self._offered[framework] = (self._offers, offered)
+        self._locked_offers[framework] = (self._offers, free_amounts)
+
         guards = self._layout.packing.guards
-        for machine in offered:
+        # Locked: what the offer holds is free for nobody else until the answer comes (pessimistic concurrency).
+        for machine in free_amounts:
             self._claims.free[machine] = guards
-        octets = self._layout.encode(list(offered.values()))
-        self._port.send(framework, Offer(self._offers, tuple(offered), octets))
+
+        octets = self._layout.encode(list(free_amounts.values()))
+        self._port.send(framework, Offer(self._offers, tuple(free_amounts), octets))
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
         """Unlock the offer, and take from it what the framework has placed: no other can have claimed that."""
-        number, offered = self._offered.get(source, (0, {}))
+        number, free_amounts = self._locked_offers.get(source, (0, {}))
         if number != message.number:
             return
-        del self._offered[source]
+        del self._locked_offers[source]
+
         guards = self._layout.packing.guards
-        for machine, amounts in offered.items():
+
+        for machine, amounts in free_amounts.items():
             self._claims.put(machine, amounts - guards)
+
         for task, machine in zip(message.held, message.held_machines, strict=True):
-            held = None if task.id in self._held else self._take(source, task, machine)
-            if held is not None:
-                self._held[task.id] = held
+            # A hoarded task may be named again with each answer; its claim was made at the first.
+            hoarded_claim = None if task.id in self._hoarded_claims else self._take(source, task, machine)
+            if hoarded_claim is not None:
+                self._hoarded_claims[task.id] = hoarded_claim
+
         for task, machine in zip(message.tasks, message.machines, strict=True):
-            claim = self._held.pop(task.id, None)
+            claim = self._hoarded_claims.pop(task.id, None)
             claim = self._take(source, task, machine) if claim is None else claim._replace(task=task)
             if claim is not None:
                 self._claims.begin(claim)
+
         if message.refuse_us:
-            self._refusing[source] = now + message.refuse_us
+            self._refusing_until[source] = now + message.refuse_us
+
         if message.waiting:
-            self._asking[source] = None
+            self._demanding[source] = None
+
+        # What was declined is offered to others with the next batch.
         self._arm(now)
 
     def _take(self, framework: Address, task: Task, machine: int) -> CellClaim | None:
@@ -171,20 +199,26 @@ class Allocator(Component):
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
         """Free what was kept for a gang."""
-        if message.number <= self._released.get(source, 0):
+        if message.number <= self._last_release.get(source, 0):
             return
-        self._released[source] = message.number
+        self._last_release[source] = message.number
+
         for task in message.tasks:
-            held = self._held.pop(task, None)
-            if held is not None:
-                self._claims.undo(held)
-                self._return(held, now)
+            hoarded_claim = self._hoarded_claims.pop(task, None)
+            if hoarded_claim is not None:
+                self._claims.undo(hoarded_claim)
+                self._return(hoarded_claim, now)
 
     def check(self) -> None:
-        locked = [(machine, amounts) for _, offered in self._offered.values() for machine, amounts in offered.items()]
+        locked_amounts = [
+            (machine, amounts)
+            for _, free_amounts in self._locked_offers.values()
+            for machine, amounts in free_amounts.items()
+        ]
         guards = self._layout.packing.guards
-        held = [(one.machine, one.packed) for one in self._held.values()]
-        self._claims.check([*held, *((machine, amounts - guards) for machine, amounts in locked)])
+
+        hoarded_amounts = [(claim.machine, claim.packed) for claim in self._hoarded_claims.values()]
+        self._claims.check([*hoarded_amounts, *((machine, amounts - guards) for machine, amounts in locked_amounts)])
 
     def check_rest(self) -> None:
         self._claims.check_rest()
@@ -207,7 +241,7 @@ class Reply(msgspec.Struct, eq=False):
     """The decisions of a framework about an offer so far.
 
     Attributes:
-        placed, held: task and machine of what will run, and of what is kept for a gang that is not whole.
+        placed, held: Task and machine of what will run, and of what is reserved for a gang that is not whole.
     """
 
     number: int
@@ -237,16 +271,20 @@ class Framework(Component):
         hoard_us: Time,
     ) -> None:
         self.jobs = jobs
-        self._layout, self._setting, self._cell, self._stream = jobs.layout, jobs.setting, jobs.cell, jobs.stream
+        self._layout = jobs.layout
+        self._setting = jobs.setting
+        self._cell = jobs.cell
+        self._stream = jobs.stream
         self._refuse_us = refuse_us
         self._hoard_us = hoard_us
-        self._asked = False
+        self._is_demanding = False
         self._demands = 0
         self._offers = 0
         self._releases = 0
         self._reply: Reply | None = None
-        self._hoarding: PendingJob | None = None
-        self._claims: dict[TaskId, Task] = {}  # with their devices, until they are placed or let go
+        self._hoarding_job: PendingJob | None = None
+        # Tasks with their devices, until they are placed or released.
+        self._claims: dict[TaskId, Task] = {}
 
     def bind(self, port: Port) -> None:
         super().bind(port)
@@ -254,8 +292,8 @@ class Framework(Component):
 
     def queued(self, now: Time) -> None:
         """Ask for offers, if that was not done."""
-        if not self._asked:
-            self._asked = True
+        if not self._is_demanding:
+            self._is_demanding = True
             self._demands += 1
             self._port.send(self._cell, Demand(self._demands))
 
@@ -264,13 +302,16 @@ class Framework(Component):
         if message.number <= self._offers:
             return
         self._offers = message.number
+
         packing = self._layout.packing
         free = [packing.guards] * len(self._layout.whole)
         room = [0] * len(self._layout.capacity)
+
         for machine, amounts in zip(message.machines, self._layout.decode(message.free), strict=True):
             free[machine] = amounts
             for resource, amount in enumerate(packing.totals(amounts)):
                 room[resource] += amount
+
         self._reply = Reply(message.number, free, room, len(self.jobs.queue))
         self._decide(self._reply, now)
 
@@ -279,12 +320,17 @@ class Framework(Component):
         while reply.goes_on(self.jobs.queue):
             reply.turns -= 1
             work = self.jobs.queue.popleft()
+
             count = self.jobs.count(work, reply.free)
             if not count:
                 work.queued = False
                 continue
-            reply.job, reply.began_us = work, now
+            reply.job = work
+            reply.began_us = now
+
             placing = reply.placing = self._placing(work, count, reply)
+
+            # The decision time counts the tasks that are tried; `compute` takes as long, and the offer stays locked.
             decision_us = self._setting.deciding.decision_us(work.workload, count)
             self._port.compute(reply.number, Problem(place, placing, decision_us))
             return
@@ -292,73 +338,91 @@ class Framework(Component):
 
     def _placing(self, work: PendingJob, count: int, reply: Reply) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the machines of an offer that have something free."""
-        guards, rings = self._layout.packing.guards, self._layout.rings
+        guards = self._layout.packing.guards
+        rings = self._layout.rings
 
-        def ring(need: int) -> list[int]:
-            found = reply.rings.get(need)
-            if found is None:
-                found = [machine for machine in rings.suitable(need) if reply.free[machine] != guards]
-                reply.rings[need] = found
-            return found
+        def ring(needs: int) -> list[int]:
+            machines = reply.rings.get(needs)
+            if machines is None:
+                machines = [machine for machine in rings.suitable(needs) if reply.free[machine] != guards]
+                reply.rings[needs] = machines
+            return machines
 
-        return self.jobs.placing(work.tasks[:count], reply.free, ring, whole=False)
+        return self.jobs.placing(work.tasks[:count], reply.free, ring, is_gang=False)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Take the machines that the job found, and go on to the next job."""
         reply = self._reply
         assert reply is not None, "no offer waits for this decision"
-        work, placing = reply.job, reply.placing
+        work = reply.job
+        placing = reply.placing
         assert work is not None, "a decision about nothing"
         assert placing is not None, "a decision about nothing"
+
         answer: PlacementAnswer = PlacementAnswer(*event.answer) if work.tasks else NOWHERE
-        found = {placing.tasks[k]: machine for k, machine in zip(answer.places, answer.machines, strict=True)}
-        if work.gang and len(found) < len(work.tasks) and self._others_hoard(work):
-            found = {}
+        machine_of = {
+            placing.tasks[number]: machine for number, machine in zip(answer.places, answer.machines, strict=True)
+        }
+
+        # Two gangs that hoard at the same time may each keep what the other needs: this one takes nothing.
+        if work.gang and len(machine_of) < len(work.tasks) and self._others_hoard(work):
+            machine_of = {}
+
         packing = self._layout.packing
-        for task, machine in zip(answer.claims(placing.tasks), answer.machines, strict=True) if found else ():
+
+        for task, machine in zip(answer.claims(placing.tasks), answer.machines, strict=True) if machine_of else ():
             if packing.device_count:
                 self._claims[task.id] = task
             packed = packing[task.request]
             reply.free[machine] = packing.settled(reply.free[machine] - packed)
             for resource, amount in enumerate(packing.amounts(packed)):
                 reply.room[resource] -= amount
-        if work.gang and len(found) < len(work.tasks):
-            self._hoard(work, found, now)
-            reply.held |= found
-            found = {}
+
+        # Kept on the machines found so far until the whole gang has some (hoarding).
+        if work.gang and len(machine_of) < len(work.tasks):
+            self._hoard(work, machine_of, now)
+            reply.held |= machine_of
+            machine_of = {}
         elif work.held:
             work.tasks = [*work.held, *work.tasks]
-            found = work.held | found
+            machine_of = work.held | machine_of
             work.held = {}
-            self._hoarding = None
+            self._hoarding_job = None
             self._port.cancel_timer(("hoard", work.id))
-        reply.placed |= found
+
+        reply.placed |= machine_of
+
         self.jobs.tried(
             work,
             now,
             began_us=reply.began_us,
             decision_us=self._setting.deciding.decision_us(work.workload, len(placing.tasks)),
-            placed=list(found),
+            placed_tasks=list(machine_of),
             refused=0,
-            whole=bool(found) and len(answer.places) == len(placing.tasks),
+            is_whole=bool(machine_of) and len(answer.places) == len(placing.tasks),
         )
+
         if reply.goes_on(self.jobs.queue):
-            self._port.set_timer(NEXT, now)  # the next job's decision does not include this one's
+            # A timer, so that the next job's decision does not include the time of this one's.
+            self._port.set_timer(NEXT, now)
         else:
             self._answer(reply)
 
     def _others_hoard(self, work: PendingJob) -> bool:
-        """True if machines are kept for another gang: two that hoard at the same time may never be whole."""
-        return self._hoarding is not None and self._hoarding is not work
+        """True if machines are reserved for another gang: two that hoard at a time may never be whole."""
+        return self._hoarding_job is not None and self._hoarding_job is not work
 
-    def _hoard(self, work: PendingJob, found: dict[Task, int], now: Time) -> None:
+    def _hoard(self, work: PendingJob, machine_of: dict[Task, int], now: Time) -> None:
         """Keep what a gang has found until it is whole."""
-        if found and not work.held and self._hoard_us:
+        if machine_of and not work.held and self._hoard_us:
             self._port.set_timer(("hoard", work.id), now + self._hoard_us)
-        if found:
-            self._hoarding = work
-        work.held |= found
-        work.tasks = [task for task in work.tasks if task not in found]
+
+        # The timer began with the first task that is kept: a gang that never gets whole gives all of it back.
+        if machine_of:
+            self._hoarding_job = work
+
+        work.held |= machine_of
+        work.tasks = [task for task in work.tasks if task not in machine_of]
 
     def let_go(self, work: PendingJob) -> None:
         """Give up what is kept for a gang."""
@@ -367,19 +431,23 @@ class Framework(Component):
         reply = self._reply
         for task in work.held:
             self._claims.pop(task.id, None)
+            # Not answered yet: what the answer would keep is released by leaving it out.
             if reply is not None:
                 reply.held.pop(task, None)
+
         self._releases += 1
         self._port.send(self._cell, Release(self._releases, tuple([task.id for task in work.held])))
         self._port.cancel_timer(("hoard", work.id))
+
         work.tasks = [*work.held, *work.tasks]
         work.held = {}
-        self._hoarding = None
+        self._hoarding_job = None
 
     def _answer(self, reply: Reply) -> None:
         self._reply = None
-        self._asked = bool(self.jobs.queue)
-        taken = bool(reply.placed or reply.held)
+        self._is_demanding = bool(self.jobs.queue)
+        is_used = bool(reply.placed or reply.held)
+
         self._port.send(
             self._cell,
             Answer(
@@ -388,8 +456,8 @@ class Framework(Component):
                 tuple(reply.placed.values()),
                 tuple([self._claims.get(task.id, task) for task in reply.held]),
                 tuple(reply.held.values()),
-                0 if taken else self._refuse_us,
-                self._asked,
+                0 if is_used else self._refuse_us,
+                self._is_demanding,
             ),
         )
 
@@ -399,13 +467,17 @@ class Framework(Component):
             if self._reply is not None:
                 self._decide(self._reply, now)
             return
+
         if isinstance(event.key, int):
             self.jobs.retry(event.key, now)
             return
+
         assert isinstance(event.key, tuple), event.key
         work = self.jobs.open.get(int(event.key[1]))
+
         if work is not None:
             self.let_go(work)
+            # The same order of tasks found no room for the gang in all that time; the scarcest first may.
             work.tasks = self.jobs.scarcest_first(work.tasks)
             self._rest(work, now)
 
@@ -419,13 +491,14 @@ class Framework(Component):
     def take_back(self, work: PendingJob) -> int:
         """Cancel placements on the offer that is not answered; returns their number."""
         reply = self._reply
-        mine = [task for task in reply.placed if task.job == work.id] if reply is not None else []
-        for task in mine:
+        withdrawn_tasks = [task for task in reply.placed if task.job == work.id] if reply is not None else []
+
+        for task in withdrawn_tasks:
             assert reply is not None, "placed on no offer"
             del reply.placed[task]
             self._claims.pop(task.id, None)
             work.running.discard(task.id)
-        return len(mine)
+        return len(withdrawn_tasks)
 
     def check(self) -> None:
         self.jobs.check()

@@ -21,8 +21,8 @@ class Changes(Message, frozen=True):
     """Cell > scheduler: the machines that have changed, what they have free and their sequence numbers.
 
     Args:
-        lower: with precedence also the amounts that tasks of each priority hold.
-        tags: where tags are heeded, also those of the tasks there, each with their number.
+        lower: The amounts that tasks of each priority hold; with precedence alone.
+        tags: The tags of the tasks there, each with their number; only where tags are heeded.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Commit(Message, frozen=True):
     """Scheduler > cell: the transaction's claims, in order.
 
     Args:
-        sequences: of these machines in the scheduler's copy, with its own earlier claims.
+        sequences: Sequence numbers of these machines in the scheduler's copy, with its own earlier claims.
     """
 
     number: int
@@ -103,8 +103,8 @@ class Answer(Message, frozen=True):
     """Framework > allocator: the part of an offer that is taken; the rest is declined.
 
     Args:
-        tasks: to be run at once, those among them that were held included.
-        held: tasks of a gang that is not whole yet; what they ask for is kept for this framework.
+        tasks: Tasks to be run at once, with those among them that were held.
+        held: Tasks of a gang that is not whole yet; what they ask for is reserved for this framework.
     """
 
     number: int
@@ -123,9 +123,7 @@ class Release(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {
-    Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted,
-}  # fmt: skip
+MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted}
 OFFER_MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
 FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
 """Messages that the front forwards."""

@@ -28,18 +28,21 @@ class Layout:
     """The machines of a cluster with their resources, of which slots are one.
 
     Attributes:
-        whole: per machine, everything free, packed and guarded; to be copied.
-        state_bytes: bytes of one machine in a message.
+        whole: Amounts of each machine with everything free, packed and guarded; to be copied.
+        state_bytes: Number of bytes of one machine in a message.
     """
 
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
         self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
         self.packing = packing_of(cluster)
-        known: dict[Amounts, int] = {}  # one integer for all machines alike
-        self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+        # One integer for all machines that are alike.
+        packed_amounts: dict[Amounts, int] = {}
+        self.whole = [packed_amounts.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+
         self._cluster = cluster
         self._capacities = capacities
+
         self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
         self.rings = rings
         self.state_bytes = (self.packing.guards.bit_length() + 7) // 8
@@ -65,10 +68,13 @@ class Layout:
         """True if some machine, empty, could run the task."""
         kind = (task.constraints, task.request)
         if kind not in self._possible:
-            packed, guards = self.packing[task.request], self.packing.guards
+            packed = self.packing[task.request]
+            guards = self.packing.guards
             self._possible[kind] = any(
-                not task.constraints & ~has and (whole - packed) & guards == guards for has, whole in self._kinds
+                not task.constraints & ~constraints and (capacity - packed) & guards == guards
+                for constraints, capacity in self._kinds
             )
+
         return self._possible[kind]
 
     def encode(self, free: Sequence[int]) -> bytes:
@@ -79,7 +85,7 @@ class Layout:
     def decode(self, octets: bytes) -> list[int]:
         """The free amounts in a message."""
         width = self.state_bytes
-        return [int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)]
+        return [int.from_bytes(octets[start : start + width], "little") for start in range(0, len(octets), width)]
 
 
 class FreeCopy:
@@ -88,7 +94,7 @@ class FreeCopy:
     Once it was found full, it finds out by an index, without a look at each machine, whether there is room.
 
     Attributes:
-        free: per machine, packed and guarded; change it through `put` alone.
+        free: Free amounts of each machine, packed and guarded; change it through `put` alone.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -105,15 +111,18 @@ class FreeCopy:
         """Keep an index from now on: a search has found no room."""
         if self._index is None:
             index = self._index = self._layout.index.copy()
-            for machine, left in enumerate(self.free):
-                index.put(machine, left)
+            for machine, amounts in enumerate(self.free):
+                index.put(machine, amounts)
             self.free = index.free
 
     def has_room(self, kinds: Iterable[Kind]) -> bool:
         """False if no machine has room for a task of one of these kinds; True if one has, or without an index."""
         if self._index is None:
             return True
-        ladders, matches, pick = self._layout.ladders, self._layout.matches, self._index.pick
+
+        ladders = self._layout.ladders
+        matches = self._layout.matches
+        pick = self._index.pick
         return any(pick(ladders[request], matches[needs], "first") >= 0 for needs, request in kinds)
 
 
@@ -121,7 +130,7 @@ class Contest(NamedTuple):
     """A problem of placing in which what lower priorities hold may be claimed, too.
 
     Args:
-        lower: per lower priority, the lowest first: machine -> what its tasks hold there.
+        lower: Per lower priority, the lowest first: machine -> amounts that its tasks hold there.
     """
 
     placing: PlacementProblem
@@ -130,44 +139,55 @@ class Contest(NamedTuple):
 
 def place_over(contest: Contest) -> PlacementAnswer:
     """Place on machines with room first, then on those with tasks of the lowest priority, and so on upwards."""
-    tasks, problem = contest.placing.tasks, contest.placing._replace(whole=False)
+    tasks = contest.placing.tasks
+    problem = contest.placing._replace(whole=False)
     packing = problem.packing
-    free, left = list(problem.free), list(range(len(tasks)))
+    free = list(problem.free)
+    unplaced = list(range(len(tasks)))
+
     places: list[int] = []
     machines: list[int] = []
     requests: list[Amounts] = []
     for level in ({}, *contest.lower):
         for machine, amounts in level.items():
+            # What tasks of this priority hold counts as free from here on, as that of lower ones does.
             free[machine] = packing.settled(free[machine] + amounts)
-        found = place(problem._replace(tasks=[tasks[number] for number in left], free=free))
-        claims = found.claims([tasks[number] for number in left])
-        for at, machine, task in zip(found.places, found.machines, claims, strict=True):
-            places.append(left[at])
+
+        answer = place(problem._replace(tasks=[tasks[number] for number in unplaced], free=free))
+        claims = answer.claims([tasks[number] for number in unplaced])
+        for position, machine, task in zip(answer.places, answer.machines, claims, strict=True):
+            places.append(unplaced[position])
             free[machine] = packing.settled(free[machine] - packing[task.request])
-        machines += found.machines
-        requests += found.requests
-        placed = set(places)
-        left = [number for number in left if number not in placed]
-        if not left:
+
+        machines += answer.machines
+        requests += answer.requests
+
+        placed_numbers = set(places)
+        unplaced = [number for number in unplaced if number not in placed_numbers]
+
+        if not unplaced:
             break
+
     return (
-        NOWHERE if left and contest.placing.whole else PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+        NOWHERE
+        if unplaced and contest.placing.whole
+        else PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
     )
 
 
 MISSES_MAX: Final = 48
-"""After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""
+"""Number of draws in vain for one task, after which listing the machines with room is cheaper than drawing on."""
 RINGS_MAX: Final = 1024
-"""Constraint sets whose machines are remembered; traces have some hundreds of frequent ones."""
+"""Number of constraint sets whose machines are remembered; traces have some hundreds of frequent ones."""
 
 
 class PlacementProblem(NamedTuple):
     """A problem of placing tasks, which is solved without any effect but its answer.
 
     Args:
-        free: per machine, what it has free, packed and guarded; it is not changed.
-        pools: constraint set of these tasks -> machines to draw from.
-        tags: of what is placed already; the solution may count in it. None: none of these tasks has tags.
+        free: Free amounts of each machine, packed and guarded; it is not changed.
+        pools: Constraint set of these tasks -> machines to draw from.
+        tags: Tags of what is placed already; the solution may count in it. None: none of these tasks has tags.
     """
 
     tasks: Sequence[Task]
@@ -183,7 +203,7 @@ class PlacementAnswer(NamedTuple):
     """The answer: places of the tasks that found room, and the machine of each.
 
     Args:
-        requests: of these tasks, with the devices that they take; nothing where no task takes any.
+        requests: Requests of these tasks, with the devices that they take; nothing where no task takes any.
     """
 
     places: tuple[int, ...]
@@ -192,10 +212,10 @@ class PlacementAnswer(NamedTuple):
 
     def claims(self, tasks: Sequence[Task]) -> list[Task]:
         """The tasks that found room, as they are claimed."""
-        found = [tasks[place] for place in self.places]
+        placed_tasks = [tasks[place] for place in self.places]
         if not self.requests:
-            return found
-        return [replace(task, request=request) for task, request in zip(found, self.requests, strict=True)]
+            return placed_tasks
+        return [replace(task, request=request) for task, request in zip(placed_tasks, self.requests, strict=True)]
 
 
 NOWHERE: Final = PlacementAnswer((), ())
@@ -205,72 +225,101 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
     """Find a machine for each task, as far as there is room."""
     if problem.tags is not None:
         return _place_tagged(problem, problem.tags)
-    free, packing = problem.free, problem.packing
-    guards, draw = packing.guards, SmallRandom(problem.seed).below
-    left: dict[int, int] = {}
+    free = problem.free
+    packing = problem.packing
+    guards = packing.guards
+    draw = SmallRandom(problem.seed).below
+
+    free_after: dict[int, int] = {}
     drawn_from: dict[Kind, list[int]] = {}
+
     places: list[int] = []
     machines: list[int] = []
     requests: list[Amounts] = []
+
     for number, task in enumerate(problem.tasks):
         kind = (task.constraints, task.request)
         pool = drawn_from.get(kind)
         if pool is None:
             pool = drawn_from[kind] = list(problem.pools[task.constraints])
-        packed, misses = packing[task.request], 0
-        floor = packed | guards  # less than this as a number is less of something: most of a full cell at once
+
+        packed = packing[task.request]
+        misses = 0
+        # Less than this as a number is less of something: it excludes most of a full cell at once.
+        floor = packed | guards
+
         while pool:
-            at = draw(len(pool))
-            machine = pool[at]
-            if free[machine] >= floor and ((before := left.get(machine) or free[machine]) - packed) & guards == guards:
-                rest = before - packed
+            position = draw(len(pool))
+            machine = pool[position]
+            if (
+                free[machine] >= floor
+                and ((amounts := free_after.get(machine) or free[machine]) - packed) & guards == guards
+            ):
+                amounts_left = amounts - packed
                 if packing.device_count:
-                    took = packing.named(before, packed)
-                    rest = packing.settled(before - took)
-                    requests.append(packing.naming(task, took).request)
-                left[machine] = rest
+                    taken_amounts = packing.named(amounts, packed)
+                    amounts_left = packing.settled(amounts - taken_amounts)
+                    requests.append(packing.naming(task, taken_amounts).request)
+                free_after[machine] = amounts_left
                 places.append(number)
                 machines.append(machine)
                 break
-            last = pool.pop()
-            if last != machine:
-                pool[at] = last
+
+            # No task of this kind finds room here later: machines only become fuller within one decision.
+            last_machine = pool.pop()
+            if last_machine != machine:
+                pool[position] = last_machine
+
             misses += 1
             if misses == MISSES_MAX:
                 pool[:] = [
-                    one
-                    for one in pool
-                    if free[one] >= floor and ((left.get(one) or free[one]) - packed) & guards == guards
+                    candidate
+                    for candidate in pool
+                    if free[candidate] >= floor
+                    and ((free_after.get(candidate) or free[candidate]) - packed) & guards == guards
                 ]
         else:
             if problem.whole:
+                # A gang is placed whole or not at all.
                 return NOWHERE
+
     return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
 
 
 def _place_tagged(problem: PlacementProblem, index: TagIndex) -> PlacementAnswer:
     """Place one task after another on the machines that the tags of all before it leave to it."""
-    free, packing = list(problem.free), problem.packing
+    free = list(problem.free)
+    packing = problem.packing
+
     draw = SmallRandom(problem.seed)
     places: list[int] = []
     machines: list[int] = []
     requests: list[Amounts] = []
+
     for number, task in enumerate(problem.tasks):
         pool = problem.pools[task.constraints]
+
+        # Tags of the tasks placed before this one count, so each is searched for alone.
         if task.tags is not None:
-            allowed = index.allowed(task.tags)
-            pool = [machine for machine in pool if allowed >> machine & 1]
+            allowed_machines = index.allowed(task.tags)
+            pool = [machine for machine in pool if allowed_machines >> machine & 1]
+
         seed = draw.below(1 << 32)
-        found = place(problem._replace(tasks=(task,), free=free, pools={task.constraints: pool}, seed=seed, tags=None))
-        if not found.places:
+        answer = place(problem._replace(tasks=(task,), free=free, pools={task.constraints: pool}, seed=seed, tags=None))
+
+        if not answer.places:
             continue
-        machine, claim = found.machines[0], found.claims([task])[0]
+        machine = answer.machines[0]
+        claim = answer.claims([task])[0]
         free[machine] = packing.settled(free[machine] - packing[claim.request])
+
         if task.tags is not None:
             index.add(machine, task.tags)
+
         places.append(number)
         machines.append(machine)
-        requests += found.requests
+        requests += answer.requests
+
     return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
 
 
@@ -289,6 +338,7 @@ class Rings:
         if ring is None:
             constraints = self._constraints
             ring = [machine for machine in self._order if not needs & ~constraints[machine]]
+
             if len(self._rings) < RINGS_MAX:
                 self._rings[needs] = ring
         return ring
@@ -298,8 +348,8 @@ def stretch(ring: Sequence[int], pickiness: float, start: float) -> Sequence[int
     """The stretch of machines that a picky job considers, in random order; one at least, if there are any.
 
     Args:
-        pickiness: share of them that is left out (0 to 1).
-        start: where the stretch begins, uniform on [0, 1).
+        pickiness: Share of them that is left out (0 to 1).
+        start: Place where the stretch begins, uniform on [0, 1).
     """
     length = max(1, len(ring) - int(pickiness * len(ring)))
     first = int(start * len(ring))

@@ -40,7 +40,7 @@ class LowerHolds:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._bands: dict[int, tuple[tuple[int, int], ...]] = {}
-        self._lost: dict[TaskId, int] = {}
+        self._lost_attempt: dict[TaskId, int] = {}
 
     def learn(self, message: Changes) -> None:
         """Take over the holds of changed machines."""
@@ -53,30 +53,33 @@ class LowerHolds:
     def contest(self, placing: PlacementProblem, priority: int) -> Contest | None:
         """The problem of a job that may claim what lower priorities hold; None: they hold nothing."""
         lower: dict[int, dict[int, int]] = {}
+
         for machine, bands in self._bands.items():
             for band, amounts in bands:
                 if band < priority:
                     lower.setdefault(band, {})[machine] = amounts
+
         return Contest(placing, [lower[band] for band in sorted(lower)]) if lower else None
 
     def is_news(self, message: Preempted) -> bool:
         """True if the loss of this attempt was not reported before."""
-        if message.attempt <= self._lost.get(message.task.id, -1):
+        if message.attempt <= self._lost_attempt.get(message.task.id, -1):
             return False
-        self._lost[message.task.id] = message.attempt
+
+        self._lost_attempt[message.task.id] = message.attempt
         return True
 
     def ended(self, task: TaskId) -> None:
         """Forget a task that cannot be lost any more."""
-        self._lost.pop(task, None)
+        self._lost_attempt.pop(task, None)
 
 
 class Scheduler(Component):
     """Serves one job at a time: refreshes its copy of the cell state, decides for as long as that takes, and commits.
 
     Args:
-        decides_first: it is the only one, and refreshes its copy when the decision time is over.
-        tags: its copy of what is counted of tags; None: tags are not heeded.
+        decides_first: Whether it is the only one, and refreshes its copy when the decision time is over.
+        tags: The scheduler's copy of what is counted of tags; None: tags are not heeded.
     """
 
     def __init__(
@@ -88,7 +91,10 @@ class Scheduler(Component):
         tags: TagIndex | None = None,
     ) -> None:
         self.jobs = jobs
-        self._layout, self._setting, self._cell = jobs.layout, jobs.setting, jobs.cell
+        self._layout = jobs.layout
+        self._setting = jobs.setting
+        self._cell = jobs.cell
+
         self._lower = lower
         self._tags = tags
         self._decides_first = decides_first
@@ -118,6 +124,7 @@ class Scheduler(Component):
             work.queued = False
 
     def _begin(self, attempt: Attempt) -> None:
+        # The only scheduler decides first: it places on the master copy when the time of the decision is over.
         if self._decides_first:
             count = self.jobs.count(attempt.work, self._copy.free)
             attempt.decision_us = self._setting.deciding.decision_us(attempt.work.workload, count or 1)
@@ -128,18 +135,25 @@ class Scheduler(Component):
     def on_changes(self, message: Changes, source: Address, now: Time) -> None:
         """Update the copy of the cell state, and decide."""
         attempt = self._attempt
+        # An answer to an earlier transaction, or a repeated one.
         if message.number != self._number or attempt is None or attempt.placing is not None:
             return
-        put, sequences = self._copy.put, self._sequences
+
+        put = self._copy.put
+        sequences = self._sequences
+
         amounts = self._layout.decode(message.free)
-        for machine, left, sequence in zip(message.machines, amounts, message.sequences, strict=True):
-            put(machine, left)
+        for machine, amount, sequence in zip(message.machines, amounts, message.sequences, strict=True):
+            put(machine, amount)
             sequences[machine] = sequence
+
         if self._lower is not None:
             self._lower.learn(message)
+
         if self._tags is not None:
-            for machine, held in zip(message.machines, message.tags, strict=True):
-                self._tags.set(machine, held)
+            for machine, tag_counts in zip(message.machines, message.tags, strict=True):
+                self._tags.set(machine, tag_counts)
+
         count = self.jobs.count(attempt.work, self._copy.free)
         if count:
             self._decide(attempt, count)
@@ -147,21 +161,30 @@ class Scheduler(Component):
             self._park(attempt, now)
 
     def _decide(self, attempt: Attempt, count: int) -> None:
-        work, decision_us = attempt.work, 0
-        tried = count if self._lower is not None or self._copy.has_room(work.kinds) else 0  # a full cell: none
-        placing = attempt.placing = self._placing(work, tried)
+        work = attempt.work
+        decision_us = 0
+
+        # A copy that is known to be full needs no search for the answer that nothing fits.
+        search_count = count if self._lower is not None or self._copy.has_room(work.kinds) else 0
+
+        placing = attempt.placing = self._placing(work, search_count)
+
         if not self._decides_first:
             decision_us = attempt.decision_us = self._setting.deciding.decision_us(work.workload, count)
+
         contest = self._lower.contest(placing, work.priority) if self._lower is not None else None
         problem = Problem(place, placing, decision_us) if contest is None else Problem(place_over, contest, decision_us)
+
         self._port.compute(self._number, problem)
 
     def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
         suitable = self._layout.rings.suitable
-        placing = self.jobs.placing(work.tasks[:count], self._copy.free, suitable, whole=work.gang)
+        placing = self.jobs.placing(work.tasks[:count], self._copy.free, suitable, is_gang=work.gang)
+
         if self._tags is None or all(task.tags is None for task in placing.tasks):
             return placing
+        # The search counts the tags of what it places; the copy must not, before the cell agrees.
         return placing._replace(tags=self._tags.copy())
 
     def _park(self, attempt: Attempt, now: Time) -> None:
@@ -174,25 +197,35 @@ class Scheduler(Component):
         """Commit the claims; where there is no room for any, or the job was cancelled meanwhile, there are none."""
         attempt = self._attempt
         assert attempt is not None, "no transaction waits for this decision"
+
         if self._decides_first and attempt.placing is None:
             self._port.send(self._cell, Refresh(self._number))
             return
+
         assert attempt.placing is not None, "a decision about nothing"
+
         answer: PlacementAnswer = PlacementAnswer(*event.answer)
         if not answer.places or not attempt.work.tasks:
+            # A cancelled job's tasks are gone, which says nothing about the copy.
             if not answer.places:
                 self._copy.found_full()
             self._end(attempt, 0, now)
             return
+
         attempt.work.claimed = [attempt.placing.tasks[place] for place in answer.places]
+
         sequences: list[int] = []
         claims: dict[int, int] = {}
         for machine in answer.machines:
-            before = claims.get(machine, 0)
-            sequences.append(self._sequences[machine] + before)
-            claims[machine] = before + 1
-        tasks, work = tuple(answer.claims(attempt.placing.tasks)), attempt.work
+            earlier_claims = claims.get(machine, 0)
+            # The scheduler's own earlier claims of this transaction raise the number, too.
+            sequences.append(self._sequences[machine] + earlier_claims)
+            claims[machine] = earlier_claims + 1
+
+        work = attempt.work
+        tasks = tuple(answer.claims(attempt.placing.tasks))
         commit = Commit(self._number, work.gang, tasks, answer.machines, tuple(sequences), work.priority)
+
         self._port.send(self._cell, commit)
 
     def on_verdict(self, message: Verdict, source: Address, now: Time) -> None:
@@ -200,25 +233,30 @@ class Scheduler(Component):
         attempt = self._attempt
         if message.number != self._number or attempt is None or not attempt.work.claimed:
             return
-        refused = set(message.refused)
-        attempt.work.claimed = [task for task in attempt.work.claimed if task.id not in refused]
-        self._end(attempt, len(refused), now)
+
+        refused_tasks = set(message.refused)
+        attempt.work.claimed = [task for task in attempt.work.claimed if task.id not in refused_tasks]
+        self._end(attempt, len(refused_tasks), now)
 
     def _end(self, attempt: Attempt, refused: int, now: Time) -> None:
         self._attempt = None
+
         work = attempt.work
-        placed, work.claimed = work.claimed, []
+        placed_tasks = work.claimed
+        work.claimed = []
         self.jobs.tried(
             work,
             now,
             began_us=attempt.began_us,
             decision_us=attempt.decision_us,
-            placed=placed,
+            placed_tasks=placed_tasks,
             refused=refused,
-            whole=attempt.placing is not None and 0 < len(placed) == len(attempt.placing.tasks),
+            is_whole=attempt.placing is not None and 0 < len(placed_tasks) == len(attempt.placing.tasks),
         )
+
         if self.jobs.queue:
-            self._port.set_timer(NEXT, now)  # what comes next has not come by the messages of this attempt
+            # A timer, as what comes next has not come by the messages of this attempt.
+            self._port.set_timer(NEXT, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Begin with the next job, or queue one again after its pause."""
@@ -237,8 +275,10 @@ class Scheduler(Component):
     def on_preempted(self, message: Preempted, source: Address, now: Time) -> None:
         """Queue the task again, unless its job was cancelled."""
         work = self.jobs.open.get(message.task.job)
+        # A repeated notice, or a task that has ended meanwhile.
         if work is None or message.task.id not in work.running:
             return
+
         if self._lower is None or self._lower.is_news(message):
             self.jobs.lost(message.task, now)
 

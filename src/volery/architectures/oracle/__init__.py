@@ -47,24 +47,33 @@ class OracleConfig(Parameters, frozen=True):
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
     if config.hierarchy != "rescaled" and (config.order != "hdrf" or config.patience_s):
         raise InputError("oracle:hierarchy", "needs order=hdrf without patience_s: it names another rule for its tree")
+
     if config.order == "fifo":
         if config.shares:
             raise InputError("oracle:shares", "needs order=drf or order=hdrf: first come first served has no shares")
         if config.patience_s:
             raise InputError("oracle:patience_s", "needs order=drf or order=hdrf: first come first served has no turns")
+
         return Scheduler(AmountMachines(cluster) if cluster.resources else SlotMachines(cluster))
+
     if not config.patience_s:
         order = _order(cluster, config, WeightedDrf, HierarchicalDrf)
+
         if cluster.resources:
             return Scheduler(AmountMachines(cluster, lambda packing: FairVectorQueue(order, packing)))
         return Scheduler(SlotMachines(cluster, order))
+
+    # Patience is a matter of amounts: a slot is an amount of one resource then.
     if not cluster.resources:
         capacities = tuple([(count,) for count in cluster.slots])
         cluster = msgspec.structs.replace(cluster, resources=("slots",), capacities=capacities)
-    order, turns = _order(cluster, config, WeightedDrf, HierarchicalDrf), _order(cluster, config, DrfTurns, HdrfTurns)
+
+    order = _order(cluster, config, WeightedDrf, HierarchicalDrf)
+    turns = _order(cluster, config, DrfTurns, HdrfTurns)
     patience_us = round(config.patience_s * SECOND)
     machines = AmountMachines(cluster, lambda packing: PatientVectorQueue(order, turns, packing, patience_us))
     assert isinstance(machines.fair, PatientVectorQueue)
+
     machines.reservations = Reservations(machines, machines.fair)
     return Scheduler(machines)
 
@@ -72,16 +81,20 @@ def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
 def _order(
     cluster: Cluster, config: OracleConfig, flat: type[WeightedDrf], hierarchical: type[HierarchicalDrf]
 ) -> FairOrder:
+
     capacity: tuple[int, ...] = (cluster.slot_count,)
     if cluster.resources:
         capacity = tuple([sum(column) for column in zip(*cluster.capacities, strict=True)])
+
     tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
+
     if config.hierarchy == "naive":
         return NaiveHierarchy(capacity, tree)
     if config.hierarchy == "collapsed":
         return flat(capacity, collapsed(tree) if tree is not None else {})
     if config.order == "hdrf":
         return hierarchical(capacity, tree)
+
     members = tree.members if tree is not None else ()
     if any(member.members for member in members):
         raise InputError("oracle:shares", "order=drf takes no tree of shares; give order=hdrf")
@@ -96,6 +109,7 @@ def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deploymen
             without turns.
     """
     components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
+
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node(ADDRESS)

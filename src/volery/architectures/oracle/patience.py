@@ -23,7 +23,7 @@ from volery.policies.fairness.queue import SLOT, FairVectorQueue
 from volery.policies.fairness.shares import Resources, Sharer, minus
 
 BOUNDLESS: Final = 1 << 128
-"""Units of a resource that all tasks together do not ask for."""
+"""Amount of a resource that all tasks together do not ask for."""
 SERVED_BITS: Final = 64
 NOT_YET: Final[tuple[TaskId, Time]] = (-1, 0)
 
@@ -35,16 +35,17 @@ class Reservation:
     ran on the machine when it was made.
 
     Args:
-        need: what the task needs there, with the devices that are waited for.
+        need: Amounts that the task needs there, with the devices that are waited for.
 
     Attributes:
-        kept: amounts that are set aside by now.
+        kept: Amounts that are set aside by now.
     """
 
     __slots__ = ("_need", "kept", "machine", "task")
 
     def __init__(self, task: Task, machine: int, need: Resources) -> None:
-        self.task, self.machine = task, machine
+        self.task = task
+        self.machine = machine
         self._need = need
         self.kept: Resources = (0,) * len(need)
 
@@ -60,28 +61,28 @@ class DrfTurns(WeightedDrf):
     Without the latter, the first of several users who have nothing would be next for ever.
 
     Args:
-        capacity, weights: see `WeightedDrf`.
+        capacity, weights: See `WeightedDrf`.
     """
 
-    __slots__ = ("_last", "_served")
+    __slots__ = ("_last_turns", "_turn_count")
 
     def __init__(self, capacity: Sequence[int], weights: Mapping[str, int] | None = None) -> None:
-        self._last = 0
-        self._served: list[int] = []
+        self._turn_count = 0
+        self._last_turns: list[int] = []
         super().__init__(capacity, weights)
         self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _join(self, user: str, weight: int) -> int:
-        self._served.append(0)
+        self._last_turns.append(0)
         return super()._join(user, weight)
 
     def _key(self, number: int) -> int:
-        return super()._key(number) << SERVED_BITS | self._served[number]
+        return super()._key(number) << SERVED_BITS | self._last_turns[number]
 
     def launched(self, user: str, demand: Resources) -> None:
         """Count a task of the user that starts."""
-        self._last += 1
-        self._served[self._number(user)] = self._last
+        self._turn_count += 1
+        self._last_turns[self._number(user)] = self._turn_count
         super().launched(user, demand)
 
 
@@ -89,28 +90,31 @@ class HdrfTurns(HierarchicalDrf):
     """DRF by `DrfTurns`, level by level of the tree: no user is blocked for lack, and no resource saturated.
 
     Args:
-        capacity, tree: see `HierarchicalDrf`.
+        capacity, tree: See `HierarchicalDrf`.
     """
 
-    __slots__ = ("_last", "_served")
+    __slots__ = ("_last_turns", "_turn_count")
 
     def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
-        self._last = 0
-        self._served: dict[int, int] = {}
+        self._turn_count = 0
+        self._last_turns: dict[int, int] = {}
         super().__init__(capacity, tree)
         self._total = self._free = (BOUNDLESS,) * len(self._capacity)
 
     def _key(self, node: TreeNode) -> int:
-        return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)
+        return super()._key(node) << SERVED_BITS | self._last_turns.get(node.number, 0)
 
     def launched(self, user: str, demand: Resources) -> None:
         """Count a task of the user that starts; its organisations have been served, too."""
         super().launched(user, demand)
-        self._last += 1
+        self._turn_count += 1
+
         node = self._leaf(user)
         while node.parent is not None:
-            self._served[node.number] = self._last
-            self._stale[node.parent.number] = None  # another of equally poor members may be its poorest
+            self._last_turns[node.number] = self._turn_count
+            # Another of equally poor members may be its poorest.
+            self._stale[node.parent.number] = None
+
             if node.parent.rank.key(node.number) is not None:
                 node.parent.rank.place(node.number, self._key(node))
             node = node.parent
@@ -124,18 +128,18 @@ class PatientVectorQueue(FairVectorQueue):
     that task leaves the queue. One entry per user; an event costs a second decision, and a look at the kinds in a line.
 
     Args:
-        order: between users.
-        turns: the same order, where everything fits.
-        patience_us: time for which a task may be passed over.
+        order: Order between users.
+        turns: The same order, where everything fits.
+        patience_us: Time for which a task may be passed over.
     """
 
-    __slots__ = ("_noted", "_patience_us", "_turns")
+    __slots__ = ("_passed_over", "_patience_us", "_turns")
 
     def __init__(self, order: FairOrder, turns: FairOrder, packing: Packing, patience_us: Time) -> None:
         super().__init__(order, packing)
         self._turns = turns
         self._patience_us = patience_us
-        self._noted: dict[str, tuple[TaskId, Time]] = {}
+        self._passed_over: dict[str, tuple[TaskId, Time]] = {}
 
     def launched(self, task: Task) -> None:
         """Count a task that starts."""
@@ -156,8 +160,8 @@ class PatientVectorQueue(FairVectorQueue):
         user = self._turns.choose()
         if user is not None:
             first = self._lines[user].first().id
-            if self._noted.get(user, NOT_YET)[0] != first:
-                self._noted[user] = (first, now)
+            if self._passed_over.get(user, NOT_YET)[0] != first:
+                self._passed_over[user] = (first, now)
 
     def overdue(self, now: Time) -> Task | None:
         """The first task of the user whose turn it is, if it has been passed over for too long."""
@@ -165,14 +169,16 @@ class PatientVectorQueue(FairVectorQueue):
         if user is None:
             return None
         first = self._lines[user].first()
-        task, since = self._noted.get(user, NOT_YET)
+
+        task, since = self._passed_over.get(user, NOT_YET)
         return first if task == first.id and now - since >= self._patience_us else None
 
     def take(self, task: Task) -> None:
         """Take out a task that is the first of its kind in its user's line."""
         user = self._user[task.job]
-        taken = self._lines[user].pop_kind((task.constraints, task.request))
-        assert taken.id == task.id, f"{taken.id} is before {task.id}"
+
+        first_task = self._lines[user].pop_kind((task.constraints, task.request))
+        assert first_task.id == task.id, f"{first_task.id} is before {task.id}"
         self.length -= 1
         self._on_removed(user, task)
 

@@ -111,20 +111,26 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     groups = _groups(cluster, config)
     supply = GroupSupply(groups, config.constraint_counting, config.power)
     builder = PigeonBuilder(groups, supply, config, streams)
+
     if config.reliable:
         return builder.recoverable()
+
     components: dict[str, Component] = {}
     machines: dict[str, int] = {}
+
     for number in range(config.distributors):
         address = f"distributor/{number}"
         components[address] = builder.distributor(address)
+
     for number, group in enumerate(groups):
         address = f"master/{number}"
         components[address] = builder.master(group, streams.of(address))
         for node, machine in zip(group.node_of, group.machines, strict=True):
+            # A machine of several slots is several units with one node.
             if node not in machines:
                 machines[node] = machine
                 components[node] = Node(address)
+
     return Deployment(components, machines, builder.entry, capabilities=(_refusals(groups, config),))
 
 
@@ -296,6 +302,6 @@ PIGEONC = msgspec.structs.replace(
     summary="constraint-aware Pigeon: masters drawn by the number of suitable workers, no reserved workers",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4.2",
     defaults=PigeonConfig(reserved=0, distribution="supply"),
-    stages={stage: found for stage, found in STAGES.items() if stage is not Stage.R2},
+    stages={stage: realisation for stage, realisation in STAGES.items() if stage is not Stage.R2},
     bearing={"reliable": True, "groups": 3, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
 )

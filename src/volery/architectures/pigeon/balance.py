@@ -22,7 +22,7 @@ Lengths = Callable[[], tuple[int, ...]]
 
 
 class QueueReports:
-    """A master's reports: its queue lengths, to every distributor, once per period while they change."""
+    """Reports a master's queue lengths to every distributor, once per period while they change."""
 
     _port: Port
 
@@ -33,7 +33,7 @@ class QueueReports:
         self._distributors = distributors
         self._period_us = period_us
         self._sent = lengths()
-        self._due = False
+        self._is_due = False
 
     def bind(self, port: Port) -> None:
         """Take the master's port."""
@@ -41,17 +41,17 @@ class QueueReports:
 
     def look(self, now: Time) -> None:
         """Report within a period if a length has changed."""
-        if not self._due and self._lengths() != self._sent:
-            self._due = True
+        if not self._is_due and self._lengths() != self._sent:
+            self._is_due = True
             self._port.set_timer(REPORT, now + self._period_us)
 
     def forget(self) -> None:
-        """Report anew: the master begins to lead, and distributors know nothing of its queues."""
+        """Report again, even if nothing changes: the distributors know no length of a master that begins to lead."""
         self._sent = ()
 
     def send(self) -> None:
         """Send the lengths, if they differ from those that were sent before."""
-        self._due = False
+        self._is_due = False
         lengths = self._lengths()
         if lengths != self._sent:
             self._sent = lengths
@@ -72,10 +72,13 @@ class QueueView:
 
     def learn(self, group: int, lengths: tuple[int, ...], now: Time) -> None:
         """Take a report; it holds what was sent before."""
-        self._sent[group], self._since[group] = 0, now
+        self._sent[group] = 0
+        self._since[group] = now
+
         if any(lengths):
             self._lengths[group] = lengths
         else:
+            # Lengths of zero are not kept, so that `any_waits` is one look.
             self._lengths.pop(group, None)
 
     def any_waits(self) -> bool:
@@ -85,34 +88,46 @@ class QueueView:
     def spread(self, tasks: Sequence[Task], kind: int, now: Time) -> tuple[dict[int, list[Task]], list[Task]]:
         """Choose a group for each task: shares by group, and tasks that fit no worker."""
         shares: dict[int, list[Task]] = {}
-        unfit: list[Task] = []
+        unfit_tasks: list[Task] = []
         by_set: dict[int, list[Task]] = {}
         for task in tasks:
             by_set.setdefault(task.constraints, []).append(task)
-        for constraints, alike in by_set.items():
+
+        for constraints, similar_tasks in by_set.items():
             short = kind == 0
             totals = self._supply.known[short].get(constraints) or self._supply.cumulative(constraints, short)
             if totals[-1]:
-                self._fill(alike, self._levels(totals, kind, now), shares)
+                self._fill(similar_tasks, self._levels(totals, kind, now), shares)
             else:
-                unfit += alike
-        return shares, unfit
+                unfit_tasks += similar_tasks
+
+        return shares, unfit_tasks
 
     def _levels(self, totals: array[int], kind: int, now: Time) -> list[tuple[float, float, int, int]]:
-        """Of each group that suits: tasks that wait per worker, a random number, the group and its workers."""
-        levels, before, random = [], 0, self._stream.random
+        """The level of each group that suits: waiting tasks per worker, a random number, the group and its workers."""
+        levels: list[tuple[float, float, int, int]] = []
+        cumulated = 0
+        random = self._stream.random
+
         for group, total in enumerate(totals):
-            workers, before = total - before, total
+            workers = total - cumulated
+            cumulated = total
+
             if workers:
+                # Tasks sent longer ago than a period are in a report by now, or have begun: count them once.
                 if now - self._since[group] >= self._period_us:
-                    self._sent[group], self._since[group] = 0, now
+                    self._sent[group] = 0
+                    self._since[group] = now
+
                 waiting = sum(self._lengths.get(group, ())[: kind + 1]) + self._sent[group]
                 levels.append((waiting / workers, random(), group, workers))
+
         return levels
 
     def _fill(
         self, tasks: Sequence[Task], levels: list[tuple[float, float, int, int]], shares: dict[int, list[Task]]
     ) -> None:
+        """Give each task to the lowest level, which rises by the task; ties are broken at random."""
         heapify(levels)
         for task in tasks:
             level, tie, group, workers = levels[0]

@@ -36,14 +36,15 @@ class Distributor(Component):
     """Splits jobs over groups and counts their results.
 
     Args:
-        distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
-            draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
-            all tasks where groups are unequal, are always drawn.
-        cutoffs_us: the first parts short jobs (at most this) from long ones, the next the types of long jobs.
-        reports_us: period of reports of queue lengths, by which jobs are spread while tasks wait anywhere; 0: none.
+        distribution: With "even" the tasks that have no constraint are dealt evenly, with a random remainder (Pigeon);
+            "supply" draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with
+            constraints, and all tasks where groups are unequal, are always drawn.
+        cutoffs_us: Ascending limits: the first parts short jobs (at most this) from long ones, the next the types of
+            long jobs.
+        reports_us: Period of reports of queue lengths, by which jobs are spread while tasks wait anywhere; 0: none.
 
     Attributes:
-        masters: the leading master of each group.
+        masters: The leading master of each group.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Distributor(Component):
     ) -> None:
         self._supply = supply
         totals = supply.cumulative(0, True)
-        equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
-        self._even = distribution == "even" and equal
+        # An even deal is fair only where groups have the same number of units (Pigeon, section 6.2).
+        has_equal_groups = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
+        self._even = distribution == "even" and has_equal_groups
+
         self._cutoffs_us = tuple(cutoffs_us)
         self._stream = stream
         self.masters = [f"master/{group}" for group in range(supply.group_count)]
@@ -95,17 +98,22 @@ class Distributor(Component):
             self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us), now)
 
     def _distribute(self, tasks: Sequence[Task], kind: int, now: Time) -> None:
+        """Choose a group for each task, and send each group its share."""
         shares: dict[int, list[Task]] = {}
+        # Reported queues decide while anything waits; an idle cluster is spread as the paper has it.
         if self._view is not None and self._view.any_waits():
             shares, unfit = self._view.spread(tasks, kind, now)
             for task in unfit:
                 self._jobs.unsatisfiable(task.job)
             tasks = ()
         elif self._even:
-            plain = [task for task in tasks if not task.constraints]
-            self._deal(plain, shares)
-            tasks = [task for task in tasks if task.constraints] if len(plain) < len(tasks) else ()
+            # Tasks without constraints fit everywhere; another could be dealt to a group without a worker for it.
+            unconstrained_tasks = [task for task in tasks if not task.constraints]
+            self._deal(unconstrained_tasks, shares)
+            tasks = [task for task in tasks if task.constraints] if len(unconstrained_tasks) < len(tasks) else ()
+
         self._draw(tasks, not kind, shares)
+
         outstanding = self._outstanding
         for group in sorted(shares):
             share = tuple(shares[group])
@@ -117,27 +125,31 @@ class Distributor(Component):
         if self._recovery is not None:
             self._recovery.deal(group, kind, share)
             return
+
         number = self._numbers[group] = self._numbers[group] + 1
         self._port.send(self.masters[group], GroupTasks(number, not kind, share, max(0, kind - 1)))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
-        """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
+        """Deal each master as many; the remainder goes to distinct random masters (Pigeon, section 2.2)."""
         group_count = self._supply.group_count
         dealt = len(tasks) - len(tasks) % group_count
         for group in range(group_count if dealt else 0):
             shares[group] = list(tasks[group:dealt:group_count])
-        chosen = self._stream.sample(range(group_count), len(tasks) - dealt)
-        for group, task in zip(chosen, tasks[dealt:], strict=True):
+
+        groups_with_more = self._stream.sample(range(group_count), len(tasks) - dealt)
+        for group, task in zip(groups_with_more, tasks[dealt:], strict=True):
             shares.setdefault(group, []).append(task)
 
     def _draw(self, tasks: Sequence[Task], short: bool, shares: dict[int, list[Task]]) -> None:
         """A weighted random master for each task (PigeonC, section 4.2; unequal groups, Pigeon section 6.2)."""
-        random, known = self._stream.random, self._supply.known[short]
+        random, totals_of = self._stream.random, self._supply.known[short]
+
         for task in tasks:
-            totals = known.get(task.constraints) or self._supply.cumulative(task.constraints, short)
+            totals = totals_of.get(task.constraints) or self._supply.cumulative(task.constraints, short)
             if not totals[-1]:
                 self._jobs.unsatisfiable(task.job)
                 continue
+
             group = bisect_right(totals, int(random() * totals[-1]))
             share = shares.get(group)
             if share is None:
@@ -155,6 +167,7 @@ class Distributor(Component):
         """Count a result; a repeated one is ignored."""
         if self._recovery is not None:
             self._recovery.forget(task)
+
         job = self._outstanding.pop(task, None)
         if job is not None:
             self._jobs.finished(job)
@@ -167,7 +180,9 @@ class Distributor(Component):
         """Withdraw the job's tasks from all masters: which one has which is not kept."""
         if not self._jobs.cancel(message, source):
             return
+
         withdraw = Withdraw(tuple(task for task, job in self._outstanding.items() if job == message.job))
+
         for master in self.masters:
             self._port.send(master, withdraw)
 
@@ -179,6 +194,8 @@ class Distributor(Component):
     def on_queue_lengths(self, message: QueueLengths, source: Address, now: Time) -> None:
         """Note how much waits in the group of a master that leads."""
         assert self._view is not None, "masters report"
+
+        # A deposed master may still report; its queues are not those of the group.
         if source in self.masters:
             self._view.learn(self.masters.index(source), message.lengths, now)
 
@@ -190,9 +207,12 @@ class Distributor(Component):
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Send to the master that leads now."""
         assert self._recovery is not None, "a master may crash"
-        before = list(self.masters)
+        former_masters = list(self.masters)
+
         self._recovery.report(message, source)
-        if self._view is not None and source in self.masters and source not in before:
+
+        # The lengths that the former master reported are void: its successor began with empty queues.
+        if self._view is not None and source in self.masters and source not in former_masters:
             self._view.learn(self.masters.index(source), (), now)
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
@@ -214,8 +234,8 @@ class Distributor(Component):
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
 
     def check_rest(self) -> None:
-        left = len(self._outstanding) + len(self._jobs)
-        assert not left, "tasks are left"
+        open_count = len(self._outstanding) + len(self._jobs)
+        assert not open_count, "tasks are left"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

@@ -33,7 +33,7 @@ from volery.roles.recovery.election import LEADERSHIP
 from volery.roles.recovery.leases import Fenced, Result
 
 PLAIN: Final = frozenset({GroupTasks, Completed})
-"""The messages to a master without a recovery alone."""
+"""The messages that only a master without a recovery takes."""
 
 
 PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
@@ -50,16 +50,16 @@ class Master(Component):
     idle low-priority worker all types by their weights (Pigeon, section 2.2).
 
     Args:
-        weights: W, and those between further types of long jobs.
-        reports: of queue lengths, to these distributors, once per period.
+        weights: W, then the weights between further types of long jobs.
+        reports: Distributors that receive the queue lengths, and the period of these reports.
 
     Attributes:
-        free: vector of the idle units.
-        owned: the unit of each task that runs.
+        free: Bit vector of the idle units.
+        owned: The unit of each task that runs.
     """
 
     leadership: Leading
-    """Of a master with a recovery alone."""
+    """The leadership; only a master with a recovery has one."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Master(Component):
         self._owners: dict[TaskId, Address] = {}
         self._by_fewest = match == "min-constraints"
         self._stream = stream
-        self._seen: dict[Address, int] = {}
+        self._last_number_of: dict[Address, int] = {}
         self._launches = 0
         self._reports = None if reports is None else QueueReports(self._queues.lengths, *reports)
         self._recovery = recovery
@@ -109,34 +109,57 @@ class Master(Component):
 
     def on_group_tasks(self, message: GroupTasks, source: Address, now: Time) -> None:
         """Launch what fits an idle worker now, queue the rest."""
-        if message.number <= self._seen.get(source, 0):
+        # A repeated or stale message of this link: its tasks are here already.
+        if message.number <= self._last_number_of.get(source, 0):
             return
-        self._seen[source] = message.number
-        group, short, free = self._group, message.short, self.free
-        matches, reserved, bits = group.matches, group.reserved, group.bits
-        owned, node_of, send, random = self.owned, group.node_of, self._port.send, self._stream.random
-        queues, kind, size, launches = self._queues, kind_of(message), len(bits), self._launches
+        self._last_number_of[source] = message.number
+
+        group = self._group
+        short = message.short
+        kind = kind_of(message)
+        idle_units = self.free
+        matches = group.matches
+        reserved = group.reserved
+        bits = group.bits
+        size = len(bits)
+        owned = self.owned
+        node_of = group.node_of
+        queues = self._queues
+        launches = self._launches
+        send = self._port.send
+        random = self._stream.random
+
         if queues.length and queues.waits(kind):
             self._port.observe(Measured("queued_tasks", queues.length))
+
         for task in message.tasks:
-            candidates = free and free & matches[task.constraints]
+            candidates = idle_units and idle_units & matches[task.constraints]
+
+            # Reserved workers are the last resort of short tasks, and closed to long ones (Pigeon, section 2.2).
             if reserved:
                 candidates = candidates & ~reserved or (candidates if short else 0)
+
             if not candidates:
                 queues.push(task, kind)
                 self._owners[task.id] = source
                 continue
+
+            # The units of a group are in ascending order of constraints: the lowest bit is the least capable one.
             if self._by_fewest:
                 unit = (candidates & -candidates).bit_length() - 1
             else:
                 unit = int(random() * size)
+                # A random unit is idle most of the time where load is low; only otherwise are the candidates counted.
                 if not candidates & bits[unit]:
                     unit = matches.pick(task.constraints, candidates, random)
-            free ^= bits[unit]
+
+            idle_units ^= bits[unit]
             owned[task.id] = unit
             launches += 1
             send(node_of[unit], Launch(launches, task, source))
-        self.free, self._launches = free, launches
+
+        self.free, self._launches = idle_units, launches
+
         if self._reports is not None:
             self._reports.look(now)
 
@@ -144,15 +167,19 @@ class Master(Component):
         """Launch a task of a type on an idle unit, or queue it."""
         group = self._group
         candidates = self.free & group.matches[task.constraints]
+
+        # The rule of `on_group_tasks`, for one task: reserved workers last, and for short tasks only.
         candidates = candidates & ~group.reserved or (0 if kind else candidates)
         if not candidates:
             self._queues.push(task, kind)
             self._owners[task.id] = distributor
             return
+
         if self._by_fewest:
             unit = (candidates & -candidates).bit_length() - 1
         else:
             unit = group.matches.pick(task.constraints, candidates, self._stream.random)
+
         self.free ^= group.bits[unit]
         self._launch(task, unit, distributor)
 
@@ -161,6 +188,7 @@ class Master(Component):
         if self._recovery is not None:
             self._recovery.run(task, unit, distributor)
             return
+
         self._launches += 1
         self._port.send(self._group.node_of[unit], Launch(self._launches, task, distributor))
 
@@ -169,10 +197,12 @@ class Master(Component):
         unit = self.owned.pop(message.task, None)
         if unit is None:
             return
+
         if self._queues.length:
             self.serve(unit)
         else:
             self.free |= self._group.bits[unit]
+
         if self._reports is not None:
             self._reports.look(now)
 
@@ -186,28 +216,34 @@ class Master(Component):
 
     def _next(self, unit: int) -> Task | None:
         offered = self._group.constraints[unit]
+
         if self._group.reserved >> unit & 1:
             return self._queues.pop_shortest(offered)
         return self._queues.pop(offered)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Drop the tasks that wait, and report them; kill those that run, whose ends nodes report."""
-        unwanted, recovery = frozenset(message.tasks), self._recovery
+        withdrawn_ids = frozenset(message.tasks)
+        recovery = self._recovery
+
+        # The nodes report these ends, as they do any other.
         for task in message.tasks:
             unit = self.owned.get(task)
             if unit is not None:
                 self._port.send(self._group.node_of[unit], Kill(task))
-        dropped = [task.id for task in self._queues.remove(lambda task: task.id in unwanted)]
-        if dropped:
-            for task in dropped:
+        withdrawn_tasks = [task.id for task in self._queues.remove(lambda task: task.id in withdrawn_ids)]
+
+        if withdrawn_tasks:
+            for task in withdrawn_tasks:
                 del self._owners[task]
                 if recovery is not None:
                     recovery.withdrawn(task)
-            self._port.send(source, Withdrawn(tuple(dropped)))
+            self._port.send(source, Withdrawn(tuple(withdrawn_tasks)))
+
             self._look(now)
 
     def forget_all(self) -> None:
-        """Begin anew: no unit is idle, nothing runs or waits."""
+        """Forget all units and tasks: none is idle, nothing runs or waits."""
         self._queues.clear()
         self.owned.clear()
         self._owners.clear()
@@ -242,6 +278,7 @@ class Master(Component):
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle, and its result is passed on."""
         assert self._recovery is not None, "results come of attempts"
+
         self._recovery.result(message, source)
         self._look(now)
 
@@ -258,20 +295,26 @@ class Master(Component):
         self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
-        busy = 0
+        owned_units = 0
+
         for unit in self.owned.values():
-            assert not busy >> unit & 1, f"unit {unit} has two tasks"
-            busy |= 1 << unit
+            assert not owned_units >> unit & 1, f"unit {unit} has two tasks"
+            owned_units |= 1 << unit
+
+        # Every unit is free, owned, or (with a recovery) not led at the moment.
         usable = self._group.matches.every if self._recovery is None else self._recovery.usable()
-        assert self.free == usable & ~busy, "units neither free nor owned"
+        assert self.free == usable & ~owned_units, "units neither free nor owned"
+
+        # Nothing waits for a unit that it may have: queues are served when a worker becomes idle, not later.
         for kind, mask in self._queues.masks():
-            idle = self.free & ~self._group.reserved if kind else self.free
-            assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
+            idle_units = self.free & ~self._group.reserved if kind else self.free
+            assert not idle_units & self._group.matches[mask], f"idle {positions(idle_units)} while {mask:#x} waits"
 
     def check_rest(self) -> None:
         assert not len(self.owned) + self._queues.length, "tasks are left"
         if self._recovery is not None:
             self._recovery.check_rest()
+
         if self._recovery is None or self.leadership.leading:
             assert self.free == self._group.matches.every, "units are not idle"
 
@@ -309,11 +352,14 @@ class Node(Component):
         """Start the task; a repeated or overtaken launch is ignored."""
         if message.number <= self._launched:
             return
+
         self._launched = message.number
+        # Two tasks on a node at a time are rare (several slots): the dict is made then only.
         if self._last is not None:
             self._earlier = self._earlier or {}
             self._earlier[self._last.task.id] = self._last
         self._last = message
+
         self._port.launch(message.task, 0)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
@@ -321,12 +367,15 @@ class Node(Component):
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Tell the distributor the result and the master that a worker is idle."""
-        task, launch = event.task.id, self._last
+        task = event.task.id
+        launch = self._last
+
         if launch is not None and launch.task.id == task:
             self._last = None
         else:
             assert self._earlier is not None, "a task that was never launched has finished"
             launch = self._earlier.pop(task)
+
         completed = Completed(task)
         self._port.send(launch.distributor, completed)
         self._port.send(self._master, completed)

@@ -16,7 +16,7 @@ from volery.roles.recovery.leases import NODE_MESSAGES, RunningAttempt
 class GroupTasks(Message, frozen=True):
     """Distributor > master: tasks of one job for the master's group, all of a short or all of a long job.
 
-    Longer: of a long job, how many limits above the cutoff it exceeds.
+    `longer`: number of limits above the cutoff that a long job exceeds.
     """
 
     number: int
@@ -70,8 +70,8 @@ class Lost(Message, frozen=True):
 class Report(Message, frozen=True):
     """Master > distributor: I lead in this epoch; what of yours runs here.
 
-    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here. Kept: tasks and
-    attempts of which this one has a copy, from the queues of an earlier leader; of a settled report.
+    `whole`: all that is known, else what has been learnt since. `settled`: nothing else of yours is here. `kept`: tasks
+    and attempts of which the sender has a copy, from the queues of an earlier leader; only in a settled report.
     """
 
     epoch: int
@@ -147,4 +147,4 @@ MESSAGES: Final[frozenset[type[Message]]] = frozenset(
 RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
     {Deal, Lost, Report, Resume, Update, VoteRequest, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}
 )
-"""Those of masters and machines that may crash."""
+"""The messages of masters and machines that may crash."""

@@ -19,20 +19,20 @@ class FairQueues:
     type, while one waits. A task that does not fit the worker is passed over (PigeonC, section 4.2).
 
     Args:
-        weights: one per type but the last, the shortest jobs first; 0 = infinite.
-        counting: "published-code" lets W + 1 tasks pass, and counts those that pass nothing, too.
+        weights: The weight W of each type but the last, the shortest jobs first; 0 = infinite.
+        counting: With "published-code" W + 1 tasks pass, and those that pass nothing are counted, too.
 
     Attributes:
-        length: how many tasks wait; a field, because it is read once per task.
+        length: Number of tasks that wait; a field, because it is read once per task.
     """
 
-    __slots__ = ("_count_all", "_passed", "_passes_max", "_queues", "length")
+    __slots__ = ("_count_all", "_passed_counts", "_passes_max", "_queues", "length")
 
     def __init__(self, weights: Sequence[int], counting: WeightCounting) -> None:
         self._count_all = counting == "published-code"
-        more = 1 if self._count_all else -1
-        self._passes_max = [weight + more if weight else INFINITE for weight in weights]
-        self._passed = [0] * len(weights)
+        tasks_beyond_weight = 1 if self._count_all else -1
+        self._passes_max = [weight + tasks_beyond_weight if weight else INFINITE for weight in weights]
+        self._passed_counts = [0] * len(weights)
         self._queues = [ConstraintQueue() for _ in range(len(weights) + 1)]
         self.length = 0
 
@@ -61,7 +61,8 @@ class FairQueues:
         if task is not None:
             self.length -= 1
             if self._count_all:
-                self._passed[0] += 1
+                self._passed_counts[0] += 1
+
         return task
 
     def pop(self, offered: int) -> Task | None:
@@ -72,34 +73,42 @@ class FairQueues:
         return task
 
     def _pop_from(self, kind: int, waiting: int, offered: int) -> Task | None:
-        """The next task of a type and all later ones, of which so many wait."""
+        """The next task of a type and all later ones; `waiting`: the number of their tasks."""
         queue = self._queues[kind]
         later = waiting - queue.length
-        if queue.length and (not later or self._passed[kind] < self._passes_max[kind]):
+
+        # The type may pass the later ones until W - 1 of its tasks have; if none of them waits, it passes nothing.
+        if queue.length and (not later or self._passed_counts[kind] < self._passes_max[kind]):
             task = queue.pop_fitting(offered)
             if task is not None:
-                if (later or self._count_all) and kind < len(self._passed):
-                    self._passed[kind] += 1
+                if (later or self._count_all) and kind < len(self._passed_counts):
+                    self._passed_counts[kind] += 1
                 return task
+
         if later:
             task = self._pop_from(kind + 1, later, offered)
             if task is not None:
-                self._passed[kind] = 0
+                self._passed_counts[kind] = 0
                 return task
+
+        # No task of a later type fits this worker: it would idle if the turn were kept for them.
         return queue.pop_fitting(offered) if queue.length else None
 
-    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+    def remove(self, is_unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take these tasks out, wherever they wait."""
-        removed = [task for queue in self._queues for task in queue.remove(unwanted)]
+        removed = [task for queue in self._queues for task in queue.remove(is_unwanted)]
         self.length -= len(removed)
+
         later = self.length
-        for kind in range(len(self._passed)):
+        for kind in range(len(self._passed_counts)):
             later -= self._queues[kind].length
+            # Nothing later waits any more, so there is nothing that the earlier tasks have passed.
             if removed and not (later or self._count_all):
-                self._passed[kind] = 0
+                self._passed_counts[kind] = 0
+
         return removed
 
     def clear(self) -> None:
         """Take all tasks out, and forget what has passed."""
         self.remove(lambda _: True)
-        self._passed = [0] * len(self._passed)
+        self._passed_counts = [0] * len(self._passed_counts)

@@ -71,16 +71,18 @@ class DistributorRecovery:
         self._epochs = [0] * groups
         self._promises = Promises([of_group[0] for of_group in seats])
         self._sent: dict[TaskId, tuple[Task, int, int, int]] = {}
-        self._doubted: list[dict[TaskId, None]] = [{} for _ in range(groups)]
+        self._unconfirmed_tasks: list[dict[TaskId, None]] = [{} for _ in range(groups)]
 
     def bind(self, distributor: Dealer, port: Port) -> None:
         """Serve a distributor, by its port."""
-        self._distributor, self._port = distributor, port
+        self._distributor = distributor
+        self._port = port
 
     def deal(self, group: int, kind: int, share: tuple[Task, ...], attempt: int = 0) -> None:
         """Send tasks of a type to the master that leads a group."""
         for task in share:
             self._sent[task.id] = (task, group, kind, attempt)
+
         deal = Deal(self._epochs[group], not kind, share, (attempt,) * len(share), max(0, kind - 1))
         self._port.send(self._distributor.masters[group], deal)
 
@@ -98,26 +100,41 @@ class DistributorRecovery:
     def report(self, message: Report, source: Address) -> None:
         """A master leads; once it has settled, the tasks that it does not know of are lost."""
         group = self._group_at[source]
+        # Only a whole report may begin an epoch: tasks that an increment leaves out would pass as lost.
         if message.epoch < self._epochs[group] or (message.epoch > self._epochs[group] and not message.whole):
             return
+
         if message.epoch > self._epochs[group]:
-            self._epochs[group], self._distributor.masters[group] = message.epoch, source
-            self._doubted[group] = {task: None for task, sent in self._sent.items() if sent[1] == group}
-        for active in message.running:  # an earlier attempt was given up before another was sent: that one is in doubt
+            self._epochs[group] = message.epoch
+            self._distributor.masters[group] = source
+            self._unconfirmed_tasks[group] = {task: None for task, entry in self._sent.items() if entry[1] == group}
+
+        # An earlier attempt was given up before another was sent: the other is still unconfirmed.
+        for active in message.running:
             if active.task in self._sent and active.attempt >= self._sent[active.task][3]:
-                self._doubted[group].pop(active.task, None)
+                self._unconfirmed_tasks[group].pop(active.task, None)
+
         if message.settled:
-            doubted, self._doubted[group] = self._doubted[group], {}
-            kept = dict(message.kept)
-            resumed = [task for task in doubted if task in self._sent and self._sent[task][3] == kept.get(task)]
+            unconfirmed = self._unconfirmed_tasks[group]
+            self._unconfirmed_tasks[group] = {}
+
+            attempt_of_copy = dict(message.kept)
+
+            # The master's copy may be older than the last attempt; only equal ones are the same task in the same queue.
+            resumed = [
+                task for task in unconfirmed if task in self._sent and self._sent[task][3] == attempt_of_copy.get(task)
+            ]
             self._resume(group, [task for task in resumed if not self._give_up(task)])
-            self._send_again(task for task in doubted if task not in resumed)
+            self._send_again(task for task in unconfirmed if task not in resumed)
 
     def lost(self, message: Lost, source: Address) -> None:
         """Send the tasks of lost attempts again."""
+        # A master that no longer leads has lost nothing that counts: its tasks are its successor's.
         if self._distributor.masters[self._group_at[source]] == source:
-            sent = self._sent
-            self._send_again(a.task for a in message.attempts if a.task in sent and sent[a.task][3] == a.attempt)
+            outstanding = self._sent
+            self._send_again(
+                a.task for a in message.attempts if a.task in outstanding and outstanding[a.task][3] == a.attempt
+            )
 
     def _give_up(self, task: TaskId) -> bool:
         """Count a task of a job that was cancelled as a result; returns whether it is one."""
@@ -133,6 +150,7 @@ class DistributorRecovery:
             task, _, kind, attempt = self._sent[number]
             attempts.append(attempt + 1)
             self._sent[number] = (task, group, kind, attempt + 1)
+
         if tasks:
             self._port.observe(Counted("tasks_resumed", len(tasks)))
             self._port.send(
@@ -143,6 +161,7 @@ class DistributorRecovery:
         for number in tasks:
             if number in self._sent and not self._give_up(number):
                 task, group, kind, attempt = self._sent[number]
+
                 self._port.observe(Counted("tasks_sent_again", 1))
                 self.deal(group, kind, (task,), attempt + 1)
 
@@ -160,8 +179,8 @@ class QueuedTask(NamedTuple):
     """A task in a queue of a master.
 
     Args:
-        kind: the type of its job.
-        owner: the distributor that sent it.
+        kind: The type of its job.
+        owner: The distributor that sent it.
     """
 
     task: Task
@@ -190,8 +209,8 @@ class Replica:
     def __init__(self, leadership: LeaderView, period_us: Time) -> None:
         self._leadership = leadership
         self._period_us = period_us
-        self._due = False
-        self._kept: dict[TaskId, QueuedTask] = {}
+        self._is_due = False
+        self._copies: dict[TaskId, QueuedTask] = {}
 
     def bind(self, port: Port) -> None:
         """Take the master's port."""
@@ -199,23 +218,23 @@ class Replica:
 
     def look(self, now: Time) -> None:
         """Update the second within a period: a queue may have changed."""
-        if self._leadership.leading and self._leadership.second and not self._due:
-            self._due = True
+        if self._leadership.leading and self._leadership.second and not self._is_due:
+            self._is_due = True
             self._port.set_timer(UPDATE, now + self._period_us)
 
-    def send(self, waiting: Mapping[TaskId, QueuedTask]) -> None:
+    def send(self, queued_tasks: Mapping[TaskId, QueuedTask]) -> None:
         """Send all that waits to the second master, if there is one."""
-        self._due = False
+        self._is_due = False
         if self._leadership.leading and self._leadership.second:
-            all_of_it = tuple(waiting.values())
+            queued = tuple(queued_tasks.values())
             self._port.send(
                 self._leadership.second,
                 Update(
                     self._leadership.epoch,
-                    tuple([one.task for one in all_of_it]),
-                    tuple([one.kind for one in all_of_it]),
-                    tuple([one.attempt for one in all_of_it]),
-                    tuple([one.owner for one in all_of_it]),
+                    tuple([entry.task for entry in queued]),
+                    tuple([entry.kind for entry in queued]),
+                    tuple([entry.attempt for entry in queued]),
+                    tuple([entry.owner for entry in queued]),
                 ),
             )
 
@@ -223,15 +242,15 @@ class Replica:
         """Keep the queues of the leader that this one follows."""
         if update.epoch == self._leadership.epoch and not self._leadership.leading:
             rows = zip(update.tasks, update.kinds, update.attempts, update.owners, strict=True)
-            self._kept = {task.id: QueuedTask(task, kind, attempt, owner) for task, kind, attempt, owner in rows}
+            self._copies = {task.id: QueuedTask(task, kind, attempt, owner) for task, kind, attempt, owner in rows}
 
-    def kept_of(self, owner: Address) -> tuple[tuple[TaskId, int], ...]:
+    def copies_of(self, owner: Address) -> tuple[tuple[TaskId, int], ...]:
         """Tasks of a distributor that are kept, with their attempts."""
-        return tuple([(one.task.id, one.attempt) for one in self._kept.values() if one.owner == owner])
+        return tuple([(entry.task.id, entry.attempt) for entry in self._copies.values() if entry.owner == owner])
 
     def take(self, tasks: Sequence[TaskId]) -> list[QueuedTask]:
         """Give up tasks that are kept, to be placed."""
-        return [self._kept.pop(task) for task in tasks]
+        return [self._copies.pop(task) for task in tasks]
 
 
 class Leading(Protocol):
@@ -274,9 +293,12 @@ class MasterRecovery:
     _port: Port
 
     def __init__(
-        self, group: Group, lead: Callable[[Led, Iterable[Address]], Leading], distributors: Sequence[Address],
+        self,
+        group: Group,
+        lead: Callable[[Led, Iterable[Address]], Leading],
+        distributors: Sequence[Address],
         update_us: Time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._group = group
         self._masks: dict[Address, int] = {}
         for unit, node in enumerate(group.node_of):
@@ -315,12 +337,13 @@ class MasterRecovery:
         if not self.leadership.opened or message.epoch != self.leadership.epoch:
             return
         assert self._replica is not None, "kept tasks were reported"
-        for waiting, attempt in zip(self._replica.take(message.tasks), message.attempts, strict=True):
-            self._place(waiting._replace(attempt=attempt, owner=source))
 
-    def _place(self, waiting: QueuedTask) -> None:
-        self._waiting[waiting.task.id] = waiting
-        self._master.place(waiting.task, waiting.kind, waiting.owner)
+        for queued, attempt in zip(self._replica.take(message.tasks), message.attempts, strict=True):
+            self._place(queued._replace(attempt=attempt, owner=source))
+
+    def _place(self, queued: QueuedTask) -> None:
+        self._waiting[queued.task.id] = queued
+        self._master.place(queued.task, queued.kind, queued.owner)
 
     def deal(self, message: Deal, source: Address) -> None:
         """Place tasks, unless they are of another epoch."""
@@ -331,7 +354,9 @@ class MasterRecovery:
 
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""
-        node, attempt = self._group.node_of[unit], self._waiting.pop(task.id).attempt
+        node = self._group.node_of[unit]
+        attempt = self._waiting.pop(task.id).attempt
+
         self._active[node][task.id] = RunningAttempt(task.id, task.job, attempt, distributor, unit)
         self._port.send(node, Run(self.leadership.epoch, task, attempt, distributor, unit))
 
@@ -342,6 +367,7 @@ class MasterRecovery:
     def result(self, message: Result, source: Address) -> None:
         """A worker is idle; its result is passed on, for the worker may crash before it has."""
         unit = self._master.owned.get(message.active.task, -1)
+
         leadership = self.leadership
         if leadership.leading and self._end(message.active, source) and leadership.usable(source):
             self._master.serve(unit)
@@ -350,24 +376,27 @@ class MasterRecovery:
         """Pass a result on; True if it frees a unit."""
         if active.owner in self._distributors:
             self._port.send(active.owner, Result(active))
-        known = self._active[node].get(active.task)
-        if known is None or known.attempt != active.attempt:
+
+        running = self._active[node].get(active.task)
+        # A result of an attempt that was given up, or of an earlier leader's: no unit of this master is behind it.
+        if running is None or running.attempt != active.attempt:
             return False
+
         del self._active[node][active.task], self._master.owned[active.task]
         return True
 
     def forget_all(self) -> None:
         self._master.forget_all()
         self._waiting.clear()
-        for known in self._active.values():
-            known.clear()
+        for attempts in self._active.values():
+            attempts.clear()
 
     def node_away(self, node: Address) -> None:
-        """Its units are not idle."""
+        """The units of a lost node are not idle."""
         self._master.free &= ~self._masks[node]
 
     def node_back(self, node: Address) -> None:
-        """Its units without a task serve the queues."""
+        """Let the units of a node that have no task serve the queues."""
         for active in self._active[node].values():
             assert self._master.owned[active.task] == active.unit, "a task at another unit"
         busy = {active.unit for active in self._active[node].values()}
@@ -376,29 +405,34 @@ class MasterRecovery:
                 self._master.serve(unit)
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
-        """At the units of the group that the node has."""
+        """Find a unit of the node for each attempt that runs there."""
         return seated(running, positions(self._masks[node]))
 
     def known_at(self, node: Address) -> Mapping[TaskId, RunningAttempt]:
         return self._active[node]
 
     def node_reported(self, node: Address, status: Status) -> None:
-        """Take over what runs there; what does not, and has not finished, is lost."""
+        """Take over what runs on a node; what this master knows and the node does not report is lost."""
         running = {active.task for active in status.running}
+
         for active in status.finished:
             self._end(active, node)
+
         self._hand_back(node, [active for task, active in self._active[node].items() if task not in running])
-        fresh = [active for active in status.running if active.task not in self._active[node]]
-        for active in fresh:
+
+        unknown_attempts = [active for active in status.running if active.task not in self._active[node]]
+        for active in unknown_attempts:
             self._master.owned[active.task] = active.unit
             self._active[node][active.task] = active
+
         if self.leadership.opened:
-            self._report(fresh, whole=False)
+            self._report(unknown_attempts, is_whole=False)
+
         if self.leadership.usable(node):
             self.node_back(node)
 
     def node_dead(self, node: Address) -> None:
-        """Its tasks go back to the distributors."""
+        """Return the tasks of a node to their distributors."""
         self._hand_back(node, list(self._active[node].values()))
 
     def _hand_back(self, node: Address, ended: list[RunningAttempt]) -> None:
@@ -411,25 +445,27 @@ class MasterRecovery:
 
     def all_reachable_reported(self) -> None:
         """Report to every distributor what runs."""
-        self._report([active for known in self._active.values() for active in known.values()], whole=True)
+        running = [active for attempts in self._active.values() for active in attempts.values()]
+        self._report(running, is_whole=True)
 
     def all_reported(self) -> None:
-        """Report to every distributor that nothing else does."""
-        self._report((), whole=False)
+        """Report to every distributor that nothing else runs."""
+        self._report((), is_whole=False)
 
     def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
-        """Nothing: jobs never move between distributors."""
+        """Ignore moves: jobs never move between distributors."""
 
     def all_fenced(self) -> None:
-        """Nothing: there are no moves."""
+        """Ignore fences: there are no moves."""
 
-    def _report(self, running: Iterable[RunningAttempt], *, whole: bool) -> None:
+    def _report(self, running: Iterable[RunningAttempt], *, is_whole: bool) -> None:
         listed = list(running)
         for distributor in self._distributors:
-            mine = tuple(active for active in listed if active.owner == distributor)
+            own_attempts = tuple(active for active in listed if active.owner == distributor)
+
             settled = self.leadership.settled
-            kept = self._replica.kept_of(distributor) if settled and self._replica is not None else ()
-            self._port.send(distributor, Report(self.leadership.epoch, whole, settled, mine, kept))
+            copies = self._replica.copies_of(distributor) if settled and self._replica is not None else ()
+            self._port.send(distributor, Report(self.leadership.epoch, is_whole, settled, own_attempts, copies))
 
     def usable(self) -> int:
         """The units on which tasks may be placed now."""

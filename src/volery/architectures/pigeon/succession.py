@@ -36,7 +36,7 @@ from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Lease,
 
 Election = Literal["time", "power"]
 Rank = tuple[int, Time, int]
-"""Of a declaration: power or nothing, time, place."""
+"""Rank of a declaration: power or zero, time, place."""
 SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Declared), LEADERSHIP[LeaderStatus])
 """The events of a candidate, beside those of `LEADERSHIP`."""
 SUCCESSION_SENDS: Final[Sends] = (
@@ -70,11 +70,15 @@ class Promises:
 
     def answer(self, group: int, claim: VoteRequest, source: Address) -> Granted | StaleEpoch:
         """Promise a higher epoch, confirm the one that was promised last, or refuse."""
-        promised, leaders = self._epochs[group], self._leaders[group]
+        promised = self._epochs[group]
+        leaders = self._leaders[group]
+
+        # An epoch goes to one claimant; the same epoch again only confirms, for a node, that nobody has claimed since.
         if claim.epoch > promised or (claim.node and claim.epoch == promised):
             self._epochs[group] = claim.epoch
             leaders[source] = None
             return Granted(claim.epoch, tuple(leaders), claim.node, claim.at_us)
+
         return StaleEpoch(promised)
 
 
@@ -82,19 +86,19 @@ class Candidacy:
     """The part of one candidate in the leadership of its group; `volery.roles.recovery.election.Leadership` is for two.
 
     Args:
-        master: the component, which is called back; it gives `bind` its port.
-        seats: the candidates; the first leads in the beginning, the second is its second.
-        me: its place among them.
-        powers: of each candidate's worker.
-        nodes: the machines of the group.
-        distributors: these promise epochs.
-        lease: of the nodes.
-        election: who claims of those that have lost both masters: the first to declare, or the most powerful.
+        master: The component, which is called back; it gives `bind` its port.
+        seats: The candidates; the first leads in the beginning, the second is its second.
+        me: The candidate's place among them.
+        powers: Processing power of each candidate's worker.
+        nodes: The machines of the group.
+        distributors: The distributors, which promise epochs.
+        lease: The lease of the nodes.
+        election: Which claims of those that have lost both masters: the first to declare, or the most powerful.
 
     Attributes:
-        epoch: the highest known.
-        leading, opened, settled: as of a `Leadership`.
-        second: the second master; empty: none is known.
+        epoch: The highest epoch that is known.
+        leading, opened, settled: See `Leadership`.
+        second: The second master; empty: none is known.
     """
 
     _port: Port
@@ -120,25 +124,29 @@ class Candidacy:
         self._lease = lease
         self._by_power = election == "power"
         self._restarted = incarnation > 0
+
         self.epoch = NO_EPOCH if incarnation else 0
         self.leading = self.opened = self.settled = not incarnation and me == 0
         self.second: Address = "" if incarnation or len(seats) == 1 else seats[1]
+
         self._claiming = False
-        self._declared: Rank | None = None
-        self._rival: Rank | None = None
+        self._own_rank: Rank | None = None
+        self._best_rival: Rank | None = None
         self._election_us = lease.detection_us // 2
+
         self._votes: dict[Address, None] = {}
         self._formers: dict[Address, None] = {}
-        self._silent: dict[Address, None] = {}
-        self._away: dict[Address, None] = {}
-        self._missing: dict[Address, None] = {}
-        self._unheard: dict[Address, None] = {}
-        self._unmet = dict.fromkeys(self._nodes if incarnation else ())
-        self._lost: dict[Address, None] = {}
-        self._expired: dict[Address, Time] = {}
-        self._questions: dict[Address, LeaderStatus] = {}
-        self._asked: dict[Address, dict[Address, None]] = {}
-        self._confirming: dict[Address, tuple[Time, dict[Address, None]]] = {}
+        self._unconfirmed_formers: dict[Address, None] = {}
+        self._lost_candidates: dict[Address, None] = {}
+        self._unreported_nodes: dict[Address, None] = {}
+        self._reset_nodes: dict[Address, None] = {}
+        self._silent_nodes = dict.fromkeys(self._nodes if incarnation else ())
+        self._lost_nodes: dict[Address, None] = {}
+        self._expired_at_us: dict[Address, Time] = {}
+        self._open_questions: dict[Address, LeaderStatus] = {}
+        self._pending_formers: dict[Address, dict[Address, None]] = {}
+        self._confirmations: dict[Address, tuple[Time, dict[Address, None]]] = {}
+
         self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
             Granted: self.on_granted,
             Lineup: self.on_lineup,
@@ -167,7 +175,7 @@ class Candidacy:
 
     def reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there."""
-        return not (node in self._missing or node in self._unheard or node in self._lost)
+        return not (node in self._unreported_nodes or node in self._reset_nodes or node in self._lost_nodes)
 
     usable = reachable
 
@@ -179,17 +187,25 @@ class Candidacy:
 
     def _claim(self, above: int) -> None:
         """Ask the distributors to promise the next epoch of this candidate."""
-        was_leading, count = self.leading, len(self._seats)
+        was_leading = self.leading
+        count = len(self._seats)
+
+        # Candidates own epochs in turn, so that no two ever claim the same one: the next of this one above `above`.
         self.epoch = above + 1 + (self._me - above - 1) % count
         self.leading = self.opened = self.settled = False
-        self._claiming, self._declared = True, None
+
+        self._claiming = True
+        self._own_rank = None
         self.second = ""
+
         self._votes.clear()
         self._formers.clear()
-        self._confirming.clear()
+        self._confirmations.clear()
         self._port.cancel_timer(CLAIM)
+
         if was_leading:
             self._master.forget_all()
+
         for distributor in self._distributors:
             self._port.send(distributor, VoteRequest(self.epoch))
 
@@ -197,12 +213,14 @@ class Candidacy:
         """Lead when a majority has promised the epoch."""
         if message.epoch != self.epoch:
             return
+
         if message.node:
             self._confirmed(message, source)
         elif self._claiming:
             self._votes[source] = None
             self._formers.update(dict.fromkeys(message.formers))
             self._formers.pop(self._seats[self._me], None)
+
             if self._is_majority(self._votes):
                 self._lead(now)
 
@@ -210,38 +228,53 @@ class Candidacy:
         return 2 * len(votes) > len(self._distributors)
 
     def _lead(self, now: Time) -> None:
-        self._claiming, self.leading = False, True
-        self._silent = dict(self._formers)
-        self._missing = dict(self._nodes)
-        self._unheard.clear()
-        self._asked.clear()
+        self._claiming = False
+        self.leading = True
+
+        self._unconfirmed_formers = dict(self._formers)
+        self._unreported_nodes = dict(self._nodes)
+        self._reset_nodes.clear()
+        self._pending_formers.clear()
+
         self._master.forget_all()
         for node in self._nodes:
             self._call(node)
+
         self._appoint()
-        if not self._silent:
+
+        # Leases count only from the time when no former leader can have led a node any more.
+        if not self._unconfirmed_formers:
             self._renew_leases(now)
+
         self._look()
 
     def _appoint(self) -> None:
         """Choose the second master: of those that are there the most powerful, then the first."""
-        here = [seat for seat in self._others() if seat not in self._away]
-        self.second = max(here, key=lambda seat: self._powers[seat], default="")
+        reachable_seats = [seat for seat in self._others() if seat not in self._lost_candidates]
+        self.second = max(reachable_seats, key=lambda seat: self._powers[seat], default="")
+
         for seat in self._others():
             self._port.send(seat, Lineup(self.epoch, self.second))
 
     def _follow(self, epoch: int, now: Time) -> None:
         """Another leads, or an earlier incarnation of this one did."""
         was_leading = self.leading
-        self.epoch, self.second, self._rival, self._declared = epoch, "", None, None
+        self.epoch = epoch
+        self.second = ""
+        self._best_rival = self._own_rank = None
         self.leading = self.opened = self.settled = self._claiming = False
-        self._confirming.clear()
+
+        self._confirmations.clear()
         self._port.cancel_timer(CLAIM)
+
         if was_leading:
             self._master.forget_all()
+
+        # An earlier incarnation of this candidate owned the epoch. It cannot go on in it: its nodes know another state.
         if self._leader() == self._seats[self._me]:
             self._claim(epoch)
-        elif self._leader() in self._away:
+        # The leader is lost already: no `PeerLost` will come that would start the election.
+        elif self._leader() in self._lost_candidates:
             self._port.set_timer(CLAIM, now + self._lease.lease_us)
 
     def on_lineup(self, message: Lineup, source: Address, now: Time) -> None:
@@ -249,15 +282,17 @@ class Candidacy:
         if message.epoch < self.epoch:
             self._port.send(source, LeaderStatus(self.epoch, False))
             return
+
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
+
         self.second = message.second
         self._port.send(source, LeaderStatus(self.epoch, False))
         self._consider(now)
 
     def on_deposed(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """A node obeys, or a distributor has promised, a later epoch, or this one of an earlier incarnation."""
-        self._unmet.pop(source, None)
+        self._silent_nodes.pop(source, None)
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
         elif message.epoch == self.epoch and (self.leading or self._claiming):
@@ -269,6 +304,7 @@ class Candidacy:
         """A candidate follows, asks who leads, or asks or answers about a node."""
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
+
         if message.is_leading:
             if message.epoch == self.epoch:
                 self._answer(message, source)
@@ -277,54 +313,58 @@ class Candidacy:
         elif message.epoch < self.epoch:
             self._port.send(source, Lineup(self.epoch, self.second))
         elif message.node:
-            asked = self._asked.get(message.node)
-            if asked is not None and self._expired.get(message.node) == message.at_us:
-                asked.pop(source, None)
-                if not asked:
+            # The last former leader that answers completes the proof that nobody else leads the node.
+            formers = self._pending_formers.get(message.node)
+            if formers is not None and self._expired_at_us.get(message.node) == message.at_us:
+                formers.pop(source, None)
+                if not formers:
                     self._confirm(message.node, message.at_us)
-        elif source in self._silent:
-            del self._silent[source]
-            if not self._silent:
+        elif source in self._unconfirmed_formers:
+            del self._unconfirmed_formers[source]
+            if not self._unconfirmed_formers:
                 self._renew_leases(now)
 
-    def _answer(self, asked: LeaderStatus, leader: Address) -> None:
+    def _answer(self, question: LeaderStatus, leader: Address) -> None:
         """Send the leader that a node was lost to this one for a lease; keep the question until it was."""
-        if asked.node in self._expired:
-            self._port.send(leader, replace(asked, is_leading=False))
+        if question.node in self._expired_at_us:
+            self._port.send(leader, replace(question, is_leading=False))
         else:
-            self._questions[asked.node] = asked
+            self._open_questions[question.node] = question
 
     def _confirm(self, node: Address, at_us: Time) -> None:
         """Ask the distributors whether this one still leads."""
-        self._confirming[node] = (at_us, {})
+        self._confirmations[node] = (at_us, {})
         for distributor in self._distributors:
             self._port.send(distributor, VoteRequest(self.epoch, node, at_us))
 
     def _confirmed(self, message: Granted, source: Address) -> None:
-        at_us, votes = self._confirming.get(message.node, (0, {}))
-        if message.node not in self._confirming or at_us != message.at_us:
+        at_us, votes = self._confirmations.get(message.node, (0, {}))
+        if message.node not in self._confirmations or at_us != message.at_us:
             return
         votes[source] = None
         if not self._is_majority(votes):
             return
         node = message.node
-        del self._confirming[node]
-        if node in self._lost and self._expired.get(node) == at_us:
-            self._missing.pop(node, None)
-            self._asked.pop(node, None)
-            self._unheard[node] = None
+        del self._confirmations[node]
+
+        # The lease was over when this was asked, and a majority knows no later claim: its tasks cannot run unknown.
+        if node in self._lost_nodes and self._expired_at_us.get(node) == at_us:
+            self._unreported_nodes.pop(node, None)
+            self._pending_formers.pop(node, None)
+            self._reset_nodes[node] = None
             self._master.node_dead(node)
             self._look()
+
         self._call(node)
 
     def _call(self, node: Address) -> None:
         """Lead a node; one that this incarnation has received nothing from is asked for its epoch first."""
         self._port.send(
-            node, LeaderStatus(self.epoch, True) if node in self._unmet else Lead(self.epoch, is_confirmed=True)
+            node, LeaderStatus(self.epoch, True) if node in self._silent_nodes else Lead(self.epoch, is_confirmed=True)
         )
 
     def _met(self, node: Address, epoch: int, now: Time) -> None:
-        """A node obeys an earlier epoch: lead it, or confirm first that this one leads if the node has begun anew."""
+        """Lead a node that obeys an earlier epoch; if it has restarted, confirm first that this candidate leads."""
         if epoch == NO_EPOCH:
             self._confirm(node, now)
         else:
@@ -332,7 +372,7 @@ class Candidacy:
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
         """Adopt the status of a node, unless its epoch is another."""
-        self._unmet.pop(source, None)
+        self._silent_nodes.pop(source, None)
         if not self.leading:
             return
         if message.epoch != self.epoch:
@@ -341,43 +381,55 @@ class Candidacy:
             else:
                 self._met(source, message.epoch, now)
             return
-        found = placed(self._master, source, message.running)
-        if len(found) < len(message.running):  # its next status will be without the others
-            left = {active.task for active in message.running} - {active.task for active in found}
-            self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
+
+        # A task that found no unit is unseated first; the node's next status will be without it.
+        placed_tasks = placed(self._master, source, message.running)
+        if len(placed_tasks) < len(message.running):
+            homeless = {active.task for active in message.running} - {active.task for active in placed_tasks}
+            self._port.send(source, Unseat(self.epoch, tuple(sorted(homeless))))
             return
-        self._missing.pop(source, None)
-        self._unheard.pop(source, None)
-        self._expired.pop(source, None)
-        self._asked.pop(source, None)
-        self._confirming.pop(source, None)
+
+        self._unreported_nodes.pop(source, None)
+        self._reset_nodes.pop(source, None)
+        self._expired_at_us.pop(source, None)
+        self._pending_formers.pop(source, None)
+        self._confirmations.pop(source, None)
         self._port.cancel_timer(("lease", source))
-        self._master.node_reported(source, replace(message, running=tuple(found)))
+
+        self._master.node_reported(source, replace(message, running=tuple(placed_tasks)))
         self._look()
 
     def _look(self) -> None:
-        reported = len(self._missing) < len(self._nodes)
-        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
+        """Open when every node has reported or is lost, and settle when every one has reported."""
+        has_reports = len(self._unreported_nodes) < len(self._nodes)
+        if (
+            self.leading
+            and not self.opened
+            and has_reports
+            and all(node in self._lost_nodes for node in self._unreported_nodes)
+        ):
             self.opened = True
-            self.settled = not self._missing
+            self.settled = not self._unreported_nodes
             self._master.all_reachable_reported()
-        elif self.leading and not self.settled and not self._missing:
+        elif self.leading and not self.settled and not self._unreported_nodes:
             self.settled = True
             self._master.all_reported()
 
     def _consider(self, now: Time) -> None:
         """Claim the lead as the second of a leader that is lost; declare oneself where both are."""
-        if self.leading or self._claiming or self.epoch == NO_EPOCH or self._leader() not in self._away:
+        if self.leading or self._claiming or self.epoch == NO_EPOCH or self._leader() not in self._lost_candidates:
             return
         if self.second == self._seats[self._me]:
             self._claim(self.epoch)
-        elif (not self.second or self.second in self._away) and self._declared is None:
+        elif (not self.second or self.second in self._lost_candidates) and self._own_rank is None:
             me = self._seats[self._me]
-            self._declared = self._rank(me, now)
+            self._own_rank = self._rank(me, now)
             for seat in self._others():
                 self._port.send(seat, Declared(self._powers[me], now))
-            behind = self._rival is not None and self._rival < self._declared
-            self._port.set_timer(CLAIM, now + (2 if behind else 1) * self._election_us)
+            is_outranked = self._best_rival is not None and self._best_rival < self._own_rank
+
+            # Wait for the declarations of others to come; a better one claims first, and gets as long again for it.
+            self._port.set_timer(CLAIM, now + (2 if is_outranked else 1) * self._election_us)
 
     def _rank(self, seat: Address, at_us: Time) -> Rank:
         """The place of a declaration: the smallest claims."""
@@ -386,21 +438,25 @@ class Candidacy:
     def on_declared(self, message: Declared, source: Address, now: Time) -> None:
         """A candidate has lost both masters; a better one goes first."""
         rank = self._rank(source, message.at_us)
-        self._rival = rank if self._rival is None else min(rank, self._rival)
-        if self._declared is not None and rank < self._declared:
+        self._best_rival = rank if self._best_rival is None else min(rank, self._best_rival)
+
+        if self._own_rank is not None and rank < self._own_rank:
             self._port.set_timer(CLAIM, now + 2 * self._election_us)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Replace a second; claim or declare without a leader; wait for a lost node."""
         peer = event.peer
         if peer in self._powers:
-            self._away[peer] = None
+            self._lost_candidates[peer] = None
+
             if self.leading and peer == self.second:
                 self._appoint()
             self._consider(now)
             return
-        self._lost[peer] = None
+
+        self._lost_nodes[peer] = None
         self._port.set_timer(("lease", peer), now + self._lease.lease_us)
+
         if self.leading:
             self._master.node_away(peer)
             self._look()
@@ -409,39 +465,45 @@ class Candidacy:
         """Tell a candidate who leads; go on with a node that has kept its session."""
         peer = event.peer
         if peer in self._powers:
-            self._away.pop(peer, None)
+            self._lost_candidates.pop(peer, None)
+
             if self.leading:
                 self._appoint() if not self.second else self._port.send(peer, Lineup(self.epoch, self.second))
             return
-        self._lost.pop(peer, None)
-        self._expired.pop(peer, None)
+        self._lost_nodes.pop(peer, None)
+        self._expired_at_us.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
+
         if self.leading and self.reachable(peer):
             self._master.node_back(peer)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A node or a candidate has begun anew, and knows nothing.
+        """Take note of a node or candidate that has restarted, and knows nothing.
 
         What distributors have granted until then proves nothing for the node: another may have led it since.
         """
         peer = message.peer
         if peer in self._nodes and self.leading:
-            self._unheard[peer] = None
+            self._reset_nodes[peer] = None
             self._master.node_away(peer)
-            at_us, _ = self._confirming.pop(peer, (NEVER, {}))
-            if self._expired.get(peer) == at_us:
-                self._expired[peer] = now
+            at_us, _ = self._confirmations.pop(peer, (NEVER, {}))
+
+            # The question was asked for an earlier life of the node: ask again, with a new time that old answers miss.
+            if self._expired_at_us.get(peer) == at_us:
+                self._expired_at_us[peer] = now
                 self._confirm(peer, now)
         elif peer in self._nodes and self._claiming:
+            # Votes may have come before the restart, which the claim must not build on: take a new epoch.
             self._claim(self.epoch)
         elif peer in self._powers and self.leading:
             self._appoint()
-            for node, asked in self._asked.items():
-                if peer in asked:
-                    self._port.send(peer, LeaderStatus(self.epoch, True, node, self._expired[node]))
+            for node, formers in self._pending_formers.items():
+                if peer in formers:
+                    self._port.send(peer, LeaderStatus(self.epoch, True, node, self._expired_at_us[node]))
         elif peer in self._powers and peer == self.second:
             self.second = ""
             self._consider(now)
+        # The leader has forgotten that it leads, and this second knows it first: it need not wait for the election.
         elif self.second == self._seats[self._me] and peer == self._leader() and not self._claiming:
             self._claim(self.epoch)
 
@@ -450,33 +512,42 @@ class Candidacy:
         if event.key == CLAIM:
             self._on_claim_timer(now)
             return
+
         assert isinstance(event.key, tuple), "a timer of the candidacy"
         node = str(event.key[1])
-        if node not in self._lost:
+
+        if node not in self._lost_nodes:
             return
-        self._expired[node] = now
+
+        self._expired_at_us[node] = now
+
         if not self.leading:
-            question = self._questions.pop(node, None)
+            question = self._open_questions.pop(node, None)
             if question is not None and question.epoch == self.epoch:
                 self._answer(question, self._leader())
-        elif not self._silent:
-            formers = self._formers if node in self._missing else {}
-            self._asked[node] = dict(formers)
+        elif not self._unconfirmed_formers:
+            # A node that never answered this leader may have been led by a former one since: those are asked first.
+            formers = self._formers if node in self._unreported_nodes else {}
+            self._pending_formers[node] = dict(formers)
             for former in formers:
                 self._port.send(former, LeaderStatus(self.epoch, True, node, now))
             if not formers:
                 self._confirm(node, now)
 
     def _on_claim_timer(self, now: Time) -> None:
-        declared, self._declared = self._declared is not None, None
-        waits = self.leading or self._claiming or self._leader() not in self._away
-        if declared and not waits and (not self.second or self.second in self._away):
+        has_declared = self._own_rank is not None
+        self._own_rank = None
+        is_led = self.leading or self._claiming or self._leader() not in self._lost_candidates
+
+        if has_declared and not is_led and (not self.second or self.second in self._lost_candidates):
+            # Nobody better has claimed meanwhile.
             self._claim(self.epoch)
         else:
             self._consider(now)
 
     def _renew_leases(self, now: Time) -> None:
-        """Count leases anew: until now a former leader may have led the nodes."""
-        self._expired.clear()
-        for node in self._lost:
+        """Restart the leases: until now a former leader may have led the nodes."""
+        self._expired_at_us.clear()
+
+        for node in self._lost_nodes:
             self._port.set_timer(("lease", node), now + self._lease.lease_us)

@@ -137,14 +137,30 @@ class PipelineConfig(Parameters, frozen=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.J7, Stage.T2, Stage.T5, Stage.T6, Stage.T8, Stage.T9, Stage.T10, Stage.T11,
-    Stage.T12, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5, Stage.R6, Stage.R7,
-)  # fmt: skip
+    Stage.J2,
+    Stage.J3,
+    Stage.J5,
+    Stage.J7,
+    Stage.T2,
+    Stage.T5,
+    Stage.T6,
+    Stage.T8,
+    Stage.T9,
+    Stage.T10,
+    Stage.T11,
+    Stage.T12,
+    Stage.M1,
+    Stage.M4,
+    Stage.M5,
+    Stage.R2,
+    Stage.R3,
+    Stage.R5,
+    Stage.R6,
+    Stage.R7,
+)
 
 
-UNTAGGED = (
-    "J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines",
-)  # fmt: skip
+UNTAGGED = ("J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines")
 """Parameters that keep their defaults beside `tags`."""
 BOTH = "T3=" + " or ".join(BACKFILLING)
 
@@ -155,83 +171,104 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     Raises:
         InputError: naming stage and policy, when one is unknown, or two do not go together.
     """
-    found = {stage: parse(stage, getattr(config, stage), f"pipeline:{stage}") for stage in POLICY_STAGES}
-    turns = hasattr(found[Stage.T2], "turns")
-    drawn = getattr(found[Stage.T2], "drawn", False)
-    if hasattr(found[Stage.J3], "turns") and config.T2 != "by-job":
+    policies = {stage: parse(stage, getattr(config, stage), f"pipeline:{stage}") for stage in POLICY_STAGES}
+
+    has_turns = hasattr(policies[Stage.T2], "turns")
+    is_drawn = getattr(policies[Stage.T2], "drawn", False)
+
+    if hasattr(policies[Stage.J3], "turns") and config.T2 != "by-job":
         raise InputError("pipeline:J3", f"{config.J3!r} selects a job before every task, so it needs T2=by-job")
-    reserving = config.T3 in BACKFILLING
-    if reserving and (turns or drawn or hasattr(found[Stage.J3], "turns")):
-        name = config.T2 if turns or drawn else config.J3
+
+    # Both reserve room for the first task: its place must not change before it starts.
+    is_reserving = config.T3 in BACKFILLING
+    if is_reserving and (has_turns or is_drawn or hasattr(policies[Stage.J3], "turns")):
+        name = config.T2 if has_turns or is_drawn else config.J3
         raise InputError(
             "pipeline:T3",
             f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
         )
-    _check_preemption(config, found)
+
+    _check_preemption(config, policies)
     _check_tags(config)
-    if config.T9 != "none" and (config.T10 != "none" or reserving):
+
+    if config.T9 != "none" and (config.T10 != "none" or is_reserving):
         raise InputError("pipeline:T9", f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them")
-    if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
+    if config.T9 != "none" and (config.progress == "keep" or policies[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError(
             "pipeline:T9",
             "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart",
         )
-    others = config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or reserving
-    if config.R3 != "none" and (others or config.lrms or config.broker_machines):
+
+    changes_attempts = (
+        config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or is_reserving
+    )
+    if config.R3 != "none" and (changes_attempts or config.lrms or config.broker_machines):
         raise InputError(
             "pipeline:R3",
             f"delay scheduling cannot be combined with T9, T10, T12, R7, {BOTH}, lrms or a broker; remove one of them",
         )
+
     if config.T6.startswith("reclaim") and (config.T9 != "none" or config.T3 != "skip"):
         raise InputError(
-            "pipeline:T6", "what is reclaimed may be taken back at any time: reclaim cannot be combined with T9, or T3 "
+            "pipeline:T6",
+            "what is reclaimed may be taken back at any time: reclaim cannot be combined with T9, or T3 "
             "other than skip; remove one of them",
-        )  # fmt: skip
-    if config.alloc_s and (config.T9 != "none" or reserving):
+        )
+
+    if config.alloc_s and (config.T9 != "none" or is_reserving):
         raise InputError("pipeline:alloc_s", f"allocs cannot be combined with T9, {BOTH}; remove one of them")
+
     if config.use_least > config.use_most:
         raise InputError("pipeline:use_least", f"{config.use_least} is more than use_most={config.use_most}; lower it")
-    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
+
+    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or is_reserving):
         raise InputError("pipeline:T12", f"migration cannot be combined with T9, T11, {BOTH}; remove one of them")
+
     if config.R7 == "none" and config.R6 != "first":
         raise InputError(
             "pipeline:R6", f"{config.R6!r} provisions machines, but all are always on without a policy of R7; set R7"
         )
-    if config.lrms and getattr(found[Stage.R7], "foresees", False):
+
+    if config.lrms and getattr(policies[Stage.R7], "foresees", False):
         raise InputError(
             "pipeline:R7", f"{config.R7!r} looks into workflows, which local managers do not receive; take lrms=0"
         )
-    return found
+
+    return policies
 
 
 def _check_tags(config: PipelineConfig) -> None:
     """Refuse what makes tasks start later than they are placed, move, or stand in the way of others with their tags."""
-    plain = PipelineConfig()
-    other = next((name for name in UNTAGGED if getattr(config, name) != getattr(plain, name)), None)
-    if config.tags and other is not None:
+    defaults = PipelineConfig()
+    # The first of these that differs is named; the others may have to change as well.
+    changed_parameter = next((name for name in UNTAGGED if getattr(config, name) != getattr(defaults, name)), None)
+
+    if config.tags and changed_parameter is not None:
         raise InputError(
             "pipeline:tags",
             f"tag constraints need one scheduler under which tasks start where and when they are placed, and which "
-            f"passes over those that wait: {other}={getattr(config, other)} has none. Take "
-            f"{other}={getattr(plain, other)}, or tags=false",
+            f"passes over those that wait: {changed_parameter}={getattr(config, changed_parameter)} has none. Take "
+            f"{changed_parameter}={getattr(defaults, changed_parameter)}, or tags=false",
         )
 
 
-def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> None:
-    preempting = found[Stage.T10]
+def _check_preemption(config: PipelineConfig, policies: dict[Stage, Policy]) -> None:
+    preempting = policies[Stage.T10]
     if isinstance(preempting, NoPreemption):
         return
+
     if config.T3 in BACKFILLING:
         raise InputError(
             "pipeline:T10",
             f"{config.T3} reserves by the ends of running tasks, and preemption changes them; take T3=skip or strict",
         )
+
     if isinstance(preempting, ByFairness):
-        order = found[Stage.T2]
+        order = policies[Stage.T2]
         if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
-            wanted = f"drf/shares:{preempting.shares}" if preempting.shares else "drf"
+            expected = f"drf/shares:{preempting.shares}" if preempting.shares else "drf"
             raise InputError(
-                "pipeline:T10", f"T10=fairness serves users below their share first, so it needs T2={wanted}"
+                "pipeline:T10", f"T10=fairness serves users below their share first, so it needs T2={expected}"
             )
 
 
@@ -253,7 +290,7 @@ def assembly(config: PipelineConfig) -> Assembly:
     )
 
 
-def _check_machines(config: PipelineConfig, cluster: Cluster, own: int) -> None:
+def _check_machines(config: PipelineConfig, cluster: Cluster, machine_count: int) -> None:
     if config.reliable and config.T11 != "none":
         raise InputError(
             "pipeline:reliable",
@@ -264,9 +301,11 @@ def _check_machines(config: PipelineConfig, cluster: Cluster, own: int) -> None:
             "pipeline:broker_machines",
             "a broker needs machines and a policy of M1; set broker_machines and M1, or neither",
         )
-    if own < max(1, config.lrms):
+
+    if machine_count < max(1, config.lrms):
         count = len(cluster.constraints)
         raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
+
     if config.T6.startswith("reclaim") and not cluster.resources:
         raise InputError(
             "pipeline:T6",
@@ -283,13 +322,16 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
             managers that do not add up.
     """
     count = len(cluster.constraints)
-    own = count - config.broker_machines
-    _check_machines(config, cluster, own)
-    parts, entry = assembly(config), "scheduler/0"
+    own_count = count - config.broker_machines
+    _check_machines(config, cluster, own_count)
+
+    parts = assembly(config)
+    entry = "scheduler/0"
+
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
     broker = None
-    rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
+    rental = None if config.R7 == "none" else _rental(config, own_count, units_per_processor(cluster.resources))
     cycles: list[Cycle] = []
 
     def cycle(
@@ -297,61 +339,76 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     ) -> Cycle:
         stream = streams.of(address)
         machines = MachineTargets(inventory, parts.policies, stream)
-        made = (_tagged if config.tags else _cycle)(machines, parts, stream, rental, delay)
-        cycles.append(made)
-        return made
+        new_cycle = (_tagged if config.tags else _cycle)(machines, parts, stream, rental, delay)
+
+        cycles.append(new_cycle)
+        return new_cycle
 
     if config.broker_machines:
-        inventory = _inventory(cluster, range(own, count))
+        inventory = _inventory(cluster, range(own_count, count))
         broker = Broker(inventory, parts.policies["M1"])
-        below = cycle(BROKER, inventory, None, None)
-        components[BROKER] = LocalManager(below, entry, round(config.broker_delay_s * SECOND))
+
+        broker_cycle = cycle(BROKER, inventory, None, None)
+        components[BROKER] = LocalManager(broker_cycle, entry, round(config.broker_delay_s * SECOND))
         manager_of |= dict.fromkeys(inventory.numbers, BROKER)
     if config.lrms:
-        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own, config.lrms)]
+        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own_count, config.lrms)]
         managers = [f"lrm/{number}" for number in range(config.lrms)]
-        stream, upper = streams.of(entry), _upper(parts)
+        stream = streams.of(entry)
+        upper = _upper(parts)
         targets = ManagerTargets(inventories, managers, upper.policies, stream)
+
         components[entry] = _scheduler(_cycle(targets, upper, stream), upper, broker)
         for address, inventory in zip(managers, inventories, strict=True):
             components[address] = LocalManager(cycle(address, inventory, rental, None), entry)
             manager_of |= dict.fromkeys(inventory.numbers, address)
     else:
-        inventory, waits_us = _inventory(cluster, range(own)), parts.policies["R3"].waits_us()
+        inventory = _inventory(cluster, range(own_count))
+        waits_us = parts.policies["R3"].waits_us()
+
         delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
         components[entry] = _scheduler(cycle(entry, inventory, rental, delay), parts, broker, delay)
-    first = {machine for one in cycles for machine in one.first_machines}
+
+    first_machines = {machine for cycle_ in cycles for machine in cycle_.first_machines}
 
     upkeep = _upkeep(config, parts)
 
     def node(machine: int, incarnation: int) -> Node:
-        rented = machine if rental is not None and machine < own else -1
-        manager, on = manager_of.get(machine, entry), not incarnation and machine in first
+        rented = machine if rental is not None and machine < own_count else -1
+        manager = manager_of.get(machine, entry)
+        on = not incarnation and machine in first_machines
         stream = streams.of(node_address(machine), incarnation) if upkeep.report_us else None
         return Node(manager, incarnation, rented, on=on, upkeep=upkeep, stream=stream)
 
     machines = {node_address(machine): machine for machine in range(count)}
     components |= {address: node(machine, 0) for address, machine in machines.items()}
+
+    # With local managers what runs is theirs, and no share can be kept by preemption above them.
     preempting = parts.policies["T10"]
-    due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
+    shares = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
+
     checkpoint_us = parts.policies["T11"].period_us()
-    capabilities = [DueShares(due), *_capabilities(config, checkpoint_us or 0, rental)]
+    capabilities = [DueShares(shares), *_capabilities(config, checkpoint_us or 0, rental)]
+
     if checkpoint_us is not None:
         pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
         capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
-    whole = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
-    return linked(whole, MESSAGES) if config.reliable and checkpoint_us is None else whole
+
+    deployment = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
+    return linked(deployment, MESSAGES) if config.reliable and checkpoint_us is None else deployment
 
 
 def _capabilities(config: PipelineConfig, checkpoint_us: int, rental: Rental | None) -> list[object]:
     """Capabilities that follow from parameters, beside shares and the rebuilding of nodes."""
-    found: list[object] = [Resumption(config.progress == "keep" or config.T12 != "none", checkpoint_us)]
-    found += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
-    found += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
-    found += [rental.billing] if rental is not None else []
-    found += [TagPlacement()] if config.tags else []
-    return found
+    capabilities: list[object] = [Resumption(config.progress == "keep" or config.T12 != "none", checkpoint_us)]
+
+    capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
+    capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
+    capabilities += [rental.billing] if rental is not None else []
+    capabilities += [TagPlacement()] if config.tags else []
+
+    return capabilities
 
 
 def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
@@ -359,14 +416,18 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    unit_price, factors = config.unit_price / per_processor, tuple(price_factors(config.prices))
+
+    unit_price = config.unit_price / per_processor
+    factors = tuple(price_factors(config.prices))
+
     billing = Billing(frozenset(range(count)), interval_us, config.machine_price, unit_price, factors)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
 
 def _upkeep(config: PipelineConfig, parts: Assembly) -> Upkeep:
-    least, most = round(config.use_least * 1000), round(config.use_most * 1000)
-    return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(least, most, config.use_jumps))
+    use_least = round(config.use_least * 1000)
+    use_most = round(config.use_most * 1000)
+    return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(use_least, use_most, config.use_jumps))
 
 
 def _cycle(
@@ -376,7 +437,9 @@ def _cycle(
     rental: Rental | None = None,
     delay: DelayScheduling | None = None,
 ) -> Cycle:
-    copying, moving = parts.policies["T9"], parts.policies["T12"]
+    copying = parts.policies["T9"]
+    moving = parts.policies["T12"]
+
     autoscaler = None if rental is None else Autoscaler(rental, parts.policies["R6"], parts.policies["R7"])
     speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
     migration = Migration(moving) if moving.every_us() else None
@@ -391,6 +454,7 @@ def _tagged(
     """A cycle on machines that heeds tags."""
     targets = TaggedTargets(machines)
     cycle = _cycle(targets, parts, stream, rental, delay)
+
     targets.watch(cycle.queue.classes)
     return cycle
 
@@ -403,6 +467,7 @@ def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: Dela
 def _upper(parts: Assembly) -> Assembly:
     """The assembly of a scheduler above local managers: what runs is theirs."""
     iteration = "skip" if parts.iteration in BACKFILLING else parts.iteration
+
     policies = {**parts.policies, "T6": NoMonitor(), "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
     return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False, alloc_us=0)
 
@@ -414,7 +479,9 @@ def node_address(machine: int) -> Address:
 
 def _inventory(cluster: Cluster, numbers: range) -> MachineInventory:
     """The inventory of some machines of a cluster, which users know by their numbers in the whole."""
-    low, high = numbers.start, numbers.stop
+    low = numbers.start
+    high = numbers.stop
+
     part = msgspec.structs.replace(
         cluster,
         constraints=cluster.constraints[low:high],
@@ -428,15 +495,17 @@ def _inventory(cluster: Cluster, numbers: range) -> MachineInventory:
 
 def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
-    shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
-    absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [Stage.R6, Stage.R7] if config.R7 == "none" else []
-    absent += [
+    policy_names = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
+
+    absent_stages = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
+    absent_stages += [Stage.R6, Stage.R7] if config.R7 == "none" else []
+    absent_stages += [
         stage
         for stage in (Stage.R3, Stage.J5, Stage.J7, Stage.T6, Stage.T8, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
         if getattr(config, stage) == "none"
     ]
-    return {stage: policy for stage, policy in shown.items() if stage not in absent}
+
+    return {stage: policy for stage, policy in policy_names.items() if stage not in absent_stages}
 
 
 STAGES = {

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from volery.architectures.pipeline.attempts import Placements
-from volery.architectures.pipeline.monitor import Monitor, held
+from volery.architectures.pipeline.monitor import Monitor, reserving_room
 from volery.architectures.pipeline.policies import Kind, Running, Waiting
 from volery.core.events import Counted
 from volery.core.model import JobId, Key, Time
@@ -30,8 +30,8 @@ class Allocs:
     """The allocs of the jobs of a cycle.
 
     Args:
-        kept_us: time after which an alloc that is not used is given back.
-        monitor: that shall not give away the room of an alloc; None: there is none.
+        kept_us: Time after which an alloc that is not used is given back.
+        monitor: The monitor, which must not give away the room of an alloc; None: there is none.
     """
 
     __slots__ = ("_cycle", "_due", "_kept_us", "_monitor", "_of_job", "_queued")
@@ -42,7 +42,8 @@ class Allocs:
         self._monitor = monitor
         self._of_job: dict[JobId, list[Running]] = {}
         self._due: deque[tuple[Time, Running]] = deque()
-        self._queued: dict[JobId, dict[Kind, deque[Waiting]]] = {}  # some have started since
+        # Some of these tasks have started since they were queued.
+        self._queued: dict[JobId, dict[Kind, deque[Waiting]]] = {}
 
     def attach(self, cycle: Submitting) -> None:
         """Work for a cycle."""
@@ -51,15 +52,21 @@ class Allocs:
     def keep(self, running: Running, now: Time) -> bool:
         """Keep the room of a task that has ended, or start another of its job there; False: its job has no others."""
         job = running.job
+        # The work of the task that has ended counts among what is left until its files are deleted.
         left_us = job.left_us if running.cleaning else job.left_us - running.waiting.work_us
         if running.reclaimed or left_us <= 0 or job.id not in self._cycle.state.jobs:
             return False
+
         waiting = self._next(running)
         if waiting is not None and self._cycle.state.online >> running.machine & 1:
             self._start(running, waiting, now)
             return True
+
+        # An alloc is an attempt that has ended and whose room is not given back.
         running.ending = running.cleaning = True
         self._of_job.setdefault(running.job.id, []).append(running)
+
+        # One timer, for the alloc that is to be given back next.
         if not self._due:
             self._cycle.port.set_timer(ALLOCS, now + self._kept_us)
         self._due.append((now + self._kept_us, running))
@@ -73,21 +80,23 @@ class Allocs:
                 self.forget(running)
                 self._start(running, waiting, state.now)
                 return True
+
         self._queued.setdefault(waiting.job.id, {}).setdefault(waiting.kind, deque()).append(waiting)
         return False
 
     def _start(self, running: Running, waiting: Waiting, now: Time) -> None:
-        with held(self._monitor, running.machine, now):
+        with reserving_room(self._monitor, running.machine, now):
             self._cycle.release(running, now)
             self._cycle.submit_task(waiting, running.machine, now)
         self._cycle.port.observe(Counted("alloc_starts"))
 
     def _next(self, running: Running) -> Waiting | None:
         """The task of the same job and size that was queued first, and waits."""
-        there = self._cycle.state.waiting
+        waiting_tasks = self._cycle.state.waiting
         queued = self._queued.get(running.job.id, {}).get(running.waiting.kind)
+
         while queued:
-            if there.get(queued[0].task.id) is queued[0]:
+            if waiting_tasks.get(queued[0].task.id) is queued[0]:
                 return queued[0]
             queued.popleft()
         return None
@@ -98,9 +107,9 @@ class Allocs:
 
     def forget(self, running: Running) -> None:
         """Drop an alloc whose room is given back, or whose machine has failed."""
-        left = [one for one in self._of_job.get(running.job.id, ()) if one is not running]
-        if left:
-            self._of_job[running.job.id] = left
+        other_allocs = [alloc for alloc in self._of_job.get(running.job.id, ()) if alloc is not running]
+        if other_allocs:
+            self._of_job[running.job.id] = other_allocs
         else:
             self._of_job.pop(running.job.id, None)
 
@@ -114,19 +123,23 @@ class Allocs:
         """Give allocs back that were not used for a while; False: another timer."""
         if key != ALLOCS:
             return False
-        found = False
+        is_returned = False
+
         while self._due and self._due[0][0] <= now:
             _, running = self._due.popleft()
-            if any(one is running for one in self._of_job.get(running.job.id, ())):
+            # It may have been used, or its machine may have failed, since.
+            if any(alloc is running for alloc in self._of_job.get(running.job.id, ())):
                 self._give_back(running, now)
-                found = True
+                is_returned = True
+
         if self._due:
             self._cycle.port.set_timer(ALLOCS, self._due[0][0])
-        if found:
+
+        if is_returned:
             self._cycle.changed(now)
         return True
 
     def check(self) -> None:
         """Raise AssertionError where an alloc has no room."""
-        for kept in self._of_job.values():
-            assert all(self._cycle.state.running.get(one.task.id) is one and one.cleaning for one in kept)
+        for allocs in self._of_job.values():
+            assert all(self._cycle.state.running.get(alloc.task.id) is alloc and alloc.cleaning for alloc in allocs)

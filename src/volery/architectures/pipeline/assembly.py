@@ -14,15 +14,15 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of all stages that have policies.
-        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy, conservative or every.
-        cycle_us: the period of cycles; 0: whenever something has changed.
-        decision_us: what a cycle costs.
-        task_us: what it costs more for each task that is tried.
-        per_instant: without a period, whether there is one cycle after all that happens in an instant, not after each
+        policies: Policies by the id of their stage; of all stages that have policies.
+        iteration: Mode of stage T3 where a task does not fit: skip, strict, easy, conservative or every.
+        cycle_us: Period of cycles; 0: whenever something has changed.
+        decision_us: Cost of a cycle.
+        task_us: Cost of each task that is tried, in addition.
+        per_instant: Whether, without a period, there is one cycle after all that happens in an instant, not after each
             event.
-        alloc_us: how long the room of a task that has ended is kept for its job; 0: it is not.
-        ways: how many tasks are tried at once (stage J4); it divides what they cost.
+        alloc_us: Time for which the room of a task that has ended is reserved for its job; 0: it is not.
+        ways: Number of tasks that are tried at once (stage J4); it divides their cost.
     """
 
     policies: dict[str, Any]
@@ -34,9 +34,9 @@ class Assembly(msgspec.Struct, frozen=True):
     per_instant: bool = False
     alloc_us: Time = 0
 
-    def cost_us(self, tried: int) -> Time:
+    def cost_us(self, try_count: int) -> Time:
         """The cost of a cycle in which so many tasks are tried."""
-        return self.decision_us + self.task_us * -(-tried // self.ways)
+        return self.decision_us + self.task_us * -(-try_count // self.ways)
 
 
 class TaskSource(Protocol):

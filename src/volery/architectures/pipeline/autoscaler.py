@@ -32,11 +32,11 @@ class Rental(msgspec.Struct, frozen=True):
     """The terms on which machines are rented.
 
     Args:
-        boot_us: from being provisioned to being on.
-        every_us: time between two decisions.
-        rest_us: after so long in which nothing happens nothing is decided any more, once the time that is paid for is
-            over; where there are no jobs there are as many machines as at the beginning by then.
-        billing: of all machines of the cluster that come and go; its machines are numbered as there.
+        boot_us: Time from being provisioned to being on.
+        every_us: Time between two decisions.
+        rest_us: Time in which nothing happens, after which nothing is decided any more, once the time that is paid for
+            is over; where there are no jobs there are as many machines as at the beginning by then.
+        billing: Billing of all machines of the cluster that come and go; its machines are numbered as there.
     """
 
     boot_us: Time
@@ -61,7 +61,7 @@ class Boot(msgspec.Struct, frozen=True):
     """A machine that boots.
 
     Args:
-        ready_us: when it should be on.
+        ready_us: Time when it should be on.
     """
 
     number: int
@@ -72,19 +72,30 @@ class MachinePool:
     """The machines of one scheduler that are off, boot and are on.
 
     Args:
-        state: of the scheduler; the pool sets its `online`.
-        rental: the terms on which they are rented.
+        state: State of the scheduler; the pool sets its `online`.
+        rental: The terms on which they are rented.
 
     Attributes:
-        off: vector of the machines that may be provisioned.
-        since_us: per machine that is on or boots, when it was provisioned.
-        awake: whether decisions are made periodically.
-        happened_us: when a task was queued or ended last.
-        first: units of the machines that were on at first.
+        off: Bit vector of the machines that may be provisioned.
+        since_us: Time of provisioning of each machine that is on or boots.
+        awake: Whether decisions are made periodically.
+        happened_us: Time when a task was queued or ended last.
+        first: Number of units of the machines that were on at first.
     """
 
-    __slots__ = ("_peaks", "_state", "_units", "awake", "booting", "changed_us", "first", "happened_us", "off",
-                 "rental", "since_us")  # fmt: skip
+    __slots__ = (
+        "_peaks",
+        "_state",
+        "_units",
+        "awake",
+        "booting",
+        "changed_us",
+        "first",
+        "happened_us",
+        "off",
+        "rental",
+        "since_us",
+    )
 
     def __init__(self, state: State, rental: Rental) -> None:
         self._state = state
@@ -96,8 +107,10 @@ class MachinePool:
         self.awake = False
         self.happened_us: Time = 0
         self.changed_us: Time = -1
+
         self.first = 0
         self._peaks: list[int] = []
+
         state.online = 0
 
     def begin(self, machines: list[int]) -> None:
@@ -105,41 +118,59 @@ class MachinePool:
         for machine in machines:
             self.provisioned(machine, Boot(0, 0), 0)
             self.ready(machine)
+
         self.first = self.units_of(self._state.online)
 
     def units_of(self, machines: int) -> int:
-        """Of a vector of machines."""
+        """The number of units of a vector of machines."""
         return sum([self._units[machine] for machine in positions(machines)])
 
-    def supply(self, asked: int) -> Supply:
+    def supply(self, asked_units: int) -> Supply:
         """The supply that stage R7 is shown.
 
         Args:
-            asked: units that waiting tasks ask for.
+            asked_units: Number of units that waiting tasks ask for.
         """
-        state, rental = self._state, self.rental
-        held = sum([used[state.work_resource] for used in state.used.values()])
+        state = self._state
+        rental = self.rental
+        held_units = sum([used[state.work_resource] for used in state.used.values()])
+
         hour = state.now // HOUR
         self._peaks += [0] * (hour + 1 - len(self._peaks))
-        self._peaks[hour] = max(self._peaks[hour], held + asked)
-        coming = [(boot.ready_us, self._units[machine]) for machine, boot in self.booting.items()]
-        there = state.online | self.off
-        whole = self.units_of(there) + sum([units for _, units in coming])
+        self._peaks[hour] = max(self._peaks[hour], held_units + asked_units)
+
+        coming_units = [(boot.ready_us, self._units[machine]) for machine, boot in self.booting.items()]
+        available = state.online | self.off
+        all_units = self.units_of(available) + sum([units for _, units in coming_units])
+
         return Supply(
-            self.units_of(state.online), tuple(coming), whole, held, asked, rental.every_us, rental.boot_us,
-            self.changed_us, tuple(self._peaks), rental.billing.factor(state.now),
-        )  # fmt: skip
+            self.units_of(state.online),
+            tuple(coming_units),
+            all_units,
+            held_units,
+            asked_units,
+            rental.every_us,
+            rental.boot_us,
+            self.changed_us,
+            tuple(self._peaks),
+            rental.billing.factor(state.now),
+        )
 
     def offers(self, machines: int) -> list[Offer]:
         """A vector of machines, as stage R6 sees them."""
-        cluster, billing, now = self._state.cluster, self.rental.billing, self._state.now
-        found = []
+        cluster = self._state.cluster
+        billing = self.rental.billing
+        now = self._state.now
+
+        offers = []
         for machine in positions(machines):
-            units, since_us = self._units[machine], self.since_us.get(machine)
+            units = self._units[machine]
+            since_us = self.since_us.get(machine)
             until_us = now if since_us is None else billing.paid_until_us(since_us, now)
             speed = cluster.speeds[machine] if cluster.speeds else 1
-            found.append(Offer(machine, units, billing.price(units), speed, until_us))
-        return found
+            offers.append(Offer(machine, units, billing.price(units), speed, until_us))
+
+        return offers
 
     def provisioned(self, machine: int, boot: Boot, now: Time) -> None:
         """Count a machine that boots."""
@@ -171,20 +202,23 @@ class MachinePool:
 
     def check(self) -> None:
         """Raise AssertionError where a machine is two of on, booting and off, or it is not known since when."""
-        booting, online = sum([1 << machine for machine in self.booting]), self._state.online
+        booting = sum([1 << machine for machine in self.booting])
+        online = self._state.online
+
         assert online & booting == online & self.off == booting & self.off == 0, "a machine is in two states"
         assert sum([1 << machine for machine in self.since_us]) == online | booting, "what is paid for is not there"
-        used = sum([1 << machine for machine, runs in enumerate(self._state.on_machine) if runs])
-        assert not used & ~online, "something runs on a machine that is not on"
+
+        machines_in_use = sum([1 << machine for machine, runs in enumerate(self._state.on_machine) if runs])
+        assert not machines_in_use & ~online, "something runs on a machine that is not on"
 
 
 class Autoscaler:
     """Decides how many machines there shall be, and which.
 
     Args:
-        rental: the terms on which they are rented.
-        provisioning: the policy of stage R6.
-        scaling: the policy of stage R7.
+        rental: The terms on which they are rented.
+        provisioning: The policy of stage R6.
+        scaling: The policy of stage R7.
     """
 
     __slots__ = ("_cycle", "_provisioning", "_rental", "_scaling", "pool")
@@ -200,8 +234,9 @@ class Autoscaler:
         """Work for a cycle; what R7 asks for before anything has come is on when the run begins."""
         self._cycle = cycle
         self.pool = MachinePool(cycle.state, self._rental)
+
         supply = self.pool.supply(0)
-        self.pool.begin(self._chosen(supply, self.wanted(supply)))
+        self.pool.begin(self._choose(supply, self.wanted(supply)))
 
     @property
     def first_machines(self) -> list[int]:
@@ -213,24 +248,28 @@ class Autoscaler:
         units: int = self._scaling.units(self._cycle.view, supply)
         return min(max(units, 0), supply.whole)
 
-    def _chosen(self, supply: Supply, units: int) -> list[int]:
+    def _choose(self, supply: Supply, units: int) -> list[int]:
         """The machines to provision."""
         offers = self.pool.offers(self.pool.off)
         if units <= 0 or not offers:
             return []
-        return self._offered(self._provisioning.provision(self._cycle.view, supply, offers, units), offers)
+        return self._check_offered(self._provisioning.provision(self._cycle.view, supply, offers, units), offers)
 
-    def _offered(self, machines: Iterable[int], offers: list[Offer]) -> list[int]:
-        found, known = list(dict.fromkeys(machines)), {offer.machine for offer in offers}
-        if not known.issuperset(found):
+    def _check_offered(self, machines: Iterable[int], offers: list[Offer]) -> list[int]:
+        chosen_machines = list(dict.fromkeys(machines))
+        offered_machines = {offer.machine for offer in offers}
+
+        if not offered_machines.issuperset(chosen_machines):
             name = type(self._provisioning).__name__
-            raise ValueError(f"{name} has chosen machines {sorted(set(found) - known)}, which it was not offered")
-        return found
+            surplus = sorted(set(chosen_machines) - offered_machines)
+            raise ValueError(f"{name} has chosen machines {surplus}, which it was not offered")
+        return chosen_machines
 
     def happened(self, now: Time) -> None:
         """Decide for some time to come: a task has been queued or has ended."""
         pool = self.pool
         pool.happened_us = now
+
         if not pool.awake:
             pool.awake = True
             every_us = self._rental.every_us
@@ -240,73 +279,102 @@ class Autoscaler:
         """Let there be as many machines as stage R7 decides, or after a rest as at first; False: another timer."""
         if key != SCALE:
             return False
-        pool, rental, state = self.pool, self._rental, self._cycle.state
+        pool = self.pool
+        rental = self._rental
+        state = self._cycle.state
+
         state.now = now
         rested_us = now - pool.happened_us - rental.rest_us
+
         kinds = [(kind, count) for kind, count in self._cycle.queue.classes.counts.items() if kind.possible]
-        amounts, resource = state.packing.amounts, state.work_resource
+        amounts = state.packing.amounts
+        resource = state.work_resource
         supply = pool.supply(sum([amounts(kind.packed)[resource] * count for kind, count in kinds]))
-        wanted = self.wanted(supply) if state.jobs or rested_us < 0 else pool.first
-        self.provision(supply, wanted, [kind for kind, _ in kinds], now)
-        changes = bool(rental.billing.factors and kinds)  # those that wait may do so for another price
-        pool.awake = changes or rested_us < rental.billing.interval_us + rental.boot_us
+
+        units_wanted = self.wanted(supply) if state.jobs or rested_us < 0 else pool.first
+        self.provision(supply, units_wanted, [kind for kind, _ in kinds], now)
+
+        # Those that wait may do so for another price.
+        may_change = bool(rental.billing.factors and kinds)
+        pool.awake = may_change or rested_us < rental.billing.interval_us + rental.boot_us
+
         if pool.awake:
             self._cycle.port.set_timer(SCALE, now + rental.every_us)
         return True
 
-    def provision(self, supply: Supply, wanted: int, waiting: list[Kind], now: Time) -> None:
+    def provision(self, supply: Supply, units_wanted: int, waiting: list[Kind], now: Time) -> None:
         """Stage R6: boot machines, or switch some off that run nothing."""
-        pool, state = self.pool, self._cycle.state
-        boots = self._chosen(supply, wanted - supply.units)
-        coming = sum([1 << machine for machine in (*boots, *pool.booting)])
+        pool = self.pool
+        state = self._cycle.state
+
+        boots = self._choose(supply, units_wanted - supply.units)
+        coming_machines = sum([1 << machine for machine in (*boots, *pool.booting)])
+
+        # Whatever the policies say, a task that waits gets a machine that can hold it: nothing else would bring one.
         for kind in waiting:
-            if not state.whole.fitting(kind.need, kind.suitable & (state.online | coming)):
-                able = state.whole.fitting(kind.need, kind.suitable & pool.off & ~coming)
-                if able:
-                    offers = pool.offers(able)
-                    chosen = self._provisioning.provision(self._cycle.view, supply, offers, 1)
-                    more = self._offered(chosen, offers) or [offers[0].machine]
-                    boots += more
-                    coming |= sum([1 << machine for machine in more])
-        leaving = [] if boots else self._spare(supply, supply.units - wanted, waiting)
+            if not state.whole.fitting(kind.need, kind.suitable & (state.online | coming_machines)):
+                able_machines = state.whole.fitting(kind.need, kind.suitable & pool.off & ~coming_machines)
+                if able_machines:
+                    offers = pool.offers(able_machines)
+                    machines = self._provisioning.provision(self._cycle.view, supply, offers, 1)
+                    more_machines = self._check_offered(machines, offers) or [offers[0].machine]
+                    boots += more_machines
+                    coming_machines |= sum([1 << machine for machine in more_machines])
+
+        # What boots is wanted: nothing is released in the same decision.
+        machines_to_release = [] if boots else self._choose_spare(supply, supply.units - units_wanted, waiting)
+
         for machine in boots:
             self._switch_on(machine, now)
-        for machine in leaving:
+
+        for machine in machines_to_release:
             self._switch_off(machine)
-        if boots or leaving:
+
+        if boots or machines_to_release:
             pool.changed_us = now
 
-    def _spare(self, supply: Supply, units: int, waiting: list[Kind]) -> list[int]:
-        """Machines to release, which have so many units together at most."""
-        state, pool = self._cycle.state, self.pool
-        idle = sum(
+    def _choose_spare(self, supply: Supply, units: int, waiting: list[Kind]) -> list[int]:
+        """The machines to release, which have at most `units` together."""
+        state = self._cycle.state
+        pool = self.pool
+        idle_machines = sum(
             [
                 1 << machine
                 for machine, runs in enumerate(state.on_machine)
                 if not runs and state.online >> machine & 1 and not self._cycle.evictions.at(machine)
             ]
         )
-        if units <= 0 or not idle:
+
+        if units <= 0 or not idle_machines:
             return []
-        offers, left = pool.offers(idle), state.online | sum([1 << machine for machine in pool.booting])
-        found = []
-        for machine in self._offered(self._provisioning.release(self._cycle.view, supply, offers, units), offers):
-            without = left & ~(1 << machine)
-            if all(state.whole.fitting(kind.need, kind.suitable & without) for kind in waiting):
-                found.append(machine)
-                left = without
-        return found
+        offers = pool.offers(idle_machines)
+        machines_left = state.online | sum([1 << machine for machine in pool.booting])
+
+        spare_machines = []
+        for machine in self._check_offered(self._provisioning.release(self._cycle.view, supply, offers, units), offers):
+            # No machine is released that is the only one to hold a task that waits.
+            other_machines = machines_left & ~(1 << machine)
+            if all(state.whole.fitting(kind.need, kind.suitable & other_machines) for kind in waiting):
+                spare_machines.append(machine)
+                machines_left = other_machines
+
+        return spare_machines
 
     def _switch_on(self, machine: int, now: Time) -> None:
-        cycle, boot_us = self._cycle, self._rental.boot_us
-        number, node = cycle.next_number(), cycle.nodes[machine]
+        cycle = self._cycle
+        boot_us = self._rental.boot_us
+        number = cycle.next_number()
+        node = cycle.nodes[machine]
+
         self.pool.provisioned(machine, Boot(number, now + boot_us), now)
         cycle.port.observe(Counted("boots"))
         cycle.port.send(node, SwitchOn(number, boot_us, cycle.incarnations.get(node, 0)))
 
     def _switch_off(self, machine: int) -> None:
         cycle = self._cycle
-        number, node = cycle.next_number(), cycle.nodes[machine]
+        number = cycle.next_number()
+        node = cycle.nodes[machine]
+
         self.pool.released(machine)
         cycle.iteration.withdrawn(machine)
         cycle.port.send(node, SwitchOff(number, cycle.incarnations.get(node, 0)))

@@ -19,7 +19,7 @@ from volery.core.model import Amounts
 from volery.core.resources import Packing
 
 LOOP_MAX: Final = 32
-"""Above this many blocked classes a numpy pass is faster than a loop."""
+"""Number of blocked classes above which a numpy pass is faster than a loop."""
 ANYWHERE: Final = -1
 """The machine of a class that may fit on any."""
 
@@ -30,29 +30,42 @@ class EquivalenceClasses:
     """The classes that wait, in the order in which they came.
 
     Args:
-        offered: per machine, the constraints that it meets.
+        offered: Constraints that each machine meets.
 
     Attributes:
-        counts: of tasks that wait, by class.
-        unblocked: classes that may fit, each with the only machine where it may, or `ANYWHERE`.
-        blocked: classes that fit nowhere; those with machines of their own are kept by machine instead, because room
+        counts: Number of tasks that wait, by class.
+        unblocked: Classes that may fit, each with the only machine where it may, or `ANYWHERE`.
+        blocked: Classes that fit nowhere; those with machines of their own are listed by machine instead, because room
             elsewhere does not concern them.
     """
 
-    __slots__ = ("_blocked", "_guards", "_listed", "_masks", "_narrow", "_offered", "_packing", "_requests",
-                 "_slots", "_spare", "blocked", "counts", "unblocked")  # fmt: skip
+    __slots__ = (
+        "_blocked",
+        "_blocked_at",
+        "_constraints_of",
+        "_guards",
+        "_kind_of_slot",
+        "_masks",
+        "_packing",
+        "_requests",
+        "_slots",
+        "_spare_slots",
+        "blocked",
+        "counts",
+        "unblocked",
+    )
 
     def __init__(self, packing: Packing, offered: Sequence[int]) -> None:
         self._packing = packing
         self._guards = packing.guards
-        self._offered = offered
+        self._constraints_of = offered
         self.counts: dict[Kind, int] = {}
         self.unblocked: dict[Kind, int] = {}
         self.blocked: dict[Kind, None] = {}
-        self._narrow: dict[int, dict[Kind, None]] = {}
+        self._blocked_at: dict[int, dict[Kind, None]] = {}
         self._slots: dict[Kind, int] = {}
-        self._listed: list[Kind | None] = []
-        self._spare: list[int] = []
+        self._kind_of_slot: list[Kind | None] = []
+        self._spare_slots: list[int] = []
         self._masks: Column = np.zeros(0, dtype=np.int64)
         self._requests: Column = np.zeros((0, 0), dtype=np.int64)
         self._blocked: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -74,26 +87,32 @@ class EquivalenceClasses:
         if count:
             self.counts[kind] = count
             return
+
         del self.counts[kind]
         self._forget_narrow(kind)
         self.unblocked.pop(kind, None)
         self.blocked.pop(kind, None)
+
         slot = self._slots.pop(kind, None)
         if slot is not None:
             self._blocked[slot] = False
-            self._listed[slot] = None
-            self._spare.append(slot)
+            self._kind_of_slot[slot] = None
+            self._spare_slots.append(slot)
 
     def block(self, kind: Kind) -> None:
         """Block a class, which fits nowhere."""
         del self.unblocked[kind]
+
         for machine in kind.machines:
-            self._narrow.setdefault(machine, {})[kind] = None
+            self._blocked_at.setdefault(machine, {})[kind] = None
         if kind.machines:
             return
+
         self.blocked[kind] = None
+        # The columns are made only where there are many blocked classes.
         if self._slots:
-            slot = self._slot(kind)  # it may make the columns anew
+            # First the slot: it may make the columns anew.
+            slot = self._slot(kind)
             self._blocked[slot] = True
 
     def unblock(self, kind: Kind, machine: int = ANYWHERE) -> None:
@@ -109,56 +128,78 @@ class EquivalenceClasses:
 
     def _forget_narrow(self, kind: Kind) -> None:
         for machine in kind.machines:
-            self._narrow.get(machine, {}).pop(kind, None)
+            self._blocked_at.get(machine, {}).pop(kind, None)
 
     def given_back(self, machine: int, free: int) -> None:
         """Unblock the classes that fit a machine with this much free, packed and guarded."""
-        for kind, where in self.unblocked.items():
-            if where not in (ANYWHERE, machine):
+        for kind, only_machine in self.unblocked.items():
+            # A class that may fit on another machine may fit on this one as well, from now on.
+            if only_machine not in (ANYWHERE, machine):
                 self.unblocked[kind] = ANYWHERE
-        fitting = self._fitting(machine, free) if self.blocked else []
-        if self._narrow:
-            narrow, guards = self._narrow.get(machine, ()), self._guards
-            fitting += [k for k in narrow if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
-        for kind in fitting:
+
+        fitting_kinds = self._fitting(machine, free) if self.blocked else []
+
+        if self._blocked_at:
+            narrow = self._blocked_at.get(machine, ())
+            guards = self._guards
+            fitting_kinds += [
+                kind for kind in narrow if (free - kind.packed) & guards == guards and kind.suitable >> machine & 1
+            ]
+
+        for kind in fitting_kinds:
             self.unblock(kind, machine)
 
     def taken(self, machine: int, free: int) -> None:
         """Block the classes that were unblocked because of a machine and do not fit what is free there now."""
         guards = self._guards
-        found = [k for k, where in self.unblocked.items() if where == machine and (free - k.packed) & guards != guards]
-        for kind in found:
+        full_kinds = [
+            kind
+            for kind, only_machine in self.unblocked.items()
+            if only_machine == machine and (free - kind.packed) & guards != guards
+        ]
+        for kind in full_kinds:
             self.block(kind)
 
     def _fitting(self, machine: int, free: int) -> list[Kind]:
         """The blocked classes without machines of their own that fit a machine."""
         guards = self._guards
         if len(self.blocked) <= LOOP_MAX:
-            return [k for k in self.blocked if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
+            return [
+                kind
+                for kind in self.blocked
+                if (free - kind.packed) & guards == guards and kind.suitable >> machine & 1
+            ]
+
         if not self._slots:
             for kind in self.blocked:
-                slot = self._slot(kind)  # it may make the columns anew
+                # First the slot: it may make the columns anew.
+                slot = self._slot(kind)
                 self._blocked[slot] = True
-        count = len(self._listed)
-        fits = self._blocked[:count] & ((self._masks[:count] & ~np.int64(self._offered[machine])) == 0)
+
+        count = len(self._kind_of_slot)
+        fits = self._blocked[:count] & ((self._masks[:count] & ~np.int64(self._constraints_of[machine])) == 0)
         for column, amount in zip(self._requests, self._packing.amounts(free), strict=True):
             fits &= column[:count] <= amount
-        found = [self._listed[slot] for slot in np.flatnonzero(fits).tolist()]
-        return [kind for kind in found if kind is not None and kind.suitable >> machine & 1]
+
+        fitting_kinds = [self._kind_of_slot[slot] for slot in np.flatnonzero(fits).tolist()]
+        return [kind for kind in fitting_kinds if kind is not None and kind.suitable >> machine & 1]
 
     def _slot(self, kind: Kind) -> int:
         """The place of a class in the columns."""
         slot = self._slots.get(kind)
         if slot is not None:
             return slot
-        if self._spare:
-            slot = self._spare.pop()
-            self._listed[slot] = kind
+
+        # Slots of classes that have left are used again.
+        if self._spare_slots:
+            slot = self._spare_slots.pop()
+            self._kind_of_slot[slot] = kind
         else:
-            slot = len(self._listed)
-            self._listed.append(kind)
+            slot = len(self._kind_of_slot)
+            self._kind_of_slot.append(kind)
             if slot == len(self._masks):
                 self._lengthen()
+
         self._slots[kind] = slot
         self._masks[slot] = kind.constraints
         self._requests[:, slot] = self._packing.amounts(kind.packed)
@@ -167,21 +208,28 @@ class EquivalenceClasses:
     def _lengthen(self) -> None:
         length = 2 * len(self._masks) or 4 * LOOP_MAX
         rows = len(self._packing.amounts(0))
-        masks, blocked, requests = self._masks, self._blocked, self._requests
+        masks = self._masks
+        blocked = self._blocked
+        requests = self._requests
+
         self._masks = np.zeros(length, dtype=np.int64)
         self._blocked = np.zeros(length, dtype=np.bool_)
         self._requests = np.zeros((rows, length), dtype=np.int64)
+
         if len(masks):
-            self._masks[: len(masks)], self._blocked[: len(masks)] = masks, blocked
+            self._masks[: len(masks)] = masks
+            self._blocked[: len(masks)] = blocked
             self._requests[:, : len(masks)] = requests
 
     def check(self) -> None:
         """Raise AssertionError unless every class that waits is either blocked or not, in the columns too."""
-        narrow = {kind for kinds in self._narrow.values() for kind in kinds}
-        assert all(kind in self._narrow[machine] for kind in narrow for machine in kind.machines)
-        blocked = self.blocked.keys() | narrow
-        assert self.unblocked.keys() | blocked == self.counts.keys()
-        assert not self.unblocked.keys() & blocked
+        narrow_kinds = {kind for kinds in self._blocked_at.values() for kind in kinds}
+        assert all(kind in self._blocked_at[machine] for kind in narrow_kinds for machine in kind.machines)
+
+        blocked_kinds = self.blocked.keys() | narrow_kinds
+        assert self.unblocked.keys() | blocked_kinds == self.counts.keys()
+        assert not self.unblocked.keys() & blocked_kinds
+
         if self._slots:
-            found = {kind for kind, slot in self._slots.items() if self._blocked[slot]}
-            assert found == self.blocked.keys(), "the columns know other blocked classes"
+            kinds_in_columns = {kind for kind, slot in self._slots.items() if self._blocked[slot]}
+            assert kinds_in_columns == self.blocked.keys(), "the columns know other blocked classes"

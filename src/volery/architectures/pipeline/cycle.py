@@ -23,7 +23,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
 from volery.architectures.pipeline.messages import Cleaned, Ready, Report, Restarted
-from volery.architectures.pipeline.monitor import Monitor, held
+from volery.architectures.pipeline.monitor import Monitor, reserving_room
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -44,13 +44,13 @@ class Cycle:
     """Gives tasks machines: stages T2 to T4, T10, T11, R2 and R3; targets answer for the others.
 
     Args:
-        targets: the machines, or managers.
-        speculation: stage T9; None: one attempt at a time.
-        migration: stage T12; None: a task ends where it began.
-        autoscaler: stages R6 and R7; None: all machines are always on.
-        delay: stage R3 by distance; None: none.
-        monitor: stage T6; None: nodes report ends alone.
-        allocs: room that is kept for jobs; None: none is.
+        targets: The machines, or managers.
+        speculation: Stage T9; None: one attempt at a time.
+        migration: Stage T12; None: a task ends where it began.
+        autoscaler: Stages R6 and R7; None: all machines are always on.
+        delay: Stage R3 by distance; None: distance is not regarded.
+        monitor: Stage T6; None: nodes report ends alone.
+        allocs: Room that is reserved for jobs whose tasks have ended; None: there is none.
     """
 
     def __init__(
@@ -66,36 +66,50 @@ class Cycle:
         allocs: Allocs | None = None,
     ) -> None:
         policies = assembly.policies
-        self.targets, self.nodes = targets, targets.nodes
-        self.state, self.view = targets.state, targets.view
+        self.targets = targets
+        self.nodes = targets.nodes
+        self.state = targets.state
+        self.view = targets.view
         self._is_counted = targets.is_counted
         self._assembly = assembly
+
+        # Without preemption nobody has to know what is held by whom.
         self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
         self._reason: PreemptionReason = policies["T10"].reason
         if self._preempting is not None:
             self.state.priorities = {}
             self.state.held_by = {}
+
         self.evictions = Evictions()
         self.incarnations: dict[Address, int] = {}
         self.queue = queue_of(policies["T2"], policies["J3"], self.view, self.state, stream)
         self.iteration = iteration_of(assembly.iteration, self.state, self.queue)
-        self._doomed: list[PendingEviction] = []
-        self._decided: list[Running] = []
-        self._aside: list[Waiting] = []
-        self._access: dict[str, int] = {}
-        self._sent = self._numbered = 0
+
+        self._decided_evictions: list[PendingEviction] = []
+        self._decided_launches: list[Running] = []
+        self._set_aside_tasks: list[Waiting] = []
+        self._access_of: dict[str, int] = {}
+        self._message_count = self._task_count = 0
         self._due = self._busy = self._deciding = False
-        self._speculation, self._migration, self._autoscaler, self._delay = speculation, migration, autoscaler, delay
-        self._monitor, self._allocs = monitor, allocs
+
+        self._speculation = speculation
+        self._migration = migration
+        self._autoscaler = autoscaler
+        self._delay = delay
+        self._monitor = monitor
+        self._allocs = allocs
+
         self._parts = [
             part for part in (speculation, migration, autoscaler, delay, monitor, allocs) if part is not None
         ]
+
         for part in self._parts:
             part.attach(self)
 
     def begin(self, port: Port, source: TaskSource) -> None:
         """Place the tasks of a component, by its port."""
-        self.port, self._source = port, source
+        self.port = port
+        self._source = source
 
     @property
     def sends(self) -> Sends:
@@ -109,25 +123,28 @@ class Cycle:
 
     def next_number(self) -> int:
         """The number of the next message to a target."""
-        self._sent += 1
-        return self._sent
+        self._message_count += 1
+        return self._message_count
 
     def kind(self, task: Task, job: JobRecord) -> Kind:
         """Stages R2 and R3: the machines that the user may have and that suit the task."""
-        access = self._access.get(job.user)
+        access = self._access_of.get(job.user)
         if access is None:
             machines = self._assembly.policies["R2"].machines(self.view, job.user)
-            access = self._access[job.user] = self.state.access(machines)
+            access = self._access_of[job.user] = self.state.access(machines)
+
         claim = None if self._preempting is None else self._preempting.claim(job)
+
+        # A tolerant task may use reclaimed room, where others of the same needs may not: it is of a class of its own.
         if self._monitor is not None:
             claim = (claim, self._monitor.tolerant(job))
         return self.state.kind(task, access, claim)
 
     def record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, came_us: Time, now: Time) -> Waiting:
         """The record of a task that is ready, the next in number."""
-        self._numbered += 1
+        self._task_count += 1
         self.state.now = now
-        return Waiting(task, job, kind, self._numbered, now, self.state.work_us(task), rank_us, came_us)
+        return Waiting(task, job, kind, self._task_count, now, self.state.work_us(task), rank_us, came_us)
 
     def enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
@@ -136,10 +153,13 @@ class Cycle:
         self.state.waiting[waiting.task.id] = waiting
         self.queue.push(waiting)
         self.iteration.joined(waiting)
+
         if self._delay is not None:
             self._delay.maybe_block(waiting.kind)
+
         if self._autoscaler is not None:
             self._autoscaler.happened(self.state.now)
+
         if self._allocs is not None:
             self._allocs.take(waiting)
 
@@ -162,8 +182,8 @@ class Cycle:
         elif key == DECIDED:
             self._decide(now)
         else:
-            found = any(part.on_timer(key, now) for part in self._parts)
-            assert found, f"no part has set the timer {key!r}"
+            is_known = any(part.on_timer(key, now) for part in self._parts)
+            assert is_known, f"no part has set the timer {key!r}"
 
     def run(self, now: Time) -> None:
         """Stage T3: try the tasks that wait and may fit, in order; a task that fits nowhere stays."""
@@ -178,38 +198,55 @@ class Cycle:
         state, classes, targets = self.state, self.queue.classes, self.targets
         state.now = now
         self._source.admit(now)
-        if self._preempting is not None:  # the tasks to preempt change with more than what is given back
+
+        # The tasks to preempt change with more than what is given back, so that no class may stay blocked.
+        if self._preempting is not None:
             for kind in list(classes.blocked):
                 classes.unblock(kind)
+
         if not classes.unblocked:
             return
+
         self.queue.begin()
-        tried, self._deciding = 0, bool(self._assembly.decision_us or self._assembly.task_us)
+        try_count = 0
+        self._deciding = bool(self._assembly.decision_us or self._assembly.task_us)
+
         while (waiting := self.next_task()) is not None:
-            tried += 1
+            try_count += 1
+
             among = self.iteration.among(waiting)
             if self._delay is not None:
                 among = self._delay.nearest(waiting, among)
             candidates = targets.fitting(waiting, among)
+
             if candidates is None:
                 if self._monitor is not None and self._monitor.place(waiting, among, now):
                     continue
                 if self._preempting is None or not self.preempt(self._preempting, waiting, now):
                     if self._assembly.iteration == "every":
+                        # With `every`, another task of the class may fit, as its policy decides by more than its needs.
                         self._set_aside(waiting)
                     else:
                         classes.block(waiting.kind)
                 continue
+
             target = targets.select(waiting, candidates)
             if target >= 0:
                 self.submit_task(waiting, target, now)
             elif self._set_aside(waiting):
+                # A strict order does not go on behind a task that waits.
                 break
+
         self._deciding = False
-        for waiting in self._aside:
+
+        # They come back when the cycle ends, so that none of them is tried twice in it.
+        for waiting in self._set_aside_tasks:
             self.enqueue(waiting)
-        self._aside.clear()
-        cost = self._assembly.cost_us(tried)
+        self._set_aside_tasks.clear()
+
+        cost = self._assembly.cost_us(try_count)
+
+        # What was decided is sent when the decisions have taken their time.
         if cost:
             self._busy = True
             self.port.set_timer(DECIDED, now + cost)
@@ -222,31 +259,37 @@ class Cycle:
         """Leave a task out of this cycle, as its policy would rather wait; returns whether that ends the cycle."""
         self.queue.remove(waiting)
         del self.state.waiting[waiting.task.id]
-        self._aside.append(waiting)
+        self._set_aside_tasks.append(waiting)
         return self._assembly.iteration == "strict"
 
     def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
         """Stage T4: the target is the task's from now on; `takes`: see `State.launched`."""
         if self._is_counted:
             self.targets.count(waiting.task, target, 1)
+
         self.queue.remove(waiting)
         takes = self.iteration.takes(waiting, target) if takes is None else takes
         running = self.state.launched(waiting, target, now, takes)
+
         self.queue.served(waiting)
         self.iteration.started(target)
         self.start(running)
+
         if self._speculation is not None:
             self._speculation.replicate(running, now)
+
         if self._migration is not None:
             self._migration.request(now)
+
         if self._delay is not None:
             self._delay.submitted(waiting, target)
+
         return running
 
     def start(self, running: Running) -> None:
         """Launch, as soon as the decision has taken its time and pending evictions there have ended."""
         if self._deciding:
-            self._decided.append(running)
+            self._decided_launches.append(running)
         elif not self.evictions.holds(running):
             self._launch(running)
 
@@ -260,10 +303,12 @@ class Cycle:
         if eviction is None:
             return False
         losers = [self.state.on_machine[eviction.machine][number] for number in eviction.tasks]
+
         if not self.view.makes_room(waiting, eviction.machine, losers):
             name, task = type(policy).__name__, waiting.task.id
             raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
-        with held(self._monitor, eviction.machine, now):
+
+        with reserving_room(self._monitor, eviction.machine, now):
             for running in losers:
                 self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
             self.submit_task(waiting, eviction.machine, now)
@@ -272,10 +317,12 @@ class Cycle:
     def evict(self, running: Running, then: AfterEviction, now: Time, beneficiary: TaskId = NEVER) -> PendingEviction:
         """End an attempt on purpose: its room is given back, and its task belongs to no queue until its end."""
         self.release(running, now)
+
         eviction = PendingEviction(running, running.attempt, then, beneficiary)
         self.evictions.add(eviction)
+
         if self._deciding:
-            self._doomed.append(eviction)
+            self._decided_evictions.append(eviction)
         else:
             self._send_kill(eviction)
         return eviction
@@ -285,13 +332,18 @@ class Cycle:
 
     def _decide(self, now: Time) -> None:
         """Carry out the decisions of a cycle that has taken its time, unless they are not wanted any more."""
-        decided, self._decided = self._decided, []
-        doomed, self._doomed = self._doomed, []
-        for eviction in doomed:
+        launches = self._decided_launches
+        evictions = self._decided_evictions
+        self._decided_launches = []
+        self._decided_evictions = []
+        for eviction in evictions:
             self._send_kill(eviction)
-        for running in decided:
+
+        for running in launches:
+            # The attempt may have been called off, or its machine lost, while the decision took its time.
             if self.runs(running) and not self.evictions.holds(running):
                 self._launch(running)
+
         self._busy = False
         if self._due:
             self._due = False
@@ -299,29 +351,34 @@ class Cycle:
 
     def _launch(self, running: Running) -> None:
         node = self.nodes[running.machine]
-        self._sent += 1
-        message = self.targets.message(self._sent, running, self.incarnations.get(node, 0))
+        self._message_count += 1
+        message = self.targets.message(self._message_count, running, self.incarnations.get(node, 0))
         running.sent = True
         self.port.send(node, message)
 
     def ended(self, message: Completed, now: Time) -> Waiting | None:
         """Take in the end of an attempt; returns the task if that was its end, too."""
-        waiting = self._ended(message, now)
+        waiting = self._end_attempt(message, now)
         if self._speculation is not None and waiting is not None:
             self._speculation.rearm()
         if self._migration is not None:
             self._migration.request(now)
         return waiting
 
-    def _ended(self, message: Completed, now: Time) -> Waiting | None:
+    def _end_attempt(self, message: Completed, now: Time) -> Waiting | None:
         running = self.state.running.get(message.task)
         if running is not None and running.attempt != message.attempt:
             copies = self.state.copies.get(message.task, ())
             running = next((copy for copy in copies if copy.attempt == message.attempt), None)
+
+        # An attempt that was evicted has no room any more: its eviction is closed.
         if running is None or running.cleaning:
-            return self._left(message, now)
+            return self._close_eviction(message, now)
+
         if self.state.copies:
             self._end_copies(running, now)
+
+        # Its machine is used again only when the files are deleted (`cleaned`).
         if running.clean_us and not message.killed:
             running.ending = running.cleaning = True
         elif message.killed or self._allocs is None or not self._allocs.keep(running, now):
@@ -347,27 +404,36 @@ class Cycle:
             assert self._speculation is not None, "it alone makes copies"
             self._speculation.end_others(running, now)
 
-    def _left(self, message: Completed, now: Time) -> Waiting | None:
+    def _close_eviction(self, message: Completed, now: Time) -> Waiting | None:
         """Launch the tasks that wait for an eviction, which has come to its end."""
-        eviction, held = self.evictions.close(message.task, message.attempt)
+        eviction, pending_launches = self.evictions.close(message.task, message.attempt)
         if eviction is None:
             return None
         self.state.now = now
-        for running in held:
+
+        for running in pending_launches:
             self._launch(running)
-        waiting, target = eviction.waiting, eviction.target
+
+        waiting = eviction.waiting
+        target = eviction.target
         if eviction.then is AfterEviction.NOTHING:
             return None
+
+        # It was moved: it goes on where it was given its new place, unless it has finished or is not wanted any more.
         if target is not None:
             assert self._migration is not None, "it alone moves tasks"
             if message.killed and self._migration.move_on(target, now):
                 return None
             if self.runs(target):
                 self.release(target, now)
+
+        # It finished before the kill came, or its job was given up.
         if not message.killed or eviction.then is AfterEviction.OVER:
             return waiting
+
         if eviction.beneficiary != NEVER:
             self.port.observe(Preemption(now, message.task, message.attempt, eviction.beneficiary, self._reason))
+
         waiting.attempt += 1
         self.enqueue(waiting)
         self.changed(now)
@@ -381,22 +447,22 @@ class Cycle:
     def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
         """A node is lost, has restarted, or has switched its machine on; one that is back announces itself."""
         if isinstance(event, PeerLost):
-            self._lost(self.nodes.index(event.peer), now)
+            self._node_lost(self.nodes.index(event.peer), now)
         elif isinstance(event, Restarted):
             if event.incarnation > self.incarnations.get(source, 0):
                 self.incarnations[source] = event.incarnation
-                self._restarted(self.nodes.index(source), now)
+                self._node_restarted(self.nodes.index(source), now)
         elif isinstance(event, Ready):
             assert self._autoscaler is not None, "it alone switches machines on"
             self._autoscaler.ready(self.nodes.index(source), event.number, now)
 
-    def _lost(self, machine: int, now: Time) -> None:
+    def _node_lost(self, machine: int, now: Time) -> None:
         if self._autoscaler is not None:
             self._autoscaler.pool.failed(machine)
         self.state.online &= ~(1 << machine)
         self.lose(machine, now)
 
-    def _restarted(self, machine: int, now: Time) -> None:
+    def _node_restarted(self, machine: int, now: Time) -> None:
         """Use a machine again, once all that it ran before is given up; one that is rented is off."""
         if self._autoscaler is not None:
             self._autoscaler.pool.failed(machine)
@@ -404,6 +470,7 @@ class Cycle:
             self.lose(machine, now)
             return
         self.lose(machine, now)
+
         self.state.online |= 1 << machine
         self.iteration.given_back(machine)
         self.changed(now)
@@ -413,39 +480,52 @@ class Cycle:
         self.state.now = now
         if self._monitor is not None:
             self._monitor.forget(machine)
-        for running in filter(self.runs, list(self.state.on_machine[machine].values())):  # allocs end with their job
+        # An alloc ends with its job, perhaps before its turn comes here.
+        for running in filter(self.runs, list(self.state.on_machine[machine].values())):
             self.evictions.drop(running)
-            others = running.task.id in self.state.copies
+            has_copies = running.task.id in self.state.copies
             self.release(running, now)
+
             if running.cleaning:
                 if self._allocs is not None:
                     self._allocs.forget(running)
                 continue
+
+            # The task was being called off: its end counts, although no machine will report it.
             if running.ending:
                 self._source.finish(running.waiting, now)
-            elif not others:
+            # Copies of the task go on elsewhere, so that it need not be queued.
+            elif not has_copies:
+                # An attempt that was never sent is not counted as one.
                 running.waiting.attempt += running.sent
                 self.enqueue(running.waiting)
+
         for eviction in self.evictions.clear(machine):
             if eviction.then is AfterEviction.OVER:
                 self._source.finish(eviction.waiting, now)
             elif eviction.then is not AfterEviction.NOTHING:
                 eviction.waiting.attempt += 1
                 self.enqueue(eviction.waiting)
+
         self.changed(now)
 
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""
-        task, state = running.waiting.task, self.state
+        task = running.waiting.task
+        state = self.state
+
         if self._is_counted:
             self.targets.count(task, running.machine, -1)
         if task.id in state.copies:
             state.copy_ended(running, now)
         else:
             state.ended(task.id, now)
+
         self.iteration.given_back(running.machine)
+
         if self._autoscaler is not None:
             self._autoscaler.happened(now)
+
         if self._monitor is not None:
             self._monitor.released(running, now)
 
@@ -456,33 +536,47 @@ class Cycle:
 
     def give_up(self, job: JobRecord, now: Time) -> int:
         """Drop a job's waiting tasks and kill the others; returns how many tasks ended by that at once."""
-        dropped = [waiting for waiting in self.state.waiting.values() if waiting.job is job]
-        for waiting in dropped:
+        dropped_tasks = [waiting for waiting in self.state.waiting.values() if waiting.job is job]
+        for waiting in dropped_tasks:
             self.withdraw(waiting)
-        dropped += [running.waiting for running in list(self.state.running.values())
-                    if running.job is job and self.call_off(running, now)]  # fmt: skip
+
+        dropped_tasks += [
+            running.waiting
+            for running in list(self.state.running.values())
+            if running.job is job and self.call_off(running, now)
+        ]
+
+        # Tasks whose attempts are being ended end with them, instead of being queued again.
         for eviction in self.evictions.pending.values():
             if eviction.waiting.job is job and eviction.then is AfterEviction.QUEUE:
                 eviction.then = AfterEviction.OVER
+
         if self._delay is not None:
             self._delay.dropped(job.id)
-        return len(dropped)
+
+        return len(dropped_tasks)
 
     def call_off(self, running: Running, now: Time) -> bool:
         """End a task that runs; returns whether that was its end at once, because no machine knew of it."""
+        # It has ended; only its files are left, or its room as an alloc.
         if running.cleaning:
             return False
+
         self._end_copies(running, now)
+
         if running.sent:
             running.ending = True
             self.port.send(self.nodes[running.machine], Kill(running.task.id, running.attempt))
             return False
+
         self.evictions.drop(running)
         self.release(running, now)
-        moving = [one for one in self.evictions.of_task(running.task.id) if one.target is running]
-        for eviction in moving:
+
+        moves = [eviction for eviction in self.evictions.of_task(running.task.id) if eviction.target is running]
+        for eviction in moves:
             eviction.then = AfterEviction.OVER
-        return not moving
+
+        return not moves
 
     def check_rest(self) -> None:
         """Raise AssertionError where something runs, waits or is being ended."""

@@ -26,8 +26,8 @@ class Broker:
     """The tasks that are with the broker, and the policy that sends them there.
 
     Args:
-        inventory: the broker's machines.
-        management: the policy of stage M1.
+        inventory: Machines of the broker.
+        management: The policy of stage M1.
     """
 
     __slots__ = ("_machines", "_management", "_passes", "tasks")
@@ -47,6 +47,7 @@ class Broker:
         """True for a task that goes there: each that no other machine can run, none that the broker cannot."""
         if not self.possible(waiting.task):
             return False
+
         return not waiting.kind.possible or self._management.brokered(view, waiting)
 
     def passed(self, waiting: Waiting) -> Pass:
@@ -57,7 +58,7 @@ class Broker:
 
 
 PASSED = 0
-"""Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
+"""The attempt of every passed task, to the upper level: attempts are counted by the lower one."""
 TO_SCHEDULER = sent_to("scheduler", Completed)
 
 
@@ -65,21 +66,21 @@ class LocalManager(Component):
     """Queues the tasks that it is passed, gives them machines, and reports their ends.
 
     Args:
-        cycle: that places tasks.
-        above: the component that passes tasks.
-        delay_us: how long a task is kept before it joins the queue.
+        cycle: The cycle that places tasks.
+        above: The component that passes tasks.
+        delay_us: Time that a task is held before it joins the queue.
     """
 
-    __slots__ = ("_above", "_cycle", "_delay_us", "_delayed", "_open", "_passed", "_state")
+    __slots__ = ("_cycle", "_delay_us", "_delayed", "_last_number", "_open", "_state", "_upper")
 
     def __init__(self, cycle: Cycle, above: Address, delay_us: Time = 0) -> None:
         self._cycle = cycle
         self._state = cycle.state
-        self._above = above
+        self._upper = above
         self._delay_us = delay_us
         self._delayed: dict[int, Pass] = {}
         self._open: dict[JobId, int] = {}
-        self._passed = 0
+        self._last_number = 0
 
     def start(self, now: Time) -> None:
         """Place tasks from now on."""
@@ -87,9 +88,10 @@ class LocalManager(Component):
 
     def on_pass(self, message: Pass, source: Address, now: Time) -> None:
         """Queue the task; a repeated or overtaken message is ignored."""
-        if message.number <= self._passed:
+        if message.number <= self._last_number:
             return
-        self._passed = message.number
+        self._last_number = message.number
+
         if self._delay_us:
             self._delayed[message.task.id] = message
             self._port.set_timer(message.task.id, now + self._delay_us)
@@ -99,15 +101,26 @@ class LocalManager(Component):
     def _take(self, message: Pass, now: Time) -> None:
         task = message.task
         job = self._state.jobs.get(task.job)
+
+        # A manager knows of a job only what comes with its tasks.
         if job is None:
             job = self._state.jobs[task.job] = JobRecord(
-                task.job, message.user, message.priority, message.deadline_us, message.submit_us, task.estimate_us,
-                message.task_count, eligible=True,
-            )  # fmt: skip
+                task.job,
+                message.user,
+                message.priority,
+                message.deadline_us,
+                message.submit_us,
+                task.estimate_us,
+                message.task_count,
+                eligible=True,
+            )
+
         self._open[task.job] = self._open.get(task.job, 0) + 1
+
         work = self._state.work_us(task)
         job.work_us += work
         job.left_us += work
+
         waiting = self._cycle.record(task, job, self._cycle.kind(task, job), message.rank_us, message.came_us, now)
         self._cycle.enqueue(waiting)
         self._cycle.changed(now)
@@ -124,17 +137,23 @@ class LocalManager(Component):
         if number in self._delayed:
             del self._delayed[number]
             self._port.cancel_timer(number)
-            self._port.send(self._above, Completed(number, PASSED))
+            self._port.send(self._upper, Completed(number, PASSED))
             return
-        waiting, running = self._state.waiting.get(number), self._state.running.get(number)
+
+        waiting = self._state.waiting.get(number)
+        running = self._state.running.get(number)
+
         if waiting is not None:
             self._cycle.withdraw(waiting)
             self.finish(waiting, now)
         elif running is not None and self._cycle.call_off(running, now):
             self.finish(running.waiting, now)
+
+        # An attempt that is being evicted ends on its machine; its task is not to be queued then.
         for eviction in self._cycle.evictions.of_task(number):
             if eviction.then is AfterEviction.QUEUE:
                 eviction.then = AfterEviction.OVER
+
         self._cycle.changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
@@ -148,10 +167,13 @@ class LocalManager(Component):
         job = waiting.job
         job.left_us -= waiting.work_us
         self._open[job.id] -= 1
+
         if not self._open[job.id]:
-            del self._open[job.id], self._state.jobs[job.id]
+            del self._open[job.id]
+            del self._state.jobs[job.id]
             self._cycle.job_done(job.id, now)
-        self._port.send(self._above, Completed(waiting.task.id, PASSED))
+
+        self._port.send(self._upper, Completed(waiting.task.id, PASSED))
 
     def admit(self, now: Time) -> None:
         """Do nothing: all jobs are eligible here."""

@@ -10,12 +10,12 @@ class Launch(Message, frozen=True):
     """Scheduler, or local manager > node: run the task.
 
     Args:
-        number: grows per sender, so that a repeated or overtaken message is recognised.
-        task: what to run.
-        attempt: 0 is the first.
-        stage_us: time to stage files in before (stage T5); the machine is taken meanwhile.
-        incarnation: of the node, for which this is meant.
-        clean_us: time to delete files after it (stage T8); the machine is taken meanwhile, and Cleaned follows.
+        number: Number that grows per sender, so that a repeated or overtaken message is recognised.
+        task: The task to run.
+        attempt: Number of the attempt; 0 is the first.
+        stage_us: Time to stage files in before (stage T5); the machine is taken meanwhile.
+        incarnation: Incarnation of the node for which this is meant.
+        clean_us: Time to delete files after it (stage T8); the machine is taken meanwhile, and Cleaned follows.
     """
 
     number: int
@@ -37,7 +37,7 @@ class Report(Message, frozen=True):
     """Node > its manager: the tasks that run, periodically (stage T6).
 
     Args:
-        tasks: task, attempt, time for which it has run, and thousandths of its request that it uses.
+        tasks: Task, attempt, time for which it has run, and thousandths of its request that it uses.
     """
 
     tasks: tuple[tuple[TaskId, int, Time, int], ...]
@@ -53,9 +53,9 @@ class SwitchOn(Message, frozen=True):
     """Scheduler, or local manager > node: boot the machine; Ready follows.
 
     Args:
-        number: counted with those of launches.
-        boot_us: duration of that.
-        incarnation: of the node, for which this is meant.
+        number: Number that is counted with those of launches.
+        boot_us: Duration of the boot.
+        incarnation: Incarnation of the node for which this is meant.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Ready(Message, frozen=True):
     """Node > its manager: the machine is on.
 
     Args:
-        number: of the SwitchOn that asked for it.
+        number: Number of the SwitchOn that asked for it.
     """
 
     number: int
@@ -77,8 +77,8 @@ class SwitchOff(Message, frozen=True):
     """Scheduler, or local manager > node: nothing runs there; switch the machine off.
 
     Args:
-        number: counted with those of launches.
-        incarnation: of the node, for which this is meant.
+        number: Number that is counted with those of launches.
+        incarnation: Incarnation of the node for which this is meant.
     """
 
     number: int
@@ -89,11 +89,11 @@ class Pass(Message, frozen=True):
     """Scheduler > local resource manager, or broker: manage this task; Completed follows when it has ended.
 
     Args:
-        number: grows per sender, so that a repeated or overtaken message is recognised.
-        task: which.
-        user, priority, deadline_us, submit_us, task_count: of its job.
-        rank_us: the longest chain of tasks that begins with it.
-        came_us: when the task was submitted.
+        number: Number that grows per sender, so that a repeated or overtaken message is recognised.
+        task: The task.
+        user, priority, deadline_us, submit_us, task_count: Facts of its job.
+        rank_us: Length of the longest chain of tasks that begins with it.
+        came_us: Time when the task was submitted.
     """
 
     number: int

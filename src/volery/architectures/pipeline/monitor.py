@@ -21,6 +21,7 @@ from volery.core.model import Amounts, Key, Time
 from volery.policies.match import positions
 
 WHOLE = 1000
+"""The whole of a request, in thousandths."""
 
 
 class Reclaiming(Placements, Protocol):
@@ -37,16 +38,16 @@ class ReclaimedRoom:
     shrinks, and a bound that is too high is corrected when it is met.
 
     Args:
-        left: the room on a machine, an amount per resource.
-        every: vector of the machines.
-        resource_count: of the machines.
-        rank: place of the resource by which they are ordered.
+        room_on: Function from a machine to its room, an amount per resource.
+        every: Bit vector of the machines.
+        resource_count: Number of resources of the machines.
+        rank: Place of the resource by which they are ordered.
     """
 
     __slots__ = ("_bounds", "_left", "_none", "_of_level", "_rank", "levels")
 
-    def __init__(self, left: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
-        self._left = left
+    def __init__(self, room_on: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
+        self._left = room_on
         self._rank = rank
         self._none: Amounts = (0,) * resource_count
         self._bounds: dict[int, Amounts] = {}
@@ -59,56 +60,65 @@ class ReclaimedRoom:
 
     def measure(self, machine: int) -> Amounts:
         """Set the bound of a machine to what it has."""
-        before, now = self.bound(machine)[self._rank], self._left(machine)
-        self._bounds[machine] = now
-        level, bit = now[self._rank], 1 << machine
-        if level != before:
-            self._of_level[before] ^= bit
-            if not self._of_level[before]:
-                del self._of_level[before], self.levels[bisect_left(self.levels, before)]
+        former_level = self.bound(machine)[self._rank]
+        room = self._left(machine)
+        self._bounds[machine] = room
+        level = room[self._rank]
+        bit = 1 << machine
+
+        if level != former_level:
+            self._of_level[former_level] ^= bit
+            if not self._of_level[former_level]:
+                del self._of_level[former_level]
+                del self.levels[bisect_left(self.levels, former_level)]
             if level not in self._of_level:
                 self._of_level[level] = 0
                 insort(self.levels, level)
             self._of_level[level] |= bit
-        return now
 
-    def largest(self, asked: Amounts, among: int) -> int:
+        return room
+
+    def largest(self, request: Amounts, among: int) -> int:
         """The machine of a vector with the most room of those that have enough; the first of several, or -1."""
         place = len(self.levels)
-        while place and self.levels[place - 1] >= asked[self._rank]:
+        while place and self.levels[place - 1] >= request[self._rank]:
             level = self.levels[place - 1]
             for machine in positions(self._of_level[level] & among):
-                if _holds(self.bound(machine), asked):
-                    left = self.measure(machine)
-                    if left[self._rank] == level and _holds(left, asked):
+                if _holds(self.bound(machine), request):
+                    room = self.measure(machine)
+                    if room[self._rank] == level and _holds(room, request):
                         return machine
+
             place = bisect_left(self.levels, level)
         return -1
 
 
-def _holds(room: Amounts, asked: Amounts) -> bool:
-    return all(has >= wants for has, wants in zip(room, asked, strict=True))
+def _holds(room: Amounts, request: Amounts) -> bool:
+    return all(has >= wants for has, wants in zip(room, request, strict=True))
 
 
 class Monitor:
     """Stage T6: what nodes report, and what the policy makes of it.
 
     Args:
-        policy: of the stage.
+        policy: The policy of the stage.
     """
 
-    __slots__ = ("_cycle", "_holds", "_policy", "_room", "_unused")
+    __slots__ = ("_cycle", "_holds", "_on_reclaimed", "_policy", "_room")
     _cycle: Reclaiming
     _room: ReclaimedRoom
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
         self._holds = False
-        self._unused: dict[int, list[Running]] = {}  # by machine, those on reclaimed room, the oldest first
+        # By machine, the attempts on reclaimed room, the oldest first.
+        self._on_reclaimed: dict[int, list[Running]] = {}
 
     def attach(self, cycle: Reclaiming) -> None:
         """Work for a cycle."""
-        self._cycle, state = cycle, cycle.state
+        self._cycle = cycle
+        state = cycle.state
+
         self._room = ReclaimedRoom(self._left, state.matches.every, len(state.capacity), state.work_resource)
 
     def on_timer(self, key: Key, now: Time) -> bool:
@@ -117,26 +127,33 @@ class Monitor:
 
     def tolerant(self, job: JobRecord) -> bool:
         """True if the tasks of a job may run on reclaimed room."""
-        found: bool = self._policy.tolerant(job)
-        return found
+        is_tolerant: bool = self._policy.tolerant(job)
+        return is_tolerant
 
     def reported(self, message: Report, machine: int, now: Time) -> None:
         """Stage T6: take progress and use in, end what the policy ends, and settle what is reclaimed."""
-        cycle, state = self._cycle, self._cycle.state
+        cycle = self._cycle
+        state = cycle.state
         state.now = now
-        grown = False
+
+        has_grown = False
         for task, attempt, run_us, use in message.tasks:
             running = state.on_machine[machine].get(task)
             if running is None or running.attempt != attempt or running.ending:
                 continue
-            running.run_us, running.use = run_us, use
-            before, running.reserved = running.reserved, self._policy.reserved(cycle.view, running)
-            grown = grown or running.reserved < before
+
+            running.run_us = run_us
+            running.use = use
+            former_reservation = running.reserved
+            running.reserved = self._policy.reserved(cycle.view, running)
+            has_grown = has_grown or running.reserved < former_reservation
+
             if running.losable and self._policy.ends(cycle.view, running):
                 cycle.port.observe(Counted("overruns"))
                 cycle.evict(running, AfterEviction.QUEUE, now)
         self._settle(machine, now)
-        if grown:
+
+        if has_grown:
             self._room.measure(machine)
             classes = cycle.queue.classes
             for kind in list(classes.blocked):
@@ -147,34 +164,39 @@ class Monitor:
         """Give a task that fits nowhere the machine with the most reclaimed room; False: it has none."""
         if not self.tolerant(waiting.job):
             return False
-        asked, state = waiting.task.request, self._cycle.state
-        machine = self._room.largest(asked, among & waiting.kind.suitable & state.online) if asked else -1
+        request = waiting.task.request
+        state = self._cycle.state
+        machine = self._room.largest(request, among & waiting.kind.suitable & state.online) if request else -1
         if machine < 0:
             return False
+
         running = self._cycle.submit_task(waiting, machine, now, takes=0)
         running.reclaimed = True
-        self._unused.setdefault(machine, []).append(running)
+        self._on_reclaimed.setdefault(machine, []).append(running)
         self._cycle.port.observe(Counted("reclaimed_starts"))
         return True
 
     def _left(self, machine: int) -> Amounts:
         """The room on a machine that is reserved, not used, and not given away; below 0 where too much was given."""
         state = self._cycle.state
-        left = [0] * len(state.capacity)
+        room = [0] * len(state.capacity)
+
         for running in state.on_machine[machine].values():
-            request, back = running.task.request, 0 if running.ending else WHOLE - running.reserved
-            for place, amount in enumerate(request[: len(left)]):
-                left[place] += -amount if running.reclaimed else amount * back // WHOLE
-        return tuple(left)
+            request = running.task.request
+            reclaimed_part = 0 if running.ending else WHOLE - running.reserved
+            for place, amount in enumerate(request[: len(room)]):
+                room[place] += -amount if running.reclaimed else amount * reclaimed_part // WHOLE
+        return tuple(room)
 
     def released(self, running: Running, now: Time) -> None:
         """An attempt has given its room back."""
         if running.reclaimed:
             self._room.measure(running.machine)
-        there = self._unused.get(running.machine)
-        if there is None:
+        attempts = self._on_reclaimed.get(running.machine)
+        if attempts is None:
             return
-        self._unused[running.machine] = [one for one in there if one is not running]
+        self._on_reclaimed[running.machine] = [attempt for attempt in attempts if attempt is not running]
+
         if not self._holds:
             self._settle(running.machine, now)
 
@@ -189,42 +211,47 @@ class Monitor:
 
     def _settle(self, machine: int, now: Time) -> None:
         """Find other room for tasks, or end them, until no more is given away than is reclaimed."""
-        while (there := self._unused.get(machine)) and min(self._left(machine)) < 0:
-            if self._moved_to_free(there, machine):
+        while (attempts := self._on_reclaimed.get(machine)) and min(self._left(machine)) < 0:
+            if self._moved_to_free(attempts, machine):
                 continue
-            losable = [one for one in there if one.losable]
+
+            losable = [attempt for attempt in attempts if attempt.losable]
             if not losable:
                 return
+
             self._cycle.port.observe(Counted("reclaimed_ends"))
             self._cycle.evict(losable[-1], AfterEviction.QUEUE, now)
 
-    def _moved_to_free(self, there: Sequence[Running], machine: int) -> bool:
+    def _moved_to_free(self, attempts: Sequence[Running], machine: int) -> bool:
         """Move one of these tasks into free room of the machine; False: none fits."""
         state = self._cycle.state
-        for running in there:
+        for running in attempts:
             if self._cycle.view.makes_room(running.waiting, machine, ()):
                 state.take_free(running)
                 running.reclaimed = False
                 self._room.measure(machine)
-                self._unused[machine] = [one for one in there if one is not running]
+                self._on_reclaimed[machine] = [attempt for attempt in attempts if attempt is not running]
                 return True
         return False
 
     def forget(self, machine: int) -> None:
         """Drop the account of a machine that has failed."""
-        self._unused.pop(machine, None)
+        self._on_reclaimed.pop(machine, None)
 
     def check(self) -> None:
         """Raise AssertionError where the account and the running tasks disagree."""
-        for machine, there in self._unused.items():
-            known = self._cycle.state.on_machine[machine]
-            assert all(known.get(one.task.id) is one and not one.took for one in there), f"machine {machine}"
+        for machine, attempts in self._on_reclaimed.items():
+            runs = self._cycle.state.on_machine[machine]
+            assert all(runs.get(attempt.task.id) is attempt and not attempt.took for attempt in attempts), (
+                f"machine {machine}"
+            )
+
         for machine in range(len(self._cycle.state.on_machine)):
             assert _holds(self._room.bound(machine), self._left(machine)), f"more room than its bound on {machine}"
 
 
 @contextmanager
-def held(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
+def reserving_room(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
     """Keep the room that is made on a machine for the task for which it is made."""
     if monitor is None:
         yield

@@ -19,11 +19,11 @@ ALL: Final = 1000
 
 
 class Use(msgspec.Struct, frozen=True):
-    """A model of what tasks use of their requests: a share that each task draws, and may draw anew at a report.
+    """A model of what tasks use of their requests: a share that each task draws, and may draw again at a report.
 
     Args:
-        least, most: thousandths; the share is uniform between them.
-        jumps: probability that a task draws anew at a report.
+        least, most: Limits of the share, in thousandths; it is uniform between them.
+        jumps: Probability that a task draws again at a report.
     """
 
     least: int = ALL
@@ -35,9 +35,9 @@ class Upkeep(msgspec.Struct, frozen=True):
     """The work of a node beside running tasks.
 
     Args:
-        cleans: whether launches may ask for the deletion of files (stage T8).
-        report_us: period of reports on running tasks (stage T6); 0: none.
-        use: of requests, which a real machine would measure.
+        cleans: Whether launches may ask for the deletion of files (stage T8).
+        report_us: Period of reports on running tasks (stage T6); 0: none.
+        use: Model of the use of requests, which a real machine would measure.
     """
 
     cleans: bool = False
@@ -60,16 +60,26 @@ class Node(Component):
     """One machine.
 
     Args:
-        manager: the component that launches here.
-        incarnation: 0 is the first; messages for others are refused.
-        rented: number of the machine in the whole cluster where it is switched on and off; -1: it is always on.
-        on: whether a rented machine is on when the run begins.
-        upkeep: reports and deletions.
-        stream: of the use of tasks; None: there are no reports.
+        manager: The component that launches here.
+        incarnation: Number of this incarnation, 0 for the first; messages for others are refused.
+        rented: Number of the machine in the whole cluster where it is switched on and off; -1: it is always on.
+        on: Whether a rented machine is on when the run begins.
+        upkeep: Reports and deletions.
+        stream: Stream of the use of tasks; None: there are no reports.
     """
 
-    __slots__ = ("_files", "_incarnation", "_launched", "_manager", "_monitored", "_on", "_rented", "_staging",
-                 "_stream", "_upkeep")  # fmt: skip
+    __slots__ = (
+        "_files",
+        "_incarnation",
+        "_last_number",
+        "_manager",
+        "_monitored",
+        "_on",
+        "_rented",
+        "_staging",
+        "_stream",
+        "_upkeep",
+    )
 
     def __init__(
         self,
@@ -85,7 +95,8 @@ class Node(Component):
         self._incarnation = incarnation
         self._rented = rented
         self._on = on
-        self._launched = 0
+        self._last_number = 0
+        # Most nodes of large clusters never stage, delete or report: their tables are made on demand.
         self._staging: dict[TaskId, Launch] | None = None
         self._upkeep = upkeep
         self._stream = stream
@@ -101,22 +112,26 @@ class Node(Component):
 
     def _is_new(self, message: Launch | SwitchOn | SwitchOff) -> bool:
         """True for a message that is meant for this incarnation, and neither repeated nor overtaken."""
-        if message.incarnation != self._incarnation or message.number <= self._launched:
+        if message.incarnation != self._incarnation or message.number <= self._last_number:
             return False
-        self._launched = message.number
+
+        self._last_number = message.number
         return True
 
     def on_launch(self, message: Launch, source: Address, now: Time) -> None:
         """Start the task, once its files are here."""
         if not self._is_new(message):
             return
+
         if message.clean_us:
             if self._files is None:
                 self._files = {}
             self._files[message.task.id, message.attempt] = message.clean_us
+
         if not message.stage_us:
             self._run(message.task, message.attempt, now)
             return
+
         if self._staging is None:
             self._staging = {}
         self._staging[message.task.id] = message
@@ -129,9 +144,10 @@ class Node(Component):
                 self._monitored = {}
                 period_us = self._upkeep.report_us
                 self._port.set_timer(REPORT, (now // period_us + 1) * period_us)
-            self._monitored[task.id] = Monitored(attempt, now, self._drawn())
 
-    def _drawn(self) -> int:
+            self._monitored[task.id] = Monitored(attempt, now, self._draw_use())
+
+    def _draw_use(self) -> int:
         use = self._upkeep.use
         assert self._stream is not None, "a node that reports has one"
         return use.least if use.least == use.most else self._stream.randint(use.least, use.most)
@@ -155,36 +171,46 @@ class Node(Component):
         """Stage T6: send progress and use of all tasks that run; nothing where none does."""
         if not self._monitored:
             return
+
         rows = []
-        for task, one in self._monitored.items():
+        for task, monitored in self._monitored.items():
             if self._upkeep.use.jumps and self._stream is not None and self._stream.random() < self._upkeep.use.jumps:
-                one.use = self._drawn()
-            rows.append((task, one.attempt, now - one.begun_us, one.use))
+                monitored.use = self._draw_use()
+            rows.append((task, monitored.attempt, now - monitored.begun_us, monitored.use))
+
         self._port.send(self._manager, Report(tuple(rows)))
         self._port.set_timer(REPORT, now + self._upkeep.report_us)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs or waits for its files."""
+        # Nothing has been started: there is no end that the machine would report.
         if self._staging and message.task in self._staging and self._staging[message.task].attempt == message.attempt:
             del self._staging[message.task]
             self._port.cancel_timer(message.task)
             self._port.send(self._manager, Completed(message.task, message.attempt, killed=True))
             return
+
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end, and then delete what the task has left."""
-        task, attempt, killed = event.task.id, event.attempt, event.outcome == "killed"
+        task = event.task.id
+        attempt = event.attempt
+        is_killed = event.outcome == "killed"
+
         if self._monitored:
             self._monitored.pop(task, None)
-        self._port.send(self._manager, Completed(task, attempt, killed))
+
+        self._port.send(self._manager, Completed(task, attempt, is_killed))
+
         if self._files:
-            self.clean(task, attempt, killed, now)
+            self.clean(task, attempt, is_killed, now)
 
     def clean(self, task: TaskId, attempt: int, killed: bool, now: Time) -> None:
         """Stage T8: delete files; those of an attempt that was ended go at once."""
         assert self._files is not None, "a launch has named them"
         clean_us = self._files.pop((task, attempt), 0)
+
         if clean_us and not killed:
             self._port.set_timer((CLEAN, task, attempt), now + clean_us)
 

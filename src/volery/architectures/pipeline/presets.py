@@ -19,12 +19,12 @@ from volery.core.component import Architecture
 from volery.core.stages import Stage
 
 HOPS_BY_MANAGERS: Final = 4
-"""Link delays of a lone task with two levels: the manager is passed the task and reports its end."""
+"""Number of link delays of a lone task with two levels: the manager is passed the task and reports its end."""
 MANAGERS: Final = frozenset({Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6})
 BROKER: Final = frozenset({Stage.B, Stage.M1})
 ELASTIC: Final = frozenset({Stage.R6, Stage.R7})
 UNTOLD: Final = frozenset({Stage.T6, Stage.T8})
-"""Of all eight the copies of the tables leave open whether they have these."""
+"""Stages of which the copies of the tables leave open whether any of the eight has them."""
 
 
 def preset(
@@ -33,31 +33,40 @@ def preset(
     """The same module with other defaults; docs/reference/pipeline.md lists the published parts.
 
     Args:
-        without: stages that the preset does not declare.
-        policies: parameters that differ from the pipeline's defaults; stages that they switch on need no setting.
+        without: Stages that the preset does not declare.
+        policies: Parameters that differ from the pipeline's defaults; stages that they switch on need no setting.
     """
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
     immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
+
     stages = {
-        stage: msgspec.structs.replace(found, when="") if found.when.partition("=")[0] in policies else found
-        for stage, found in PIPELINE.stages.items()
+        stage: (
+            msgspec.structs.replace(realisation, when="")
+            if realisation.when.partition("=")[0] in policies
+            else realisation
+        )
+        for stage, realisation in PIPELINE.stages.items()
         if stage not in without
     }
-    heeds = all(getattr(defaults, one) == getattr(PIPELINE.defaults, one) for one in UNTAGGED)
-    changed = {
+
+    heeds_tags = all(getattr(defaults, stage) == getattr(PIPELINE.defaults, stage) for stage in UNTAGGED)
+    changes = {
         "name": name,
-        "tags": PIPELINE.tags if heeds else "",
+        "tags": PIPELINE.tags if heeds_tags else "",
         "summary": summary,
         "source": source,
         "defaults": defaults,
         "immediate": immediate,
     }
+
     if Stage.T11 in without:
-        changed |= {"tolerates": frozenset({"duplication"}), "bearing": {}}
-    elif "T9" in policies:  # storms refuse two attempts of a task at once
-        changed["bearing"] = {**PIPELINE.bearing, "T9": "none"}
+        changes |= {"tolerates": frozenset({"duplication"}), "bearing": {}}
+    # Storms refuse two attempts of a task at once.
+    elif "T9" in policies:
+        changes["bearing"] = {**PIPELINE.bearing, "T9": "none"}
+
     hops = HOPS_BY_MANAGERS if defaults.lrms else PIPELINE.hops
-    return msgspec.structs.replace(PIPELINE, stages=stages, hops=hops, **changed)
+    return msgspec.structs.replace(PIPELINE, stages=stages, hops=hops, **changes)
 
 
 PARTS = (

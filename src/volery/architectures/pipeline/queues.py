@@ -16,7 +16,7 @@ from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
 from volery.core.model import TaskId, Time
 
 BLOCK: Final = 256
-"""Entries per block: an insertion moves so many at most, a search for a short task looks at one block in full."""
+"""Size of a block: an insertion moves so many at most, a search for a short task looks at one block in full."""
 
 Entry = tuple[Any, Any, int, Waiting]
 """Key by stage T2, key by stage J3, number; the numbers differ, so that no comparison comes to the task itself."""
@@ -43,47 +43,59 @@ class SortedQueue:
     def push(self, entry: Entry) -> None:
         blocks = self._blocks
         estimate = entry[3].task.estimate_us
+
+        # A long run of ordered pushes fills blocks to their size, instead of halves of twice the size.
         if not blocks or (entry > self._lasts[-1] and len(blocks[-1]) >= BLOCK):
             blocks.append([entry])
             self._lasts.append(entry)
             self._shortest.append(estimate)
             return
-        at = len(blocks) - 1 if entry > self._lasts[-1] else bisect_left(self._lasts, entry)
-        block = blocks[at]
+
+        block_number = len(blocks) - 1 if entry > self._lasts[-1] else bisect_left(self._lasts, entry)
+
+        block = blocks[block_number]
         insort(block, entry)
-        self._lasts[at] = block[-1]
-        if estimate < self._shortest[at]:
-            self._shortest[at] = estimate
+        self._lasts[block_number] = block[-1]
+        if estimate < self._shortest[block_number]:
+            self._shortest[block_number] = estimate
+
         if len(block) > 2 * BLOCK:
             low, high = block[:BLOCK], block[BLOCK:]
-            blocks[at : at + 1] = [low, high]
-            self._lasts[at : at + 1] = [low[-1], high[-1]]
-            self._shortest[at : at + 1] = [_shortest(low), _shortest(high)]
+            blocks[block_number : block_number + 1] = [low, high]
+            self._lasts[block_number : block_number + 1] = [low[-1], high[-1]]
+            self._shortest[block_number : block_number + 1] = [_shortest(low), _shortest(high)]
 
     def remove(self, entry: Entry) -> bool:
         """Remove an entry, which has to be there; returns whether others stay."""
-        at = bisect_left(self._lasts, entry)
-        block = self._blocks[at]
+        block_number = bisect_left(self._lasts, entry)
+
+        block = self._blocks[block_number]
         place = bisect_left(block, entry)
+
         assert block[place] is entry
         del block[place]
+
         if not block:
-            del self._blocks[at], self._lasts[at], self._shortest[at]
+            del self._blocks[block_number]
+            del self._lasts[block_number]
+            del self._shortest[block_number]
             return bool(self._blocks)
-        self._lasts[at] = block[-1]
-        if self._shortest[at] == entry[3].task.estimate_us:
-            self._shortest[at] = -1  # found anew on demand
+
+        self._lasts[block_number] = block[-1]
+        if self._shortest[block_number] == entry[3].task.estimate_us:
+            # The smallest estimate is looked for on demand.
+            self._shortest[block_number] = -1
         return True
 
     def first_within(self, limit_us: Time) -> Entry | None:
         """The first entry whose estimate is at most this."""
         if limit_us < 0:
             return None
-        for at, shortest in enumerate(self._shortest):
+        for block_number, shortest in enumerate(self._shortest):
             if shortest < 0:
-                shortest = self._shortest[at] = _shortest(self._blocks[at])
+                shortest = self._shortest[block_number] = _shortest(self._blocks[block_number])
             if shortest <= limit_us:
-                return next(entry for entry in self._blocks[at] if entry[3].task.estimate_us <= limit_us)
+                return next(entry for entry in self._blocks[block_number] if entry[3].task.estimate_us <= limit_us)
         return None
 
 
@@ -119,8 +131,8 @@ class KeyedQueue:
     """Tasks by their keys, the smallest first.
 
     Args:
-        tasks: order of stage T2.
-        jobs: order of stage J3, which decides between equal keys.
+        tasks: Order of stage T2.
+        jobs: Order of stage J3, which decides between equal keys.
     """
 
     __slots__ = ("_entries", "_jobs", "_sorted", "_tasks", "_view", "classes")
@@ -136,9 +148,11 @@ class KeyedQueue:
     def push(self, waiting: Waiting) -> None:
         kind = waiting.kind
         entry = (self._tasks.key(self._view, waiting), self._jobs.key(self._view, waiting), waiting.number, waiting)
+
         tasks = self._sorted.get(kind)
         if tasks is None:
             tasks = self._sorted[kind] = SortedQueue()
+
         tasks.push(entry)
         self._entries[waiting.task.id] = entry
         self.classes.joined(kind)
@@ -152,6 +166,8 @@ class KeyedQueue:
     def best(self, *, blocked: bool = False) -> Waiting | None:
         tasks = self._sorted
         kinds = tasks if blocked else self.classes.unblocked
+
+        # Few classes wait in most cycles: one needs no comparison.
         if len(kinds) == 1:
             return tasks[next(iter(kinds))].head[3]
         return min([tasks[kind].head for kind in kinds])[3] if kinds else None
@@ -194,7 +210,7 @@ class TurnsQueue:
     A line that has run empty is forgotten when the next cycle begins, and its turns with it.
 
     Args:
-        jobs: order of stage J3 inside a line; None: who came first.
+        jobs: Order of stage J3 inside a line; None: who came first.
     """
 
     __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "_weighs_blocked", "classes")
@@ -210,23 +226,29 @@ class TurnsQueue:
         self.classes = classes
 
     def push(self, waiting: Waiting) -> None:
-        name, kind = self._order.line(waiting), waiting.kind
+        name = self._order.line(waiting)
+        kind = waiting.kind
+
         key = self._jobs.key(self._view, waiting) if self._jobs else 0
         entry = (0, key, waiting.number, waiting)
         turning = self._lines.get(name)
         if turning is None:
             turning = self._lines[name] = _TurnLine()
+
         line = turning.lines.get(kind)
         if line is None:
             line = turning.lines[kind] = SortedQueue()
         line.push(entry)
+
         turning.waiting += 1
         self._entries[waiting.task.id] = name, entry
         self.classes.joined(kind)
 
     def remove(self, waiting: Waiting) -> None:
         name, entry = self._entries.pop(waiting.task.id)
-        turning, kind = self._lines[name], waiting.kind
+        turning = self._lines[name]
+        kind = waiting.kind
+
         turning.waiting -= 1
         if not turning.lines[kind].remove(entry):
             del turning.lines[kind]
@@ -237,35 +259,47 @@ class TurnsQueue:
         classes = self.classes
         if not (classes.unblocked or (blocked and classes.blocked)):
             return None
-        allowed = classes.counts.keys() if blocked else classes.unblocked.keys()
-        fitting = {name: turning for name, turning in self._lines.items() if not allowed.isdisjoint(turning.lines)}
-        if len(fitting) == 1:
-            name = next(iter(fitting))
-        else:
-            turns = self._all_turns(fitting) if self._weighs_blocked else _turns(fitting)
-            name = next(iter(self._order.turns(self._view, turns)))
-        return min([line.head for kind, line in self._lines[name].lines.items() if kind in allowed])[3]
 
-    def _all_turns(self, fitting: Container[Hashable]) -> list[Turn]:
-        """All lines with tasks, each with the least that these ask for."""
+        allowed_kinds = classes.counts.keys() if blocked else classes.unblocked.keys()
+        fitting_lines = {
+            name: turning for name, turning in self._lines.items() if not allowed_kinds.isdisjoint(turning.lines)
+        }
+
+        # With one line there are no turns to ask the policy for.
+        if len(fitting_lines) == 1:
+            name = next(iter(fitting_lines))
+        else:
+            turns = self._all_turns(fitting_lines) if self._weighs_blocked else _turns(fitting_lines)
+            name = next(iter(self._order.turns(self._view, turns)))
+
+        return min([line.head for kind, line in self._lines[name].lines.items() if kind in allowed_kinds])[3]
+
+    def _all_turns(self, fitting_lines: Container[Hashable]) -> list[Turn]:
+        """The turns of all lines with tasks, each with the least that these ask for."""
         amounts_of = self.classes.amounts_of
         return [
             Turn(
-                name, turning.waiting, turning.served, turning.given,
-                tuple(map(min, zip(*map(amounts_of, turning.lines), strict=True))), name not in fitting,
+                name,
+                turning.waiting,
+                turning.served,
+                turning.given,
+                tuple(map(min, zip(*map(amounts_of, turning.lines), strict=True))),
+                name not in fitting_lines,
             )
-            for name, turning in self._lines.items() if turning.lines
-        ]  # fmt: skip
+            for name, turning in self._lines.items()
+            if turning.lines
+        ]
 
     def begin(self) -> None:
-        """Nobody has had a turn in this cycle."""
+        """Begin a cycle in which no line has had a turn; lines that are empty are forgotten."""
         for name in [name for name, turning in self._lines.items() if not turning.lines]:
             del self._lines[name]
+
         for turning in self._lines.values():
             turning.given = 0
 
     def served(self, waiting: Waiting) -> None:
-        """Its line has had a turn."""
+        """Count a turn of the line of a task that was given a machine."""
         turning = self._lines[self._order.line(waiting)]
         self._turns += 1
         turning.served = self._turns
@@ -302,10 +336,13 @@ class RandomQueue:
     def remove(self, waiting: Waiting) -> None:
         line = self._lines[waiting.kind]
         place = self._places.pop(waiting.task.id)
-        last = line.pop()
-        if last is not waiting:
-            line[place] = last
-            self._places[last.task.id] = place
+        last_task = line.pop()
+
+        # The last one takes the place of the removed one: the order inside a line does not matter.
+        if last_task is not waiting:
+            line[place] = last_task
+            self._places[last_task.task.id] = place
+
         if not line:
             del self._lines[waiting.kind]
         self.classes.left(waiting.kind)
@@ -313,7 +350,9 @@ class RandomQueue:
     def best(self, *, blocked: bool = False) -> Waiting | None:
         lines = self._lines
         kinds = list(lines if blocked else self.classes.unblocked)
+
         place = int(self._draw.random() * sum([len(lines[kind]) for kind in kinds])) if kinds else 0
+
         for kind in kinds:
             if place < len(lines[kind]):
                 return lines[kind][place]
@@ -335,6 +374,7 @@ class RandomQueue:
 def queue_of(tasks: Any, jobs: Any, view: View, state: State, draw: Random) -> Queue:
     """The queue for an order of tasks (T2) and one of jobs (J3)."""
     classes = EquivalenceClasses(state.packing, state.cluster.constraints)
+
     if getattr(tasks, "drawn", False):
         return RandomQueue(draw, classes)
     if hasattr(tasks, "turns"):

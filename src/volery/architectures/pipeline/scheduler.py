@@ -29,16 +29,31 @@ class Scheduler(Component):
     Its targets are machines, or the local resource managers of two levels.
 
     Args:
-        cycle: that places tasks.
-        eligibility: the policy of stage J2.
-        setup: the policy of stage J5.
-        cleanup: the policy of stage J7.
-        broker: that manages some tasks; None: there is none.
-        delay: that looks for machines near the input, the same as in the cycle; None: none does.
+        cycle: The cycle that places tasks.
+        eligibility: The policy of stage J2.
+        setup: The policy of stage J5.
+        cleanup: The policy of stage J7.
+        broker: The broker that manages some tasks; None: there is none.
+        delay: The search for machines near the input, the same as in the cycle; None: there is none.
     """
 
-    __slots__ = ("_broker", "_came", "_clean_up_job", "_cleaning", "_cycle", "_delay", "_early", "_eligible",
-                 "_graphs", "_held", "_jobs", "_setup_job", "_staging", "_state", "_unqueued")  # fmt: skip
+    __slots__ = (
+        "_arrivals",
+        "_broker",
+        "_clean_up_job",
+        "_cleaning_users",
+        "_cycle",
+        "_delay",
+        "_eligibility",
+        "_graphs",
+        "_graphs_without_edges",
+        "_jobs",
+        "_lines_of_jobs",
+        "_setup_job",
+        "_staging_jobs",
+        "_state",
+        "_unqueued_tasks",
+    )
 
     def __init__(
         self,
@@ -51,18 +66,19 @@ class Scheduler(Component):
     ) -> None:
         self._cycle = cycle
         self._state = cycle.state
-        self._eligible = eligibility
+        self._eligibility = eligibility
         self._setup_job = setup.stage_us
         self._clean_up_job = cleanup.clean_us
-        self._cleaning: dict[JobId, str] = {}
+        self._cleaning_users: dict[JobId, str] = {}
         self._broker = broker
         self._delay = delay
-        self._held: dict[Hashable, deque[JobRecord]] = {}
-        self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
-        self._came: dict[JobId, dict[TaskId, Time]] = {}
-        self._staging: set[JobId] = set()
+        self._lines_of_jobs: dict[Hashable, deque[JobRecord]] = {}
+        self._unqueued_tasks: dict[JobId, list[tuple[Task, Kind]]] = {}
+        self._arrivals: dict[JobId, dict[TaskId, Time]] = {}
+        self._staging_jobs: set[JobId] = set()
         self._graphs = self._state.graphs
-        self._early: dict[JobId, Workflow] = {}  # of jobs with tasks to come, none of which has parents so far
+        # Graphs of jobs with tasks to come, none of which has parents so far.
+        self._graphs_without_edges: dict[JobId, Workflow] = {}
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
@@ -72,26 +88,36 @@ class Scheduler(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Stage J1: take a job in."""
         job = message.job
-        waiting = len(self._state.waiting)
-        self._port.observe(Measured("queued_tasks", waiting))
-        known = self._jobs.is_open(job.id) or self._jobs.is_done(job.id)
-        if self._delay is not None and not known:
+        waiting_count = len(self._state.waiting)
+        self._port.observe(Measured("queued_tasks", waiting_count))
+
+        # Locations of input are noted before tasks are queued; a repeated submission has them already.
+        is_known = self._jobs.is_open(job.id) or self._jobs.is_done(job.id)
+        if self._delay is not None and not is_known:
             self._delay.locate(job.id, job.tasks, job.replicas)
-        tasks = self._jobs.admit(message, source, waiting)
-        if known or not self._jobs.is_open(job.id):
+
+        tasks = self._jobs.admit(message, source, waiting_count)
+
+        if is_known or not self._jobs.is_open(job.id):
             return
+
         record = self._state.jobs[job.id] = _job_record(job, now)
-        line = self._eligible.line(record)
-        self._held.setdefault(line, deque()).append(record)
-        self._unqueued[job.id] = []
+        line = self._eligibility.line(record)
+        self._lines_of_jobs.setdefault(line, deque()).append(record)
+
+        self._unqueued_tasks[job.id] = []
         if any(job.parents):
             self._graphs[job.id] = Workflow()
         elif job.task_count > len(job.tasks):
-            self._early[job.id] = Workflow()
+            self._graphs_without_edges[job.id] = Workflow()
+
         self._arrived(record, tasks, job.parents, now)
-        if len(self._held.get(line, ())) == 1:  # a job behind another changes nothing
+
+        # A job behind another changes nothing.
+        if len(self._lines_of_jobs.get(line, ())) == 1:
             self._state.now = now
             self._admit_line(line, now)
+
         self._cycle.changed(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -102,42 +128,57 @@ class Scheduler(Component):
         tasks = self._jobs.more(message)
         if not tasks or record is None:
             return
+
         if any(message.parents) and message.job not in self._graphs:
-            graph = self._graphs[message.job] = self._early.pop(message.job)
-            graph.add([task for task, _ in self._unqueued.get(message.job, ())], (), set())  # these came without one
+            graph = self._graphs[message.job] = self._graphs_without_edges.pop(message.job)
+            # The tasks of earlier chunks came without parents.
+            graph.add([task for task, _ in self._unqueued_tasks.get(message.job, ())], (), set())
+
         self._arrived(record, tasks, message.parents, now)
+
         if self._jobs.is_open(record.id) and self._jobs.received(record.id) == record.task_count:
-            self._early.pop(record.id, None)
+            self._graphs_without_edges.pop(record.id, None)
         self._cycle.changed(now)
 
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
+        # Only tasks that came later than their job have an arrival of their own.
         if now > record.submit_us:
-            self._came.setdefault(record.id, {}).update(dict.fromkeys([task.id for task in tasks], now))
+            self._arrivals.setdefault(record.id, {}).update(dict.fromkeys([task.id for task in tasks], now))
+
         kinds = {task.id: self._cycle.kind(task, record) for task in tasks}
-        lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_at_broker(task))}
+        # Tasks that fit no machine, and in a workflow all that wait for them, never run.
+        impossible_tasks = {
+            task.id for task in tasks if not (kinds[task.id].possible or self._possible_at_broker(task))
+        }
+
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
         if graph is not None:
-            ready = graph.add(tasks, parents, lost)
-            lost = {task.id for task in tasks if task.id in graph.never}
+            ready = graph.add(tasks, parents, impossible_tasks)
+            impossible_tasks = {task.id for task in tasks if task.id in graph.never}
         else:
-            ready = [task for task in tasks if task.id not in lost] if lost else tasks
-            if record.id in self._early:
-                self._early[record.id].never |= lost
+            ready = [task for task in tasks if task.id not in impossible_tasks] if impossible_tasks else tasks
+            if record.id in self._graphs_without_edges:
+                self._graphs_without_edges[record.id].never |= impossible_tasks
+
         for task in tasks:
-            if task.id not in lost:
+            if task.id not in impossible_tasks:
                 work = self._state.work_us(task)
                 record.work_us += work
                 record.left_us += work
-        if record.eligible and record.id not in self._staging:
+
+        # Tasks of a job that is not eligible yet are queued when it is.
+        if record.eligible and record.id not in self._staging_jobs:
             for task in ready:
                 self._ready(record, task, kinds[task.id], now)
         else:
-            self._unqueued[record.id] += [(task, kinds[task.id]) for task in ready]
-        for _ in lost:
+            self._unqueued_tasks[record.id] += [(task, kinds[task.id]) for task in ready]
+
+        for _ in impossible_tasks:
             self._jobs.unsatisfiable(record.id)
+
         self._settle(record, now)
 
     def _possible_at_broker(self, task: Task) -> bool:
@@ -147,9 +188,11 @@ class Scheduler(Component):
         """Stage T1: nothing that the task or its job waits for is left, and it joins the queue."""
         graph = self._graphs.get(record.id)
         rank_us = graph.rank_us(task.id) if graph else task.estimate_us
-        late = self._came.get(record.id) if self._came else None
-        came_us = late.get(task.id, record.submit_us) if late else record.submit_us
+
+        arrivals = self._arrivals.get(record.id) if self._arrivals else None
+        came_us = arrivals.get(task.id, record.submit_us) if arrivals else record.submit_us
         waiting = self._cycle.record(task, record, kind, rank_us, came_us, now)
+
         if self._broker is not None and self._broker.takes(self._cycle.view, waiting):
             self._pass_to_broker(self._broker, waiting)
         else:
@@ -161,31 +204,36 @@ class Scheduler(Component):
 
     def admit(self, now: Time) -> None:
         """Stages J2 and J4: jobs that have become eligible, one after another."""
-        for line in list(self._held) if self._held else ():
+        for line in list(self._lines_of_jobs) if self._lines_of_jobs else ():
             self._admit_line(line, now)
 
     def _admit_line(self, line: Hashable, now: Time) -> None:
-        held = self._held[line]
-        while held and (held[0].id not in self._state.jobs or self._eligible.eligible(self._cycle.view, held[0])):
-            record = held.popleft()
+        records = self._lines_of_jobs[line]
+        while records and (
+            records[0].id not in self._state.jobs or self._eligibility.eligible(self._cycle.view, records[0])
+        ):
+            record = records.popleft()
+            # A job at the head may have been given up while it waited.
             if record.id in self._state.jobs:
                 self._set_up(record, now)
-        if not held:
-            del self._held[line]
+
+        if not records:
+            del self._lines_of_jobs[line]
 
     def _set_up(self, record: JobRecord, now: Time) -> None:
         """Stage J5: the job is eligible; its files come in before its tasks are queued."""
         record.eligible = True
         self._state.eligible[record.user] = self._state.eligible.get(record.user, 0) + 1
+
         stage_us = self._setup_job(self._cycle.view, record)
         if stage_us > 0:
-            self._staging.add(record.id)
+            self._staging_jobs.add(record.id)
             self._port.set_timer(("setup", record.id), now + stage_us)
         else:
             self._queue_up(record, now)
 
     def _queue_up(self, record: JobRecord, now: Time) -> None:
-        tasks = self._unqueued.pop(record.id)
+        tasks = self._unqueued_tasks.pop(record.id)
         for task, kind in tasks:
             self._ready(record, task, kind, now)
 
@@ -196,12 +244,13 @@ class Scheduler(Component):
             return
         assert isinstance(event.key, tuple)
         if event.key[0] == CLEANUP:
-            self._not_eligible(self._cleaning.pop(int(event.key[1])))
+            self._not_eligible(self._cleaning_users.pop(int(event.key[1])))
             self._cycle.changed(now)
             return
+
         record = self._state.jobs.get(int(event.key[1]))
         if record is not None:
-            self._staging.discard(record.id)
+            self._staging_jobs.discard(record.id)
             self._queue_up(record, now)
             self._cycle.changed(now)
 
@@ -211,6 +260,7 @@ class Scheduler(Component):
             waiting = self._broker.tasks.pop(message.task, None)
         else:
             waiting = self._cycle.ended(message, now)
+
         if waiting is not None:
             self.finish(waiting, now)
             self._cycle.changed(now)
@@ -219,10 +269,14 @@ class Scheduler(Component):
         """A task has ended: count it, and queue what it has held up."""
         record = waiting.job
         record.left_us -= waiting.work_us
-        graph = self._graphs.get(record.id) or self._early.get(record.id)
+
+        graph = self._graphs.get(record.id) or self._graphs_without_edges.get(record.id)
+
+        # What waits for tasks of a cancelled job has been dropped.
         if graph is not None and record.id not in self._jobs.cancelled:
             for task in graph.finished(waiting.task.id):
                 self._ready(record, task, self._cycle.kind(task, record), now)
+
         self._jobs.finished(record.id)
         self._settle(record, now)
 
@@ -230,15 +284,17 @@ class Scheduler(Component):
         """Stage J6: forget a job that is done."""
         if self._jobs.is_open(record.id) or record.id not in self._state.jobs:
             return
+
         del self._state.jobs[record.id]
         self._cycle.job_done(record.id, now)
-        self._unqueued.pop(record.id, None)
+        self._unqueued_tasks.pop(record.id, None)
         self._graphs.pop(record.id, None)
-        self._early.pop(record.id, None)
-        self._came.pop(record.id, None)
-        self._staging.discard(record.id)
+        self._graphs_without_edges.pop(record.id, None)
+        self._arrivals.pop(record.id, None)
+        self._staging_jobs.discard(record.id)
         if self._delay is not None:
             self._delay.forget(record.id)
+
         if record.eligible:
             self._clean_up(record, now)
 
@@ -246,7 +302,7 @@ class Scheduler(Component):
         """Stage J7: delete the job's files; until then it counts among the eligible ones of its user (J2)."""
         clean_us = self._clean_up_job(self._cycle.view, record)
         if clean_us > 0:
-            self._cleaning[record.id] = record.user
+            self._cleaning_users[record.id] = record.user
             self._port.set_timer((CLEANUP, record.id), now + clean_us)
         else:
             self._not_eligible(record.user)
@@ -263,16 +319,22 @@ class Scheduler(Component):
         record = self._state.jobs.get(message.job)
         if self._jobs.cancel(message, source):
             assert record is not None, "a job that is open has a record"
-            dropped = self._cycle.give_up(record, now) + len(self._unqueued.pop(record.id, ()))
+
+            dropped_count = self._cycle.give_up(record, now) + len(self._unqueued_tasks.pop(record.id, ()))
             graph = self._graphs.pop(record.id, None)
-            dropped += graph.blocked if graph else 0
-            if record.id in self._staging:
+            # Tasks that wait for others of the workflow end with the job.
+            dropped_count += graph.blocked if graph else 0
+
+            if record.id in self._staging_jobs:
                 self._port.cancel_timer(("setup", record.id))
+
             for waiting in self._broker.tasks.values() if self._broker else ():
                 if waiting.job is record:
                     self._port.send(BROKER, Kill(waiting.task.id, waiting.attempt))
-            if dropped:
-                self._jobs.finished(record.id, dropped)
+
+            if dropped_count:
+                self._jobs.finished(record.id, dropped_count)
+
         if record is not None:
             self._settle(record, now)
             self._cycle.changed(now)
@@ -294,10 +356,10 @@ class Scheduler(Component):
         self._cycle.check()
         assert all(self._jobs.is_open(job) for job in self._state.jobs)
         assert len(self._jobs) == len(self._state.jobs)
-        assert self._came.keys() <= self._state.jobs.keys()
+        assert self._arrivals.keys() <= self._state.jobs.keys()
 
     def check_rest(self) -> None:
-        assert not self._cleaning, "files are left"
+        assert not self._cleaning_users, "files are left"
         self._cycle.check_rest()
 
     def emits(self) -> Sends:

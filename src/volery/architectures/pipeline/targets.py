@@ -34,8 +34,8 @@ class MachineInventory(NamedTuple):
     """The machines that a scheduler manages.
 
     Args:
-        cluster: of these alone.
-        numbers: their numbers in the whole cluster.
+        cluster: Cluster of these machines alone.
+        numbers: Numbers of the machines in the whole cluster.
     """
 
     cluster: Cluster
@@ -47,9 +47,9 @@ class Targets(Protocol):
     """The places to which a cycle sends tasks, and the state that it keeps of them.
 
     Attributes:
-        nodes: address per target.
-        sends: the messages to targets.
-        is_counted: whether `count` has to be called.
+        nodes: Address of each target.
+        sends: The messages to targets.
+        is_counted: Whether `count` has to be called.
     """
 
     state: State
@@ -78,7 +78,7 @@ class MachineTargets:
     """Machines: stages R1, R4 and R5, and how long files come in before (T5) and are deleted afterwards (T8).
 
     Args:
-        policies: by the id of their stage.
+        policies: Policies by the id of their stage.
     """
 
     sends = sent_to("node", Launch, Kill)
@@ -100,15 +100,19 @@ class MachineTargets:
 
     def select(self, waiting: Waiting, candidates: Candidates) -> int:
         """Stage R5: the machine that the policy takes."""
-        found = self._policy.select(self.view, waiting, candidates, self._stream)
-        if type(found) is Choice:
-            found, self.state.resume = found
-        if found is None:
+        machine = self._policy.select(self.view, waiting, candidates, self._stream)
+
+        # A policy that goes on where its last search stopped says where that was.
+        if type(machine) is Choice:
+            machine, self.state.resume = machine
+
+        if machine is None:
             return -1
-        if found not in candidates:
+
+        if machine not in candidates:
             policy = type(self._policy).__name__
-            raise ValueError(f"{policy} has selected machine {found!r} for task {waiting.task.id}: no candidate")
-        return int(found)
+            raise ValueError(f"{policy} has selected machine {machine!r} for task {waiting.task.id}: no candidate")
+        return int(machine)
 
     def count(self, task: Task, target: int, sign: int) -> None:
         pass
@@ -116,6 +120,7 @@ class MachineTargets:
     def message(self, number: int, running: Running, incarnation: int) -> Launch:
         stage_us = self._stage_us(self.view, running.waiting)
         task = self.state.packing.naming(running.waiting.task, running.took)
+
         running.clean_us = self._clean_us(self.view, running.waiting)
         return Launch(number, task, running.attempt, stage_us, incarnation, running.clean_us)
 
@@ -129,7 +134,7 @@ class TaggedTargets:
     """Machines, of which tag constraints leave some to a task (stage R3).
 
     Args:
-        machines: that it narrows.
+        machines: The machines, which it narrows.
     """
 
     sends = MachineTargets.sends
@@ -137,10 +142,15 @@ class TaggedTargets:
 
     def __init__(self, machines: MachineTargets) -> None:
         self._machines = machines
-        self.nodes, self.state, self.view = machines.nodes, machines.state, machines.view
+        self.nodes = machines.nodes
+        self.state = machines.state
+        self.view = machines.view
+
         self._index = TagIndex.of(machines.state.cluster)
         self._classes: EquivalenceClasses | None = None
-        self.select, self.message = machines.select, machines.message
+
+        self.select = machines.select
+        self.message = machines.message
 
     def fitting(self, waiting: Waiting, among: int) -> Candidates | None:
         tags = waiting.task.tags
@@ -154,11 +164,15 @@ class TaggedTargets:
         if task.tags is None:
             return
         self._index.add(target, task.tags, sign)
+
         classes = self._classes
         assert classes is not None, "nobody watches"
+
         for kind in list(classes.blocked):
             if concerns(kind.tags, task.tags, sign):
                 classes.unblock(kind)
+
+        # Such a class may fit on any machine now, not only where something was given back.
         for kind in classes.unblocked:
             if concerns(kind.tags, task.tags, sign):
                 classes.unblocked[kind] = ANYWHERE
@@ -166,16 +180,24 @@ class TaggedTargets:
     def check(self, blocked: Iterable[Kind], among: int) -> None:
         for kind in blocked:
             self._machines.check([kind], among if kind.tags is None else among & self._index.allowed(kind.tags))
+
         runs = enumerate(self.state.on_machine)
-        self._index.check([(at, run.task.tags) for at, on in runs for run in on.values() if run.task.tags is not None])
+        self._index.check(
+            [
+                (machine, run.task.tags)
+                for machine, attempts in runs
+                for run in attempts.values()
+                if run.task.tags is not None
+            ]
+        )
 
 
 class ManagerTargets:
     """Local resource managers: stages M2 to M6. All that is passed to a manager fits, and waits there.
 
     Args:
-        inventories: the machines of each manager.
-        policies: by the id of their stage.
+        inventories: The machines of each manager.
+        policies: Policies by the id of their stage.
     """
 
     sends = sent_to("lrm", Pass, Kill)
@@ -189,61 +211,77 @@ class ManagerTargets:
         stream: Random,
     ) -> None:
         parts = [State(inventory.cluster, inventory.numbers) for inventory in inventories]
+
         names = inventories[0].cluster.resources
-        capacities, count = tuple([part.capacity for part in parts]), len(parts)
+        capacities = tuple([part.capacity for part in parts])
+        count = len(parts)
         cluster = Cluster((0,) * count, (1,) * count, "managers", names or ("slots",), capacities)
-        packing = Packing(len(cluster.resources))  # a manager has no devices
+
+        # A manager has no devices.
+        packing = Packing(len(cluster.resources))
+
         self.nodes = managers
         self.state = State(cluster, (), half_life_us(policies), packing, ManagerSuitability(parts))
         self.view = View(self.state)
+
         self._machine_counts = [len(part.capacities) for part in parts]
-        self._managed = [0] * count
-        self._taken = [[0] * len(self.state.capacity) for _ in parts]
+        self._task_counts = [0] * count
+        self._passed_amounts = [[0] * len(self.state.capacity) for _ in parts]
         self._usable = policies["M4"].usable
         self._policy = policies["M5"]
         self._stream = stream
 
     def _manager(self, number: int) -> Manager:
         capacity = self.state.capacities[number]
-        free: Amounts = tuple([all_ - taken for all_, taken in zip(capacity, self._taken[number], strict=True)])
-        return Manager(number, capacity, free, self._managed[number], self._machine_counts[number])
+        free: Amounts = tuple(
+            [amount - passed for amount, passed in zip(capacity, self._passed_amounts[number], strict=True)]
+        )
+        return Manager(number, capacity, free, self._task_counts[number], self._machine_counts[number])
 
     def fitting(self, waiting: Waiting, among: int) -> list[Manager] | None:
         """Stages M3 and M4: the usable managers among those that have a machine for the task."""
-        found = [self._manager(number) for number in positions(waiting.kind.suitable)]
-        return [one for one in found if self._usable(self.view, waiting, one)] or None
+        suitable_managers = [self._manager(number) for number in positions(waiting.kind.suitable)]
+        return [manager for manager in suitable_managers if self._usable(self.view, waiting, manager)] or None
 
     def select(self, waiting: Waiting, candidates: Sequence[Manager]) -> int:
         """Stage M5: the manager that the policy takes."""
-        chosen: int = self._policy.select(self.view, waiting, candidates, self._stream)
-        if all(chosen != one.number for one in candidates):
+        number: int = self._policy.select(self.view, waiting, candidates, self._stream)
+        if all(number != manager.number for manager in candidates):
             policy = type(self._policy).__name__
-            raise ValueError(f"{policy} has selected manager {chosen!r} for task {waiting.task.id}: no candidate")
-        return chosen
+            raise ValueError(f"{policy} has selected manager {number!r} for task {waiting.task.id}: no candidate")
+        return number
 
     def count(self, task: Task, target: int, sign: int) -> None:
         """Stage M2: the task is that manager's from now on, or no longer."""
-        self._managed[target] += sign
-        taken = self._taken[target]
-        for k, amount in enumerate(task.request or (1,)):
-            taken[k] += sign * amount
+        self._task_counts[target] += sign
+        passed_amounts = self._passed_amounts[target]
+
+        for resource, amount in enumerate(task.request or (1,)):
+            passed_amounts[resource] += sign * amount
 
     def message(self, number: int, running: Running, incarnation: int) -> Pass:
         """Stage M6: the message that passes a task."""
         return message_of(number, running.waiting)
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:
-        for number, managed in enumerate(self._managed):
-            assert managed == len(self.state.on_machine[number]), "managers have other tasks than they were passed"
+        for number, task_count in enumerate(self._task_counts):
+            assert task_count == len(self.state.on_machine[number]), "managers have other tasks than they were passed"
 
 
 def message_of(number: int, waiting: Waiting) -> Pass:
     """The message that hands a task to a manager, or to the broker."""
     job = waiting.job
     return Pass(
-        number, waiting.task, job.user, job.priority, job.deadline_us, job.submit_us, job.task_count,
-        waiting.rank_us, waiting.came_us,
-    )  # fmt: skip
+        number,
+        waiting.task,
+        job.user,
+        job.priority,
+        job.deadline_us,
+        job.submit_us,
+        job.task_count,
+        waiting.rank_us,
+        waiting.came_us,
+    )
 
 
 def half_life_us(policies: dict[str, Any]) -> Time:

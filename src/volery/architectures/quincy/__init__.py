@@ -38,8 +38,10 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     """
     if config.solver == "scaling":
         check_solver("quincy:solver")
+
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+
     for address in machines:
         components[address] = Node(SCHEDULER)
     return Deployment(components, machines, lambda _: SCHEDULER)
@@ -50,9 +52,10 @@ def _costs(cluster: Cluster, config: QuincyConfig) -> FlowCosts:
         return LoadSpreading(cluster)
     if config.policy == "network-aware":
         return NetworkAware(cluster, config.input_gb, config.machine_mbps)
+
     rates = (config.wait_cost, config.rack_cost, config.core_cost, config.run_cost)
-    wait, rack, core, ran = (round(rate * UNIT) for rate in rates)
-    return QuincyCosts(cluster, Rates(wait, rack, core, config.input_gb, ran))
+    wait_cost, rack_cost, core_cost, run_cost = (round(rate * UNIT) for rate in rates)
+    return QuincyCosts(cluster, Rates(wait_cost, rack_cost, core_cost, config.input_gb, run_cost))
 
 
 STAGES = {

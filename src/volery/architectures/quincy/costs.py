@@ -16,9 +16,9 @@ from volery.core.model import SECOND, Cluster, Task, Time
 from volery.policies.match import Anchors, Matches, positions
 
 UNIT = 1000
-"""Of cost, to a gigabyte through one switch."""
+"""Cost of moving a gigabyte through one switch."""
 INERTIA = 2
-"""By so much what runs is cheaper where it is: more than rounding makes of what is equal."""
+"""Amount by which what runs is cheaper where it is: more than rounding makes of what is equal."""
 ANYWHERE, IN_RACK = "any", "rack"
 MEGABITS_PER_GB = 8000
 
@@ -56,7 +56,7 @@ class FlowCosts(Protocol):
         ...
 
     def unscheduled(self, waited_us: Time) -> int:
-        """The cost of letting a task wait that has waited for so long in all."""
+        """The cost of letting a task wait that has waited for `waited_us` in all."""
         ...
 
     def patience_us(self, cost: int) -> Time | None:
@@ -100,44 +100,55 @@ class QuincyCosts:
 
     def _by_rack(self, constraints: int) -> dict[int, list[int]]:
         """Machines that satisfy constraints, by rack."""
-        found = self._in_rack.get(constraints)
-        if found is None:
-            found = self._in_rack[constraints] = {}
+        machines_of = self._in_rack.get(constraints)
+        if machines_of is None:
+            machines_of = self._in_rack[constraints] = {}
             for machine in positions(self.machines.matches[constraints]):
-                found.setdefault(self._racks[machine], []).append(machine)
-        return found
+                machines_of.setdefault(self._racks[machine], []).append(machine)
+
+        return machines_of
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
         return 0
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        need = task.constraints
-        if not holders:
-            return (((ANYWHERE, need), 0),)
-        racks, by_rack = {self._racks[machine] for machine in holders}, self._by_rack(need)
-        found: list[tuple[Place, int]] = [
-            ((MACHINE, machine), 0) for machine in sorted(holders) if self.machines.matches[need] >> machine & 1
-        ]
-        worst = {rack: self._worst(machines, holders, rack in racks) for rack, machines in by_rack.items()}
-        found += [((IN_RACK, need, rack), worst[rack]) for rack in sorted(racks) if rack in worst]
-        return (*found, ((ANYWHERE, need), max(worst.values())))
+        needs = task.constraints
 
-    def _worst(self, machines: Sequence[int], holders: Sequence[int], near: bool) -> int:
+        if not holders:
+            return (((ANYWHERE, needs), 0),)
+
+        racks = {self._racks[machine] for machine in holders}
+        by_rack = self._by_rack(needs)
+        arcs: list[tuple[Place, int]] = [
+            ((MACHINE, machine), 0) for machine in sorted(holders) if self.machines.matches[needs] >> machine & 1
+        ]
+
+        worst_cost = {rack: self._worst(machines, holders, rack in racks) for rack, machines in by_rack.items()}
+        arcs += [((IN_RACK, needs, rack), worst_cost[rack]) for rack in sorted(racks) if rack in worst_cost]
+
+        return (*arcs, ((ANYWHERE, needs), max(worst_cost.values())))
+
+    def _worst(self, machines: Sequence[int], holders: Sequence[int], has_holder: bool) -> int:
         """The cost of the dearest machine of a rack."""
-        if not near:
+        # A rack without the input moves it through the core; one with it moves it inside, unless every machine has it.
+        if not has_holder:
             return self._moved[ANY]
         return self._moved[NODE if all(machine in holders for machine in machines) else RACK]
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """Arcs from all machines to racks, and from racks to machines, at no further cost."""
-        kind, need, racks = place[0], int(place[1]), self._racks
-        machines = self.machines.among(need, room.open)
+        # All machines lead to racks first, so that a flow has one arc per rack and not one per machine.
+        kind = place[0]
+        needs = int(place[1])
+        racks = self._racks
+        machines = self.machines.among(needs, room.open)
+
         if kind == ANYWHERE:
             free: dict[int, int] = {}
             for machine in machines:
                 free[racks[machine]] = free.get(racks[machine], 0) + room.free[machine]
             for rack, count in free.items():
-                yield (IN_RACK, need, rack), count, 0
+                yield (IN_RACK, needs, rack), count, 0
         else:
             for machine in machines:
                 if racks[machine] == place[2]:
@@ -152,9 +163,11 @@ class QuincyCosts:
 
     def stay(self, item: Item, ran_us: Time) -> int:
         """The cost of moving its input, less the work done, which would be lost."""
-        held = item.holders
-        near = any(self._racks[item.machine] == self._racks[machine] for machine in held)
-        level = NODE if not held or item.machine in held else RACK if near else ANY
+        holders = item.holders
+
+        is_in_rack = any(self._racks[item.machine] == self._racks[machine] for machine in holders)
+        level = NODE if not holders or item.machine in holders else RACK if is_in_rack else ANY
+
         return self._moved[level] - INERTIA - self._rates.ran * ran_us // SECOND
 
 
@@ -184,15 +197,16 @@ class LoadSpreading:
         """An arc for each free slot."""
         for machine in self.machines.among(int(place[1]), room.open):
             tasks = room.tasks[machine]
-            for more in range(room.free[machine]):
-                yield (MACHINE, machine), 1, (tasks + more) * UNIT
+            # Each slot has an arc of its own: the next task there costs one more than the one before.
+            for launched in range(room.free[machine]):
+                yield (MACHINE, machine), 1, (tasks + launched) * UNIT
 
     def unscheduled(self, waited_us: Time) -> int:
         """A price above that of any machine, higher for tasks that have waited longer."""
         return UNSCHEDULED + waited_us // 1000
 
     def patience_us(self, cost: int) -> Time | None:
-        """None: no task waits where there is room."""
+        """The time is None: no task waits where there is room."""
         return None
 
     def stay(self, item: Item, ran_us: Time) -> int:
@@ -220,6 +234,7 @@ class NetworkAware:
         if not holders:
             return 0
         mbps = self._input_gb * MEGABITS_PER_GB * SECOND / max(task.estimate_us, 1)
+
         return min(-(-round(mbps) // 100) * 100, self._machine_mbps)
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
@@ -228,12 +243,15 @@ class NetworkAware:
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """Arcs to machines with the bandwidth; the cost is the bandwidth asked for and used already."""
-        asked = int(place[2])
+        request_mbps = int(place[2])
+
         for machine in self.machines.among(int(place[1]), room.open):
             spare = self._machine_mbps - room.used_mbps[machine]
-            most = min(room.free[machine], spare // asked) if asked else room.free[machine]
-            for more in range(most):
-                yield (MACHINE, machine), 1, room.used_mbps[machine] + asked * (more + 1)
+            slot_count = min(room.free[machine], spare // request_mbps) if request_mbps else room.free[machine]
+
+            # Bandwidth that one task takes makes the next one dearer, so each has an arc of its own.
+            for launched in range(slot_count):
+                yield (MACHINE, machine), 1, room.used_mbps[machine] + request_mbps * (launched + 1)
 
     def unscheduled(self, waited_us: Time) -> int:
         return self._waits.unscheduled(waited_us)

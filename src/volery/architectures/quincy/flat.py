@@ -22,23 +22,30 @@ def undecided(
     """The tasks of which a flow has something to say, and the bounds of jobs without those that run on.
 
     Args:
-        members: running ones have the slots that they run on among these slots.
-        bounds: of the jobs that have some.
+        members: Tasks of the network; running ones have the slots that they run on among these slots.
+        bounds: Bounds of the jobs that have some.
     """
     if not slots:
         return [], {}
+
     worths = _worths(members, bounds)
     ranked = sorted([worth for worth in worths if worth is not None], reverse=True)
-    last = ranked[slots - 1] if slots <= len(ranked) else 0
-    beaten = ranked[slots] if slots < len(ranked) else 0
-    kept, running_on = list[NetworkTask](), dict[JobId, int]()
+
+    least_worth_to_run = ranked[slots - 1] if slots <= len(ranked) else 0
+    best_worth_left_out = ranked[slots] if slots < len(ranked) else 0
+
+    undecided_members: list[NetworkTask] = []
+    running_on: dict[JobId, int] = {}
     for member, worth in zip(members, worths, strict=True):
-        if member.stay is not None and worth is not None and worth > beaten:
+        # Worth more than the best that is left out: it runs on in every cheapest flow.
+        if member.stay is not None and worth is not None and worth > best_worth_left_out:
             job = member.item.task.job
             running_on[job] = running_on.get(job, 0) + 1
-        elif member.stay is not None or (worth is not None and worth >= last):
-            kept.append(member)
-    return kept, {job: _without(bound, running_on.get(job, 0)) for job, bound in bounds.items()}
+        # A waiting task that is worth less than the last that runs waits in every cheapest flow, and is left out.
+        elif member.stay is not None or (worth is not None and worth >= least_worth_to_run):
+            undecided_members.append(member)
+
+    return undecided_members, {job: _without(bound, running_on.get(job, 0)) for job, bound in bounds.items()}
 
 
 def _without(bound: Bounds, count: int) -> Bounds:
@@ -50,19 +57,27 @@ def _worths(members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> l
 
     Of tasks of a job that are worth as much the earlier comes first.
     """
-    own = [member.unscheduled - (member.stay or 0) for member in members]
+    plain_worths = [member.unscheduled - (member.stay or 0) for member in members]
+
     if not bounds:
-        return list(own)
-    of_job: dict[JobId, list[int]] = {}
+        return list(plain_worths)
+
+    places_of: dict[JobId, list[int]] = {}
     for place, member in enumerate(members):
-        of_job.setdefault(member.item.task.job, []).append(place)
-    found: list[int | None] = list(own)
-    for job, places in of_job.items():
+        places_of.setdefault(member.item.task.job, []).append(place)
+
+    worths: list[int | None] = list(plain_worths)
+    for job, places in places_of.items():
         bound = bounds.get(job, FREE)
+
         if len(places) > 1:
-            places.sort(key=own.__getitem__, reverse=True)
+            places.sort(key=plain_worths.__getitem__, reverse=True)
+
+        # As `BELOW_FLOOR` in the network: a job's least number of tasks comes before everything else.
         for place in places[: bound.least]:
-            found[place] = own[place] + BELOW_FLOOR
+            worths[place] = plain_worths[place] + BELOW_FLOOR
+        # The job may not run more than this, whatever they are worth.
         for place in places[bound.most :]:
-            found[place] = None
-    return found
+            worths[place] = None
+
+    return worths

@@ -23,7 +23,7 @@ from volery.core.model import JobId
 SINK: Final = "sink"
 UNSCHEDULED_OF: Final = "unscheduled"
 BELOW_FLOOR: Final = 1 << 40
-"""The price of each task by which a job runs fewer than it should."""
+"""Price of each task by which a job runs fewer than it should."""
 
 
 class GraphBuilder:
@@ -65,8 +65,8 @@ class Bounds(msgspec.Struct, frozen=True):
     """Bounds on the running tasks of a job.
 
     Args:
-        least: if there is room.
-        most: in any case; at least what runs and may not be stopped.
+        least: Least number of running tasks, if there is room.
+        most: Largest number in any case; at least what runs and may not be stopped.
     """
 
     least: int
@@ -98,6 +98,7 @@ class FlowNetwork:
 
     def _draw(self, place: Place) -> int | None:
         network = self._network
+
         if place[0] == MACHINE:
             free = self._room.free[int(place[1])]
             if not free:
@@ -105,98 +106,135 @@ class FlowNetwork:
             node = network.node(place)
             network.arc(node, self._sink, free, 0)
             return node
+
+        # No machine below this place is open: no need to look at its arcs.
         if not self._model.machines.matches[int(place[1])] & self._room.open:
             return None
+
         arcs = [
             (head, capacity, cost)
             for below, capacity, cost in self._model.below(place, self._room)
             if (head := self.place(below)) is not None
         ]
+
         if not arcs:
             return None
+
         node = network.node(place)
         for head, capacity, cost in arcs:
             network.arc(node, head, capacity, cost)
+
         return node
 
     def draw_tasks(self, members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> Graph:
         """The graph, with these tasks."""
-        network, sink = self._network, self._sink
+        network = self._network
+        sink = self._sink
+
         self.members = members
+
         counts: dict[JobId, int] = {}
         for member in members:
             job = member.item.task.job
             counts[job] = counts.get(job, 0) + 1
-        waits = {job: network.node((UNSCHEDULED_OF, job)) for job in counts}
+
+        unscheduled_nodes = {job: network.node((UNSCHEDULED_OF, job)) for job in counts}
+
         for job, count in counts.items():
             bound = bounds.get(job, Bounds(0, count))
-            kept_back = max(0, count - bound.most)
-            network.node((UNSCHEDULED_OF, job), -kept_back)
-            least = min(bound.least, count - kept_back)
-            # one more than ever passes: an arc without room would have no price
-            network.arc(waits[job], sink, count - kept_back - least + (not least), 0)
+            # Units that end here in any case: the job may not run so many tasks.
+            surplus_count = max(0, count - bound.most)
+            network.node((UNSCHEDULED_OF, job), -surplus_count)
+
+            least = min(bound.least, count - surplus_count)
+
+            # One more than ever passes: an arc without room would have no price.
+            network.arc(unscheduled_nodes[job], sink, count - surplus_count - least + (not least), 0)
+
             if least:
-                network.arc(waits[job], sink, least + 1, BELOW_FLOOR)
-            network.node((SINK,), kept_back - count)
+                network.arc(unscheduled_nodes[job], sink, least + 1, BELOW_FLOOR)
+
+            network.node((SINK,), surplus_count - count)
+
         for member in members:
             node = network.node(member.item.task.id, 1)
             self._nodes.append(node)
-            network.arc(node, waits[member.item.task.job], 1, member.unscheduled)
+            network.arc(node, unscheduled_nodes[member.item.task.job], 1, member.unscheduled)
+
             for place, cost in member.item.entries:
-                here = place == (MACHINE, member.item.machine)
-                if (head := self.place(place)) is not None and not (here and member.stay is not None):
+                is_own_machine = place == (MACHINE, member.item.machine)
+                # A running task has an arc of its own to its machine, which counts the work done.
+                if (head := self.place(place)) is not None and not (is_own_machine and member.stay is not None):
                     network.arc(node, head, 1, cost)
+
             if member.stay is not None:
                 head = self.place((MACHINE, member.item.machine))
                 assert head is not None, "a task runs where there is no slot"
                 network.arc(node, head, 1, member.stay)
+
         return network.graph()
 
     def machines(self, graph: Graph, flows: Sequence[int]) -> list[int | None]:
-        """Per task the machine on which the flow ends, None where it waits.
+        """The machine of each task, on which its flow ends; None where it waits.
 
         Units of several tasks meet in a place and part again: the first task takes the first arc.
         """
-        leaving: dict[int, list[list[int]]] = {}
+        arcs_from: dict[int, list[list[int]]] = {}
         for tail, head, flow in zip(graph.tails, graph.heads, flows, strict=True):
             if flow:
-                leaving.setdefault(tail, []).append([head, flow])
+                arcs_from.setdefault(tail, []).append([head, flow])
+
         machine_of = {
             node: int(name[1]) for node, name in enumerate(self.names) if isinstance(name, tuple) and name[0] == MACHINE
         }
-        found: list[int | None] = []
+
+        machines: list[int | None] = []
+
         for node in self._nodes:
-            at, machine = node, None
-            while machine is None and at in leaving:  # what ends in the sink or is kept back is led no further
-                arc = leaving[at][0]
+            current = node
+            machine = None
+
+            # What ends in the sink, or at the node of a job's unscheduled tasks, is led no further.
+            while machine is None and current in arcs_from:
+                arc = arcs_from[current][0]
                 arc[1] -= 1
                 if not arc[1]:
-                    leaving[at].pop(0)
-                    if not leaving[at]:
-                        del leaving[at]
-                at = arc[0]
-                machine = machine_of.get(at)
-            found.append(machine)
-        return found
+                    arcs_from[current].pop(0)
+                    if not arcs_from[current]:
+                        del arcs_from[current]
+
+                current = arc[0]
+                machine = machine_of.get(current)
+
+            machines.append(machine)
+
+        return machines
 
 
-def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
-    """Per job, with how many tasks it has its share: those that have least are given one more until all is given.
+def fair_floors(task_counts: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
+    """The number of tasks with which each job has its share: the poorest get one more until all slots are given.
 
     Args:
-        wanted: how many tasks each job has that could run, those that do included; what is left over when all have as
-            many goes to the first of these.
-        running: how many of these keep what they have, whatever their share is.
+        task_counts: Number of tasks of each job that could run, those that do included; what is left over when all have
+            as many goes to the first of these.
+        running: Number of these that keep what they have, whatever their share is.
     """
-    floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
-    left = slots - sum(floors.values())
-    short = list(wanted)
-    while left > 0 and (short := [job for job in short if floors[job] < wanted[job]]):
-        level = min(floors[job] for job in short)
-        lowest = [job for job in short if floors[job] == level]
-        above = min((floors[job] for job in short if floors[job] > level), default=level + left)
-        rise = min(min(wanted[job] for job in lowest), above, level + left // len(lowest)) - level
-        for job in lowest if rise else lowest[:left]:
+    floors = {job: min(running.get(job, 0), count) for job, count in task_counts.items()}
+    slots_left = slots - sum(floors.values())
+    jobs_below = list(task_counts)
+    while slots_left > 0 and (jobs_below := [job for job in jobs_below if floors[job] < task_counts[job]]):
+        level = min(floors[job] for job in jobs_below)
+        poorest_jobs = [job for job in jobs_below if floors[job] == level]
+        next_level = min((floors[job] for job in jobs_below if floors[job] > level), default=level + slots_left)
+        # All of the poorest rise together, at most to the next level, to what one of them needs, or as far as slots go.
+        rise = (
+            min(min(task_counts[job] for job in poorest_jobs), next_level, level + slots_left // len(poorest_jobs))
+            - level
+        )
+
+        # Fewer slots than poorest jobs: the first ones get one more each.
+        for job in poorest_jobs if rise else poorest_jobs[:slots_left]:
             floors[job] += max(rise, 1)
-            left -= max(rise, 1)
+            slots_left -= max(rise, 1)
+
     return floors

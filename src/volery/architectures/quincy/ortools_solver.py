@@ -16,7 +16,7 @@ from typing import Any
 from volery.core.errors import InputError, install_command
 
 GraphColumns = tuple[tuple[int, ...], ...]
-"""Of a `Graph`: supplies of nodes; tails, heads, capacities and costs of arcs."""
+"""Columns of a `Graph`: supplies of nodes; tails, heads, capacities and costs of arcs."""
 _children: dict[int | None, Connection[Any, Any]] = {}
 
 
@@ -37,31 +37,37 @@ def scaled(columns: GraphColumns) -> list[int] | None:
         InputError: OR-tools is not installed.
     """
     check_solver("solver")
-    own = current_process().pid
-    if own not in _children:
-        _children[own] = _child()
-    _children[own].send(columns)
-    found: list[int] | None = _children[own].recv()
-    return found
+
+    # A fork has its parent's table, but must not use its parent's pipe.
+    own_pid = current_process().pid
+    if own_pid not in _children:
+        _children[own_pid] = _child()
+
+    _children[own_pid].send(columns)
+    flows: list[int] | None = _children[own_pid].recv()
+    return flows
 
 
 def _child() -> Connection[Any, Any]:
     """Start a process that solves; it ends with the one that asks."""
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    context.Process(target=_answer_all, args=(theirs,), daemon=True).start()
-    theirs.close()  # so that its end is seen here
-    return ours
+
+    parent_end, child_end = context.Pipe()
+    context.Process(target=_answer_all, args=(child_end,), daemon=True).start()
+    # The parent's copy is closed, so that the child's end is noticed here.
+    child_end.close()
+    return parent_end
 
 
-def _answer_all(asking: Connection[Any, Any]) -> None:
+def _answer_all(connection: Connection[Any, Any]) -> None:
     """Answer in the child, until the pipe is closed."""
     while True:
         try:
-            columns = asking.recv()
+            columns = connection.recv()
+        # The process that asks has ended.
         except EOFError:
             return
-        asking.send(scaled_here(columns))
+        connection.send(scaled_here(columns))
 
 
 def scaled_here(columns: GraphColumns) -> list[int] | None:
@@ -72,17 +78,21 @@ def scaled_here(columns: GraphColumns) -> list[int] | None:
 
     supplies, tails, heads, capacities, costs = columns
     solver = min_cost_flow.SimpleMinCostFlow()
+
     arcs = solver.add_arcs_with_capacity_and_unit_cost(
         np.array(tails, dtype=np.int32),
         np.array(heads, dtype=np.int32),
         np.array(capacities, dtype=np.int64),
         np.array(costs, dtype=np.int64),
     )
+
     nodes = np.arange(len(supplies), dtype=np.int32)
     solver.set_nodes_supplies(nodes, np.array(supplies, dtype=np.int64))
+
     status = solver.solve()
     if status == solver.INFEASIBLE:
         return None
+
     assert status == solver.OPTIMAL, f"OR-tools answers with status {status}"
     flows: list[int] = solver.flows(arcs).tolist()
     return flows

@@ -22,7 +22,7 @@ from volery.roles.submission import ANSWERS, JobLedger
 CYCLE = "cycle"
 FLOW = "flow"
 SMALL_SLOTS, SMALL_TASKS = 100, 1000
-"""Slots and tasks up to which jobs with bounds have one network of all that waits and runs."""
+"""Number of slots and tasks up to which jobs with bounds have one network of all that waits and runs."""
 
 
 class QuincyConfig(Parameters, frozen=True):
@@ -59,10 +59,10 @@ class Scheduler(Component):
         self._bounded = config.fairness or config.job_max > 0
         self._waiting = WaitingItems(shared=not self._bounded)
         self._prices: dict[object, int] = {}
-        self._drawn: FlowNetwork | None = None
+        self._open_network: FlowNetwork | None = None
         self._graph: Graph | None = None
         self._solved_us: Time = NEVER
-        self._changed = False
+        self._has_changed = False
         self._launches = 0
 
     def start(self, now: Time) -> None:
@@ -77,16 +77,17 @@ class Scheduler(Component):
         self._arrive(message.job, self._jobs.more(message), message.replicas, now)
 
     def _arrive(self, job: JobId, tasks: Sequence[Task], replicas: Sequence[tuple[int, ...]], now: Time) -> None:
-        came = False
+        has_arrivals = False
         for place, task in enumerate(tasks):
             if self._model.machines.matches[task.constraints]:
                 holders = replicas[place] if replicas else ()
                 self._waiting.add(Item(task, self._model.entries(task, holders), holders, now))
-                came = True
+                has_arrivals = True
             else:
                 self._jobs.unsatisfiable(job)
+
         self._close_if_done(job)
-        if came:
+        if has_arrivals:
             self._change(now)
 
     def _close_if_done(self, job: JobId) -> None:
@@ -94,65 +95,89 @@ class Scheduler(Component):
             self._waiting.forget(job)
 
     def _change(self, now: Time) -> None:
-        self._changed = True
-        if self._drawn is not None:
+        self._has_changed = True
+        # A flow is being computed: the change is looked at when its answer has come.
+        if self._open_network is not None:
             return
+
         if self._cycle_us:
-            self._look_at(now, now)  # also if that is now: what happens in one instant is solved together
+            # A timer also if that is now: what happens in one instant is solved together.
+            self._look_at(now, now)
         else:
             self._solve(now)
 
-    def _look_at(self, at: Time, now: Time) -> None:
-        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._cycle_us)
-        self._port.set_timer(CYCLE, max(at, earliest))
+    def _look_at(self, due_us: Time, now: Time) -> None:
+        earliest_us = now if self._solved_us == NEVER else max(now, self._solved_us + self._cycle_us)
+        self._port.set_timer(CYCLE, max(due_us, earliest_us))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Begin the next cycle, or place tasks whose wait has grown dearer than a free slot."""
-        if self._drawn is None:
+        if self._open_network is None:
             self._solve(now)
 
     def _solve(self, now: Time) -> None:
         """Have the cheapest flow computed, if there is a slot that a task could have."""
-        setting, self._changed = self._setting, False
+        setting = self._setting
+        self._has_changed = False
+
+        # Without preemption a flow only starts tasks.
         if not self._waiting and not setting.preemption:
             return
+
         movable = self._machines.movable() if setting.preemption else []
         room = self._machines.room
+
+        # Tasks that run could only change places, which costs and gains nothing.
         if not (room.open or movable) or (not self._waiting and not (movable and room.open)):
             return
-        slots, kind = sum(room.free) + len(movable), self._one_kind()
+
+        slots = sum(room.free) + len(movable)
+        kind = self._one_kind()
+
         bounds = self._bounds(movable, slots)
         if kind is not None:
             members, bounds = self._undecided(kind, movable, bounds, slots, now)
+
             self._solved_us = now
             if not members:
-                return  # all that runs runs on, and nothing else could
+                # All that runs runs on, and nothing else could.
+                return
+
             room = room.with_slots_of([member.item for member in members if member.stay is not None])
-            drawn = FlowNetwork(self._model, room)
+            network = FlowNetwork(self._model, room)
         else:
-            drawn = FlowNetwork(self._model, room.with_slots_of(movable) if movable else room)
-            first = self._waiting.first(
-                lambda place: drawn.place(place) is not None,
+            network = FlowNetwork(self._model, room.with_slots_of(movable) if movable else room)
+
+            first_items = self._waiting.first(
+                lambda place: network.place(place) is not None,
                 min(slots, setting.job_max or slots),
                 lambda since: self._model.unscheduled(now - since),
             )
-            if not first and (not movable or not room.open):
+
+            # Nothing that waits has an arc to a place with room.
+            if not first_items and (not movable or not room.open):
                 return
-            members = self._members(first, movable, now)
+
+            members = self._members(first_items, movable, now)
             self._solved_us = now
-        self._ask(drawn, drawn.draw_tasks(members, bounds))
+
+        self._ask(network, network.draw_tasks(members, bounds))
 
     def _members(self, waiting: Sequence[Item], movable: Sequence[Item], now: Time) -> list[NetworkTask]:
         cost = self._model.unscheduled
         members = [NetworkTask(item, cost(now - item.since)) for item in waiting]
+
         return members + [
             NetworkTask(item, cost(item.waited_us), self._model.stay(item, now - item.began_us)) for item in movable
         ]
 
-    def _ask(self, drawn: FlowNetwork, graph: Graph) -> None:
+    def _ask(self, network: FlowNetwork, graph: Graph) -> None:
         setting = self._setting
-        prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
-        self._drawn, self._graph = drawn, graph
+
+        prices = tuple([self._prices.get(name, 0) for name in network.names]) if setting.warm and self._prices else ()
+        self._open_network = network
+        self._graph = graph
+
         decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
@@ -165,11 +190,16 @@ class Scheduler(Component):
         tasks = len(self._waiting) + len(self._machines.running)
         if self._bounded and self._slots <= SMALL_SLOTS and tasks <= SMALL_TASKS:
             return None
-        kinds, setting = self._waiting.kinds.keys() | self._machines.kinds.keys(), self._setting
+        kinds = self._waiting.kinds.keys() | self._machines.kinds.keys()
+        setting = self._setting
+
         if len(kinds) > 1 or not self._model.alike or setting.decision_ms or setting.arc_us:
             return None
+
         (kind,) = kinds
-        (place, cost), matches = kind[0], self._model.machines.matches
+        place, cost = kind[0]
+        matches = self._model.machines.matches
+
         return None if len(kind) > 1 or cost or matches[int(place[1])] != matches.every else kind[0]
 
     def _undecided(
@@ -177,94 +207,134 @@ class Scheduler(Component):
     ) -> tuple[list[NetworkTask], dict[JobId, Bounds]]:
         """The tasks of which a flow has something to say where all slots are alike, and the bounds of their jobs."""
         waiting = self._waiting
+
         if not self._bounded:
-            first = waiting.first(lambda _: True, slots, lambda since: self._model.unscheduled(now - since))
-            return undecided(self._members(first, movable, now), bounds, slots)
+            first_items = waiting.first(lambda _: True, slots, lambda since: self._model.unscheduled(now - since))
+            return undecided(self._members(first_items, movable, now), bounds, slots)
+
         running: dict[JobId, list[Item]] = {}
         for item in movable:
             running.setdefault(item.task.job, []).append(item)
-        filled = sum(bound.least for bound in bounds.values()) >= slots
-        first, open_jobs = list[Item](), set[JobId]()
+
+        is_full = sum(bound.least for bound in bounds.values()) >= slots
+        first_items = []
+        open_jobs: set[JobId] = set()
+
         for job in sorted(bounds):
-            bound, own = bounds[job], running.get(job, ())
-            count = min(bound.least if filled else bound.most, slots)
-            heads = waiting.first_of(job, kind, 1) if waiting.counts.get(job, 0) else []
-            if filled and len(own) == count and not (heads and self._beats(heads[0], own, now)):
-                slots -= count  # what runs is its share, and worth more than what waits
+            bound = bounds[job]
+            own_items = running.get(job, ())
+
+            count = min(bound.least if is_full else bound.most, slots)
+            first_waiting = waiting.first_of(job, kind, 1) if waiting.counts.get(job, 0) else []
+            if (
+                is_full
+                and len(own_items) == count
+                and not (first_waiting and self._beats(first_waiting[0], own_items, now))
+            ):
+                # What runs is its share, and worth more than what waits.
+                slots -= count
                 continue
+
             open_jobs.add(job)
-            if heads and count:
-                first += waiting.first_of(job, kind, count)
-        own_running = [item for item in movable if item.task.job in open_jobs]
-        members = self._members(first, own_running, now)
+
+            if first_waiting and count:
+                first_items += waiting.first_of(job, kind, count)
+
+        open_items = [item for item in movable if item.task.job in open_jobs]
+        members = self._members(first_items, open_items, now)
         return undecided(members, {job: bounds[job] for job in open_jobs}, slots)
 
     def _beats(self, item: Item, running: Sequence[Item], now: Time) -> bool:
         """Find out whether a task that waits is worth more than one of those that run."""
-        cost, stay = self._model.unscheduled, self._model.stay
+        cost = self._model.unscheduled
+        stay = self._model.stay
         worth = cost(now - item.since)
-        return any(worth > cost(other.waited_us) - stay(other, now - other.began_us) for other in running)
+
+        return any(
+            worth > cost(running_item.waited_us) - stay(running_item, now - running_item.began_us)
+            for running_item in running
+        )
 
     def _bounds(self, movable: Sequence[Item], slots: int) -> dict[JobId, Bounds]:
         """The least and the most tasks in the network that are to run, of each job; some that have no least lack."""
         setting = self._setting
+
         if not self._bounded:
             return {}
-        running, waiting = self._machines.counts, self._waiting.counts
-        fixed = dict(running)  # those that are not in the network keep what they have
+        running = self._machines.counts
+        waiting = self._waiting.counts
+        # Those that are not in the network keep what they have.
+        fixed_counts = dict(running)
+
         for item in movable:
-            fixed[item.task.job] -= 1
-        total = slots + sum(fixed.values())
-        most = setting.job_max or total + len(movable)
-        # each job has a slot before one has two: jobs behind as many as there are slots have no share
+            fixed_counts[item.task.job] -= 1
+
+        total = slots + sum(fixed_counts.values())
+        tasks_max = setting.job_max or total + len(movable)
+        # Each job has a slot before one has two: jobs behind as many as there are slots have no share.
         jobs = sorted(waiting) if setting.job_max else islice((job for job in sorted(waiting) if waiting[job]), total)
-        wanted = {
-            job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
+
+        task_counts = {
+            job: min(waiting.get(job, 0) + running.get(job, 0), max(tasks_max, running.get(job, 0)))
             for job in sorted({*jobs, *running})
         }
-        floors = fair_floors(wanted, fixed, total) if setting.fairness else {}
+
+        floors = fair_floors(task_counts, fixed_counts, total) if setting.fairness else {}
+
         return {
-            job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
-            for job in wanted
+            job: Bounds(
+                max(0, floors.get(job, 0) - fixed_counts.get(job, 0)), max(0, tasks_max - fixed_counts.get(job, 0))
+            )
+            for job in task_counts
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Stop, move and launch tasks by the flow, as far as it still holds."""
         answer: FlowAnswer = event.answer
-        drawn, graph = self._drawn, self._graph
-        assert drawn is not None, "an answer without a problem"
+        network = self._open_network
+        graph = self._graph
+
+        assert network is not None, "an answer without a problem"
         assert graph is not None, "an answer about nothing"
-        self._drawn = self._graph = None
+
+        self._open_network = self._graph = None
+        # Names of tasks are numbers: their prices are worked out again from their arcs (`priced`).
         self._prices = {
-            name: price for name, price in zip(drawn.names, answer.prices, strict=True) if isinstance(name, tuple)
+            name: price for name, price in zip(network.names, answer.prices, strict=True) if isinstance(name, tuple)
         }
-        self._observe(drawn.members, graph, answer)
-        self._follow(drawn.members, drawn.machines(graph, answer.flows), now)
-        if self._changed:
+
+        self._observe(network.members, graph, answer)
+        self._follow(network.members, network.machines(graph, answer.flows), now)
+
+        if self._has_changed:
             self._change(now)
         elif self._machines.room.open:
-            self._wait_for(drawn, now)
+            self._wait_for(network, now)
 
     def _follow(self, members: Sequence[NetworkTask], places: Sequence[int | None], now: Time) -> None:
         """Give tasks their places; a task that runs elsewhere is stopped first."""
-        leaving: list[Item] = []
-        coming: dict[int, list[Item]] = {}
+        leaving_items: list[Item] = []
+        items_for: dict[int, list[Item]] = {}
         for member, machine in zip(members, places, strict=True):
             item = member.item
             if member.stay is None:
+                # Tasks may have been cancelled, or have ended, while the flow was computed.
                 if item.task.id in self._waiting.items and machine is not None:
                     self._waiting.take(item)
-                    coming.setdefault(machine, []).append(item)
+                    items_for.setdefault(machine, []).append(item)
             elif item.task.id in self._machines.running and machine != item.machine:
-                leaving.append(item)
+                leaving_items.append(item)
                 if machine is not None:
-                    coming.setdefault(machine, []).append(item)
-        heirs = {machine: list(items) for machine, items in coming.items()}
-        for item in leaving:
-            after = heirs.get(item.machine)
-            self._machines.stop(item, (after.pop() if after else item).task.id)
+                    items_for.setdefault(machine, []).append(item)
+
+        successors = {machine: list(items) for machine, items in items_for.items()}
+        for item in leaving_items:
+            # The beneficiary is a task that gets the slot, or else the task itself, which moves.
+            machine_successors = successors.get(item.machine)
+            self._machines.stop(item, (machine_successors.pop() if machine_successors else item).task.id)
             self._port.send(f"node/{item.machine}", Kill(item.task.id, item.attempt))
-        for machine, items in coming.items():
+
+        for machine, items in items_for.items():
             for item in items:
                 self._machines.place(item, machine)
             self._launch(machine, now)
@@ -274,22 +344,26 @@ class Scheduler(Component):
             self._launches += 1
             self._port.send(f"node/{machine}", Launch(self._launches, item.task, item.attempt))
 
-    def _wait_for(self, drawn: FlowNetwork, now: Time) -> None:
+    def _wait_for(self, network: FlowNetwork, now: Time) -> None:
         """Solve again when the wait of some task becomes dearer than a slot that is left."""
-        dues = [
+        due_times = [
             member.item.since + patience_us
-            for member in drawn.members
+            for member in network.members
             if member.item.task.id in self._waiting.items
             for place, cost in member.item.entries
-            if drawn.place(place) is not None and (patience_us := self._model.patience_us(cost)) is not None
+            if network.place(place) is not None and (patience_us := self._model.patience_us(cost)) is not None
         ]
-        due = min((at for at in dues if at > now), default=NEVER)
-        if due != NEVER:
-            self._look_at(due, now)
+
+        next_due_us = min((due_us for due_us in due_times if due_us > now), default=NEVER)
+        if next_due_us != NEVER:
+            self._look_at(next_due_us, now)
 
     def _observe(self, members: Sequence[NetworkTask], graph: Graph, answer: FlowAnswer) -> None:
         """Observe the size of the problem: arcs are variables of a linear program, nodes rows."""
-        observe, jobs, tasks = self._port.observe, len({member.item.task.job for member in members}), len(members)
+        observe = self._port.observe
+        jobs = len({member.item.task.job for member in members})
+        tasks = len(members)
+
         observe(Measured("plan_jobs", jobs))
         observe(Measured("plan_tasks", tasks))
         observe(Measured("plan_variables", len(graph.tails)))
@@ -303,8 +377,12 @@ class Scheduler(Component):
         item = self._machines.running.get(message.task)
         if item is None or item.attempt != message.attempt:
             return
+
         beneficiary = self._machines.stopping.get(message.task)
-        machine, job = self._machines.end(message.task), item.task.job
+        machine = self._machines.end(message.task)
+        job = item.task.job
+
+        # It ended by itself before the kill came, or nobody wants it any more.
         if not message.killed or job in self._jobs.cancelled:
             self._machines.let_go(item)
             self._jobs.finished(job)
@@ -313,32 +391,42 @@ class Scheduler(Component):
             assert beneficiary is not None, "a task was killed that was not to stop"
             self._port.observe(Preemption(now, message.task, message.attempt, beneficiary, "cost"))
             item.attempt += 1
+            # The time that it ran was no wait.
             item.since = now - item.waited_us
+            # A moved task had its new place before it left the old one.
             if item.machine >= 0:
                 self._port.observe(Counted("moved"))
                 self._launch(item.machine, now)
             else:
                 self._waiting.add(item)
+
         self._launch(machine, now)
+
         if beneficiary is None or not message.killed or self._machines.free[machine]:
-            self._change(now)  # otherwise all is as the last flow has it
+            # Otherwise all is as the last flow has it.
+            self._change(now)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         job = message.job
         if not self._jobs.cancel(message, source):
             self._close_if_done(job)
             return
+
         for item in self._machines.running.values():
             if item.task.job == job:
                 self._port.send(f"node/{item.machine}", Kill(item.task.id, item.attempt))
-        dropped = self._waiting.of_job(job)
-        for item in dropped:
+
+        waiting_items = self._waiting.of_job(job)
+        for item in waiting_items:
             self._waiting.take(item)
-        promised = self._machines.promised_to(job)
-        for item in promised:
+
+        promised_items = self._machines.promised_to(job)
+        for item in promised_items:
             self._machines.let_go(item)
-        if dropped or promised:
-            self._jobs.finished(job, len(dropped) + len(promised))
+
+        if waiting_items or promised_items:
+            self._jobs.finished(job, len(waiting_items) + len(promised_items))
+
         self._close_if_done(job)
         self._change(now)
 
@@ -350,7 +438,7 @@ class Scheduler(Component):
     def check_rest(self) -> None:
         assert not self._waiting, f"{len(self._waiting)} tasks wait for ever"
         assert not self._machines.running, "tasks run for ever"
-        assert self._drawn is None, "an answer never comes"
+        assert self._open_network is None, "an answer never comes"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

@@ -35,9 +35,9 @@ class Graph(msgspec.Struct, frozen=True):
     """A flow network: nodes are numbered from 0; all supply ends in nodes with a demand.
 
     Args:
-        supplies: per node; a demand is negative. They add up to 0.
-        capacities: per arc, at least 0.
-        costs: per arc and unit of flow; there is no cycle of negative cost.
+        supplies: Supply of each node; a demand is negative. They add up to 0.
+        capacities: Capacity of each arc, at least 0.
+        costs: Cost of each arc per unit of flow; there is no cycle of negative cost.
     """
 
     supplies: tuple[int, ...]
@@ -51,7 +51,7 @@ class FlowProblem(msgspec.Struct, frozen=True):
     """The problem of a solver.
 
     Args:
-        prices: per node, those of an earlier answer to a similar problem; nothing: there are none. They spare work
+        prices: Price of each node in an earlier answer to a similar problem; nothing: there is none. They spare work
             and change no answer.
     """
 
@@ -64,9 +64,9 @@ class FlowAnswer(msgspec.Struct, frozen=True):
     """The cheapest flow; of several that are as cheap always the same.
 
     Args:
-        prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
-        paths: along which flow was pushed until it was optimal; 0: the solver does not count them.
-        scanned: arcs that were looked at for that.
+        prices: Cost at the margin, per node, of a unit from there to the root (the node of largest demand).
+        paths: Number of paths along which flow was pushed until it was optimal; 0: the solver does not count them.
+        scanned: Number of arcs that were looked at for that.
     """
 
     flows: tuple[int, ...]
@@ -83,17 +83,24 @@ def solve(question: FlowProblem) -> FlowAnswer:
         InfeasibleError: something that is supplied reaches no demand.
         InputError: the solver is not installed.
     """
-    graph, paths, scanned = question.graph, 0, 0
+    graph = question.graph
+    paths = scanned = 0
+
     if question.solver == "scaling":
         flows = _scaled(graph)
     else:
         residual = Residual(graph, priced(graph, question.prices))
         residual.send_all()
-        flows, paths, scanned = residual.flows(), residual.paths, residual.scanned
+        flows = residual.flows()
+        paths = residual.paths
+        scanned = residual.scanned
+
     prices = marginal_prices(graph, flows)
-    again = Residual(graph, prices)
-    again.send_all()
-    flows = again.flows()
+    # The solver's flow is one of several cheapest: from the marginal prices all of them lead to the same one.
+    canonical_residual = Residual(graph, prices)
+    canonical_residual.send_all()
+    flows = canonical_residual.flows()
+
     return FlowAnswer(flows, cost_of(graph, flows), prices, paths, scanned)
 
 
@@ -102,10 +109,11 @@ def _scaled(graph: Graph) -> tuple[int, ...]:
         if any(graph.supplies):
             raise InfeasibleError("there is no arc")
         return ()
-    found = scaled(msgspec.structs.astuple(graph))
-    if found is None:
+    flows = scaled(msgspec.structs.astuple(graph))
+
+    if flows is None:
         raise InfeasibleError("something that is supplied reaches no demand")
-    return tuple(found)
+    return tuple(flows)
 
 
 def cost_of(graph: Graph, flows: tuple[int, ...]) -> int:
@@ -128,13 +136,16 @@ class Residual:
         self._head: list[int] = []
         self._room: list[int] = []
         self._cost: list[int] = []
+
         for tail, head, capacity, cost in zip(graph.tails, graph.heads, graph.capacities, graph.costs, strict=True):
             arc = len(self._head)
             self._from[tail].append(arc)
             self._from[head].append(arc + 1)
             self._head += (head, tail)
             self._cost += (cost, -cost)
-            if cost + self._price[head] < self._price[tail]:  # worth more than it costs: fill it at once
+
+            # Worth more than it costs: fill it at once, so that no arc with room has a negative cost.
+            if cost + self._price[head] < self._price[tail]:
                 self._room += (0, capacity)
                 self._excess[tail] -= capacity
                 self._excess[head] += capacity
@@ -153,17 +164,20 @@ class Residual:
 
     def _send(self, source: int) -> None:
         """Push what fits along one shortest path from a source."""
-        target, before = self._nearest(source)
+        target, arc_to = self._nearest(source)
         amount = min(self._excess[source], -self._excess[target])
-        path, at = [], target
-        while at != source:
-            arc = before[at]
+        path: list[int] = []
+        node = target
+        while node != source:
+            arc = arc_to[node]
             path.append(arc)
             amount = min(amount, self._room[arc])
-            at = self._head[arc ^ 1]
+            node = self._head[arc ^ 1]
+
         for arc in path:
             self._room[arc] -= amount
             self._room[arc ^ 1] += amount
+
         self._excess[source] -= amount
         self._excess[target] += amount
         self.paths += 1
@@ -174,38 +188,50 @@ class Residual:
         What is as near as the node at hand is looked at first, the latest arc first: a search through what costs
         nothing goes deep before it goes wide.
         """
-        price, room, cost, head, excess = self._price, self._room, self._cost, self._head, self._excess
-        far: dict[int, int] = {source: 0}
-        before: dict[int, int] = {}
+        price = self._price
+        room = self._room
+        cost = self._cost
+        head = self._head
+        excess = self._excess
+
+        distances: dict[int, int] = {source: 0}
+        arc_to: dict[int, int] = {}
         settled: dict[int, int] = {}
-        here, later = [source], list[tuple[int, int]]()
+        level_nodes = [source]
+        farther_nodes: list[tuple[int, int]] = []
+
         level = scanned = 0
-        while here or later:
-            if here:
-                node = here.pop()
+        while level_nodes or farther_nodes:
+            if level_nodes:
+                node = level_nodes.pop()
             else:
-                level, node = heapq.heappop(later)
+                level, node = heapq.heappop(farther_nodes)
             if node in settled:
                 continue
+
+            # All settled nodes rise to this level, which keeps the costs of arcs with room at least 0.
             if excess[node] < 0:
                 for reached, distance in settled.items():
                     price[reached] += level - distance
                 self.scanned += scanned
-                return node, before
+                return node, arc_to
+
             settled[node] = level
-            base = level - price[node]
+
+            distance_base = level - price[node]
             scanned += len(self._from[node])
             for arc in self._from[node]:
                 if room[arc]:
-                    other = head[arc]
-                    distance = base + cost[arc] + price[other]
-                    if other not in settled and (other not in far or distance < far[other]):
-                        far[other] = distance
-                        before[other] = arc
+                    # A node may be found again while it waits in the heap; the stale entry is skipped when it comes up.
+                    neighbour = head[arc]
+                    distance = distance_base + cost[arc] + price[neighbour]
+                    if neighbour not in settled and (neighbour not in distances or distance < distances[neighbour]):
+                        distances[neighbour] = distance
+                        arc_to[neighbour] = arc
                         if distance == level:
-                            here.append(other)
+                            level_nodes.append(neighbour)
                         else:
-                            heapq.heappush(later, (distance, other))
+                            heapq.heappush(farther_nodes, (distance, neighbour))
         raise InfeasibleError(f"node {source} supplies {excess[source]} more than finds a way")
 
     def flows(self) -> tuple[int, ...]:
@@ -214,42 +240,59 @@ class Residual:
 
 def priced(graph: Graph, prices: Sequence[int]) -> list[int]:
     """Prices to begin with: nodes that no arc leads to, as tasks, are given what their cheapest way out costs."""
-    found = list(prices) or [0] * len(graph.supplies)
-    led_to = set(graph.heads)
+    start_prices = list(prices) or [0] * len(graph.supplies)
+
+    heads = set(graph.heads)
     cheapest: dict[int, int] = {}
     for tail, head, capacity, cost in zip(graph.tails, graph.heads, graph.capacities, graph.costs, strict=True):
-        if capacity and tail not in led_to:
-            ahead = cost + found[head]
-            if tail not in cheapest or ahead < cheapest[tail]:
-                cheapest[tail] = ahead
+        if capacity and tail not in heads:
+            way_out = cost + start_prices[head]
+            if tail not in cheapest or way_out < cheapest[tail]:
+                cheapest[tail] = way_out
+
     for node, price in cheapest.items():
-        found[node] = price
-    return found
+        start_prices[node] = price
+
+    return start_prices
 
 
 def marginal_prices(graph: Graph, flows: Sequence[int]) -> tuple[int, ...]:
-    """Per node, what a further unit costs from there to the root, given a cheapest flow.
+    """The cost of a further unit from each node to the root, given a cheapest flow.
 
     These are the largest prices that any cheapest flow agrees with, so that they are the same whichever was given.
     """
     tail, head, cost = (np.array(column, dtype=np.int64) for column in (graph.tails, graph.heads, graph.costs))
-    flow, capacity = np.array(flows, dtype=np.int64), np.array(graph.capacities, dtype=np.int64)
-    ahead, back = flow < capacity, flow > 0
-    begin, end = np.concatenate((tail[ahead], head[back])), np.concatenate((head[ahead], tail[back]))
-    length = np.concatenate((cost[ahead], -cost[back]))
-    order = np.argsort(begin, kind="stable")
-    begin, end, length = begin[order], end[order], length[order]
-    nodes, first = np.unique(begin, return_index=True)
+    flow = np.array(flows, dtype=np.int64)
+    capacity = np.array(graph.capacities, dtype=np.int64)
+
+    # The residual graph: arcs with room, and the way back of arcs with flow.
+    has_room = flow < capacity
+    has_flow = flow > 0
+    tails = np.concatenate((tail[has_room], head[has_flow]))
+    heads = np.concatenate((head[has_room], tail[has_flow]))
+    length = np.concatenate((cost[has_room], -cost[has_flow]))
+
+    by_tail = np.argsort(tails, kind="stable")
+    tails = tails[by_tail]
+    heads = heads[by_tail]
+    length = length[by_tail]
+
+    nodes, first = np.unique(tails, return_index=True)
+
+    # More than any path costs: nodes that reach no root keep it.
     price = np.full(len(graph.supplies), 1 + int(np.abs(cost).sum()), dtype=np.int64)
     price[min(range(len(graph.supplies)), key=graph.supplies.__getitem__)] = 0
+    # Bellman and Ford: the cheapest flow has no negative cycle, so prices settle within as many rounds as nodes.
     for _ in range(len(graph.supplies) + 1):
         if not len(nodes):
             break
-        nearer = np.minimum(price[nodes], np.minimum.reduceat(length + price[end], first))
-        if np.array_equal(nearer, price[nodes]):
+
+        new_prices = np.minimum(price[nodes], np.minimum.reduceat(length + price[heads], first))
+        if np.array_equal(new_prices, price[nodes]):
             break
-        price[nodes] = nearer
+        price[nodes] = new_prices
     else:
         raise AssertionError("a flow that is not the cheapest has no prices")
-    found: list[int] = price.tolist()
-    return tuple(found)
+
+    marginal: list[int] = price.tolist()
+    return tuple(marginal)

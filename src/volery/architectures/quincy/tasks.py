@@ -22,22 +22,22 @@ Entries = tuple[tuple[Place, int], ...]
 MACHINE = "machine"
 NOWHERE = -1
 EVERY_JOB = -1
-"""Stands for a job where lines are shared."""
+"""The job of lines that are shared."""
 
 
 class Item(msgspec.Struct, eq=False):
     """A task of the scheduler, from its arrival to its end.
 
     Args:
-        entries: places that it has arcs to, with what they cost.
-        holders: machines that hold its input.
+        entries: Places that it has arcs to, with their costs.
+        holders: Machines that hold its input.
 
     Attributes:
-        since: arrival, later by the time that it has run: the time since then is its whole wait.
-        waited_us: in all, when it was last launched.
-        machine: on which it runs, or that it has been promised; NOWHERE: it waits.
-        began_us: when it was launched; NEVER while it does not run.
-        attempt: the one that runs, or the next.
+        since: Arrival, later by the time that it has run: the time since then is its whole wait.
+        waited_us: Whole wait when it was last launched.
+        machine: Machine on which it runs, or that it has been promised; NOWHERE: it waits.
+        began_us: Time of its launch; NEVER while it does not run.
+        attempt: The attempt that runs, or the next.
     """
 
     task: Task
@@ -64,56 +64,77 @@ class _WaitingLine:
         self._tasks: dict[Group, list[TaskId]] = {}
 
     def add(self, item: Item) -> None:
-        group, task = (item.since, item.task.job), item.task.id
+        group = (item.since, item.task.job)
+        task = item.task.id
+
         tasks = self._tasks.get(group)
         if tasks is None:
             self._tasks[group] = [task]
             bisect.insort(self._groups, group)
         elif tasks[-1:] < [task]:
             tasks.append(task)
-        elif tasks[place := bisect.bisect_left(tasks, task)] != task:  # else it was taken, and is back
+        # A task that was taken and is back may stand there still.
+        elif tasks[place := bisect.bisect_left(tasks, task)] != task:
             tasks.insert(place, task)
 
-    def first(self, items: Mapping[TaskId, Item], most: int, cost_of: Callable[[Time], int]) -> list[Item]:
+    def first(self, items: Mapping[TaskId, Item], items_max: int, cost_of: Callable[[Time], int]) -> list[Item]:
         """The first tasks, and those whose wait costs as much as that of the last of them; at most so many of a job.
 
         Args:
-            items: those that wait; others are cleared away.
-            cost_of: the cost of a wait that began then.
+            items: Waiting tasks; others are removed from the line.
+            cost_of: The cost of a wait that began then.
         """
-        found, taken, emptied = list[Item](), dict[JobId, int](), list[Group]()
-        walked, last = 0, NEVER
+        first_items: list[Item] = []
+        counts: dict[JobId, int] = {}
+        empty_groups: list[Group] = []
+        walked_count = 0
+        last_since = NEVER
+
         for group in self._groups:
             since, job = group
-            if len(found) >= most and since != last and cost_of(since) != cost_of(last):
+            # All that cost as much as the last one count: which of them runs is for the network to decide.
+            if len(first_items) >= items_max and since != last_since and cost_of(since) != cost_of(last_since):
                 break
-            walked += 1
-            before = taken.get(job, 0)
-            ready = self._alive(group, items, most - before)
-            taken[job] = before + len(ready)
-            if not ready and not self._tasks[group]:
-                emptied.append(group)
-            if len(found) < most:
-                last = since
-            found += ready
-        if emptied:
-            for group in emptied:
-                del self._tasks[group]
-            self._groups[:walked] = [group for group in self._groups[:walked] if group in self._tasks]
-        return found
 
-    def _alive(self, group: Group, items: Mapping[TaskId, Item], most: int) -> list[Item]:
+            walked_count += 1
+            job_count = counts.get(job, 0)
+
+            ready = self._waiting_in(group, items, items_max - job_count)
+            counts[job] = job_count + len(ready)
+
+            if not ready and not self._tasks[group]:
+                empty_groups.append(group)
+
+            if len(first_items) < items_max:
+                last_since = since
+            first_items += ready
+
+        if empty_groups:
+            for group in empty_groups:
+                del self._tasks[group]
+            # Only groups that were walked can have become empty.
+            self._groups[:walked_count] = [group for group in self._groups[:walked_count] if group in self._tasks]
+
+        return first_items
+
+    def _waiting_in(self, group: Group, items: Mapping[TaskId, Item], items_max: int) -> list[Item]:
         """The first tasks of a group that wait."""
-        tasks, since, ready, looked = self._tasks[group], group[0], list[Item](), 0
+        tasks = self._tasks[group]
+        since = group[0]
+        ready: list[Item] = []
+        walked_count = 0
+
         for task in tasks:
-            if len(ready) == most:
+            if len(ready) == items_max:
                 break
-            looked += 1
+            walked_count += 1
             item = items.get(task)
             if item is not None and item.since == since:
                 ready.append(item)
-        if looked > len(ready):
-            tasks[:looked] = [item.task.id for item in ready]
+
+        if walked_count > len(ready):
+            tasks[:walked_count] = [item.task.id for item in ready]
+
         return ready
 
     def __bool__(self) -> bool:
@@ -128,7 +149,7 @@ class WaitingItems:
     them would have none, and would be as good there or better.
 
     Args:
-        shared: lines are for tasks of all jobs, as nothing bounds what a job has; otherwise each job has its own.
+        shared: Whether lines are for tasks of all jobs, as nothing bounds what a job has; else each job has its own.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -143,9 +164,11 @@ class WaitingItems:
 
     def add(self, item: Item) -> None:
         self.items[item.task.id] = item
+
         job = item.task.job
         self.counts[job] = self.counts.get(job, 0) + 1
         self.kinds[item.entries] = self.kinds.get(item.entries, 0) + 1
+
         lines = self._lines.setdefault(EVERY_JOB if self._shared else job, {})
         for entry in item.entries:
             line = lines.get(entry)
@@ -158,6 +181,7 @@ class WaitingItems:
         del self.items[item.task.id]
         self.counts[item.task.job] -= 1
         self.kinds[item.entries] -= 1
+
         if not self.kinds[item.entries]:
             del self.kinds[item.entries]
 
@@ -168,48 +192,51 @@ class WaitingItems:
     def of_job(self, job: JobId) -> list[Item]:
         return [item for item in self.items.values() if item.task.job == job]
 
-    def first(self, places: Callable[[Place], bool], most: int, cost_of: Callable[[Time], int]) -> list[Item]:
+    def first(self, has_room: Callable[[Place], bool], items_max: int, cost_of: Callable[[Time], int]) -> list[Item]:
         """The tasks that matter: of each line to a place where there is room, the first ones.
 
         Where tasks have arcs to several places, those of each job: fewer would change the choice between equal flows.
         """
         if not self._shared:
-            cost_of = _itself
+            cost_of = _own_cost
         elif any(len(kind) > 1 for kind in self.kinds):
-            cost_of = _equal
-        found: dict[TaskId, Item] = {}
+            cost_of = _equal_cost
+
+        items: dict[TaskId, Item] = {}
         for lines in self._lines.values():
             for entry in list(lines):
-                if places(entry[0]):
-                    for item in self._head(lines, entry, most, cost_of):
-                        found[item.task.id] = item
-        return sorted(found.values(), key=lambda item: (item.task.job, item.since, item.task.id))
+                if has_room(entry[0]):
+                    for item in self._head(lines, entry, items_max, cost_of):
+                        items[item.task.id] = item
 
-    def first_of(self, job: JobId, entry: tuple[Place, int], most: int) -> list[Item]:
+        return sorted(items.values(), key=lambda item: (item.task.job, item.since, item.task.id))
+
+    def first_of(self, job: JobId, entry: tuple[Place, int], items_max: int) -> list[Item]:
         """The first tasks of a job's own line."""
         lines = self._lines.get(job, {})
-        return self._head(lines, entry, most, _itself) if entry in lines else []
+        return self._head(lines, entry, items_max, _own_cost) if entry in lines else []
 
     def _head(
         self,
         lines: dict[tuple[Place, int], _WaitingLine],
         entry: tuple[Place, int],
-        most: int,
+        items_max: int,
         cost_of: Callable[[Time], int],
     ) -> list[Item]:
         """The first tasks of a line, which goes when it is empty."""
-        found = lines[entry].first(self.items, most, cost_of)
+        first_items = lines[entry].first(self.items, items_max, cost_of)
+
         if not lines[entry]:
             del lines[entry]
-        return found
+        return first_items
 
 
-def _itself(since: Time) -> int:
+def _own_cost(since: Time) -> int:
     return since
 
 
-def _equal(since: Time) -> int:
-    """All waits are level: no task is behind those that matter."""
+def _equal_cost(since: Time) -> int:
+    """Treat all waits alike: no task is behind those that matter."""
     return 0
 
 
@@ -217,9 +244,9 @@ class Room:
     """Keeps what each machine has left to give, and its load.
 
     Attributes:
-        free: slots that a network may fill.
-        used_mbps: what these are taken to read from elsewhere.
-        open: the machines with free slots, as a bit vector.
+        free: Slots that a network may fill.
+        used_mbps: Bandwidth that these are taken to read from elsewhere.
+        open: The machines with free slots, as a bit vector.
     """
 
     __slots__ = ("free", "open", "tasks", "used_mbps")
@@ -245,9 +272,14 @@ class Room:
     def with_slots_of(self, items: Sequence[Item]) -> Room:
         """The room with the slots of these tasks beside what is free; of the same loads."""
         room = Room(0)
-        room.free, room.open, room.tasks, room.used_mbps = list(self.free), self.open, self.tasks, self.used_mbps
+        room.free = list(self.free)
+        room.open = self.open
+        room.tasks = self.tasks
+        room.used_mbps = self.used_mbps
+
         for item in items:
             room.change(item.machine, 1)
+
         return room
 
 
@@ -258,11 +290,11 @@ class Machines:
     A task that is moved has its new place before it has left the old one.
 
     Attributes:
-        free: per machine, slots that no task has or was promised, and those of tasks that are being stopped.
-        counts: tasks of each job that run, or will without a further decision.
-        kinds: the arcs of tasks that run, and how many have them.
-        running: attempts that have been launched, by task.
-        stopping: those that are being stopped, with the tasks for which they are.
+        free: Slots of each machine that no task has or was promised, and those of tasks that are being stopped.
+        counts: Number of tasks of each job that run, or will without a further decision.
+        kinds: Arcs of tasks that run, and how many have them.
+        running: Launched attempts, by task.
+        stopping: Tasks that are being stopped, with the tasks for which they are.
     """
 
     def __init__(self, cluster: Cluster, request_mbps: Callable[[Task, Sequence[int]], int]) -> None:
@@ -270,7 +302,7 @@ class Machines:
         self._request = request_mbps
         self._idle = list(cluster.slots)
         self._promised: list[dict[TaskId, Item]] = [{} for _ in cluster.slots]
-        self._moving: dict[TaskId, int] = {}
+        self._destinations: dict[TaskId, int] = {}
         self.room = Room(len(cluster.slots))
         self.room.fill(list(cluster.slots))
         self.counts: dict[JobId, int] = {}
@@ -302,8 +334,9 @@ class Machines:
     def place(self, item: Item, machine: int) -> None:
         """Promise a slot to a task that waits, or runs elsewhere and is to stop."""
         assert self.free[machine] > 0, f"machine {machine} has no slot to promise"
+        # It runs elsewhere until it is stopped: `end` gives it its new machine then.
         if item.task.id in self.running:
-            self._moving[item.task.id] = machine
+            self._destinations[item.task.id] = machine
         else:
             item.machine = machine
         self.room.change(machine, -1)
@@ -317,15 +350,19 @@ class Machines:
 
     def start(self, machine: int, now: Time) -> list[Item]:
         """Start the promised tasks that have an idle slot of the machine, and return them."""
-        promised, ready = self._promised[machine], list[Item]()
+        promised = self._promised[machine]
+        ready: list[Item] = []
+
         for task, item in list(promised.items()):
             if self._idle[machine] and task not in self.running:
                 self._idle[machine] -= 1
                 del promised[task]
-                item.began_us, item.waited_us = now, now - item.since
+                item.began_us = now
+                item.waited_us = now - item.since
                 self.running[task] = item
                 self.kinds[item.entries] = self.kinds.get(item.entries, 0) + 1
                 ready.append(item)
+
         return ready
 
     def end(self, task: TaskId) -> int:
@@ -334,13 +371,16 @@ class Machines:
         machine = item.machine
         self._idle[machine] += 1
         self._load(item, machine, -1)
+
         self.kinds[item.entries] -= 1
         if not self.kinds[item.entries]:
             del self.kinds[item.entries]
+
         if self.stopping.pop(task, None) is None:
             self.room.change(machine, 1)
             self._count(item, -1)
-        item.machine = self._moving.pop(task, NOWHERE)
+
+        item.machine = self._destinations.pop(task, NOWHERE)
         item.began_us = NEVER
         return machine
 
@@ -355,27 +395,33 @@ class Machines:
 
     def promised_to(self, job: JobId) -> list[Item]:
         """Tasks of a job that have been promised a slot and run nowhere."""
-        every = (item for promised in self._promised for item in promised.values())
-        return [item for item in every if item.task.job == job and item.task.id not in self.running]
+        promised_items = (item for promised in self._promised for item in promised.values())
+        return [item for item in promised_items if item.task.job == job and item.task.id not in self.running]
 
     def check(self) -> None:
         idle = list(self._slots)
         for item in self.running.values():
             idle[item.machine] -= 1
+
         assert idle == self._idle, "slots neither idle nor taken"
         assert set(self.stopping) <= set(self.running), "tasks that do not run are to stop"
-        assert set(self._moving) <= set(self.stopping), "tasks are to move that are not to stop"
+        assert set(self._destinations) <= set(self.stopping), "tasks are to move that are not to stop"
+
         free = [count - len(promised) for count, promised in zip(idle, self._promised, strict=True)]
         for task in self.stopping:
             free[self.running[task].machine] += 1
+
         assert free == self.free, "slots neither free nor promised"
+
         counts: dict[JobId, int] = {}
-        kept = [item for task, item in self.running.items() if task not in self.stopping]
-        for item in (*kept, *(item for promised in self._promised for item in promised.values())):
+        unstopped_items = [item for task, item in self.running.items() if task not in self.stopping]
+        for item in (*unstopped_items, *(item for promised in self._promised for item in promised.values())):
             counts[item.task.job] = counts.get(item.task.job, 0) + 1
+
         assert counts == self.counts, "tasks of jobs are counted wrongly"
         assert min(free) >= 0, "a slot is promised twice"
         assert self.room.open == sum(1 << machine for machine, count in enumerate(free) if count), "room is not open"
+
         for machine, promised in enumerate(self._promised):
-            able = [task for task in promised if task not in self.running]
-            assert not (able and idle[machine]), f"a slot of machine {machine} is idle and promised"
+            ready_tasks = [task for task in promised if task not in self.running]
+            assert not (ready_tasks and idle[machine]), f"a slot of machine {machine} is idle and promised"

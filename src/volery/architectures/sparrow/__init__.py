@@ -34,11 +34,13 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     for user, weight in config.weights.items():
         if weight <= 0:
             raise InputError(f"sparrow:weights.{user}", f"a weight must be above 0, not {weight}")
+
     nodes = [f"node/{machine}" for machine in range(len(cluster.constraints))]
     schedulers = tuple(f"scheduler/{number}" for number in range(config.schedulers))
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-    offered = dict(zip(nodes, cluster.constraints, strict=True))
+    constraints_of = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
+
     components: dict[str, Component] = {}
     for number, address in enumerate(schedulers):
         numbers = Numbers(number, config.schedulers)
@@ -46,13 +48,15 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
         sampler = Sampler(cluster.constraints, matches, random, replacement=config.replacement)
         batches = Batches(nodes, sampler, config, numbers)
         if config.late_binding:
-            components[address] = Scheduler(batches, offered, config, numbers)
+            components[address] = Scheduler(batches, constraints_of, config, numbers)
         else:
             components[address] = EarlyScheduler(batches, numbers)
     node_role = NodeMonitor if config.late_binding else EarlyNodeMonitor
-    shared = NodeSetting(schedulers, cutoff_us, config.queue, config.priorities, config.weights)
+    node_setting = NodeSetting(schedulers, cutoff_us, config.queue, config.priorities, config.weights)
+
     for machine, address in enumerate(nodes):
-        components[address] = node_role(cluster.slots[machine], shared)
+        components[address] = node_role(cluster.slots[machine], node_setting)
+
     machines = {address: machine for machine, address in enumerate(nodes)}
     deployment = Deployment(components, machines, lambda job: schedulers[job % len(schedulers)])
     return linked(deployment, MESSAGES) if config.reliable else deployment

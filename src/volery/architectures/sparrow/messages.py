@@ -19,7 +19,7 @@ class Probe(Message, frozen=True):
 
 
 class Assign(Message, frozen=True):
-    """Scheduler > node: run this task in the slot that was kept."""
+    """Scheduler > node: run this task in the slot that waits for the answer."""
 
     request: int
     task: Task

@@ -22,14 +22,14 @@ class UserOrder(Protocol):
     """The order in which the users of a worker are served."""
 
     def rank(self, user: str) -> float:
-        """The user with the smallest rank is served next; of equal ones, the one who has waited longest."""
+        """Rank of a user: the smallest is served next; of equal ones, the one who has waited longest."""
         ...
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
-        """A user without entries gets one; the others have some."""
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
+        """Note a user who had no entries and gets one; the others have some."""
 
     def served(self, user: str) -> None:
-        """An entry of the user was taken."""
+        """Note that an entry of the user was taken."""
 
 
 class StrictPriority:
@@ -43,7 +43,7 @@ class StrictPriority:
     def rank(self, user: str) -> float:
         return self._priorities.get(user, float("inf"))
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
         pass
 
     def served(self, user: str) -> None:
@@ -66,8 +66,10 @@ class FairShare:
     def rank(self, user: str) -> float:
         return self._started[user]
 
-    def opened(self, user: str, others: Iterable[str]) -> None:
-        least = min([self._started[other] for other in others], default=0.0)
+    def opened(self, user: str, waiting_users: Iterable[str]) -> None:
+        # Starts that were not taken while the user had no entries are not made up for: the others would starve.
+        least = min([self._started[waiting_user] for waiting_user in waiting_users], default=0.0)
+
         self._started[user] = max(self._started.get(user, 0.0), least)
 
     def served(self, user: str) -> None:
@@ -99,6 +101,7 @@ class UserQueues:
         user = self._user_of.pop(number)
         queue = self._queues[user]
         del queue[number]
+
         if not queue:
             del self._queues[user]
 
@@ -111,6 +114,7 @@ class UserQueues:
         user = min(self._queues, key=self._order.rank)
         number = next(iter(self._queues[user]))
         self.discard(number)
+
         self._order.served(user)
         return number
 
@@ -118,14 +122,14 @@ class UserQueues:
 QueuePolicy = Literal["fifo", "priority", "fair"]
 
 QueuedProbe = tuple[int, Address, Time, Time]
-"""The batch of a reservation, its scheduler, when it came, and the node's blocked time until then."""
+"""Batch of a reservation, its scheduler, the time of its arrival, and the node's blocked time until then."""
 
 
 class NodeSetting(msgspec.Struct, frozen=True):
     """The parameters of all node monitors of a deployment.
 
     Args:
-        schedulers: the scheduler of job j is the one at j modulo their number.
+        schedulers: The schedulers; job j belongs to the one at j modulo their number.
     """
 
     schedulers: tuple[Address, ...]
@@ -148,7 +152,7 @@ class NodeMonitor(SlotKeeper):
     dicts would be memory traffic.
     """
 
-    __slots__ = ("_asked", "_others", "_queue", "_requests", "_setting", "_users", "_waited_us")
+    __slots__ = ("_open_request", "_other_requests", "_queue", "_requests", "_setting", "_users", "_waited_us")
 
     def __init__(self, slots: int, setting: NodeSetting) -> None:
         super().__init__(slots)
@@ -156,9 +160,9 @@ class NodeMonitor(SlotKeeper):
         self._users = setting.user_queues()
         self._queue: dict[int, QueuedProbe] = {}
         self._requests = 0
-        self._asked = 0
+        self._open_request = 0
         self._waited_us: Time = 0
-        self._others: dict[int, Time] | None = None
+        self._other_requests: dict[int, Time] | None = None
 
     def on_probe(self, message: Probe, source: Address, now: Time) -> None:
         """Ask at once if a slot is free, else queue the reservation; a repeated one is asked for in vain."""
@@ -167,10 +171,14 @@ class NodeMonitor(SlotKeeper):
             self._idle -= 1
             self._ask(source, message.batch, number, 0, 0)
             return
+
         if self._users is not None:
+            # A repeated probe would stand twice in its user's queue.
             if number in self._queue:
                 return
             self._users.push(number, message.user)
+
+        # The time that a running long task blocks this reservation is counted from here to its request.
         blocked_us = self._blocked_us + now if self._blocking else self._blocked_us
         self._queue[number] = (message.batch, source, now, blocked_us)
 
@@ -181,34 +189,40 @@ class NodeMonitor(SlotKeeper):
             self._idle += 1
             return
         number = next(iter(queue)) if self._users is None else self._users.pop()
-        batch, source, came, blocked_us = queue.pop(number)
-        self._ask(source, batch, number, now - came, (self._blocked_us + now * self._blocking) - blocked_us)
+        batch, source, arrival, blocked_us = queue.pop(number)
+        self._ask(source, batch, number, now - arrival, (self._blocked_us + now * self._blocking) - blocked_us)
 
     def _ask(self, scheduler: Address, batch: int, number: int, waited_us: Time, blocked_us: Time) -> None:
-        if self._asked:
-            self._others = self._others or {}
-            self._others[self._asked] = self._waited_us
-        self._asked = self._requests = request = self._requests + 1
+        # Several slots, each with a request under way, are rare: the older request moves to the dict.
+        if self._open_request:
+            self._other_requests = self._other_requests or {}
+            self._other_requests[self._open_request] = self._waited_us
+        request = self._requests + 1
+        self._open_request = self._requests = request
         self._waited_us = waited_us
+
         self._port.send(scheduler, TaskRequest(batch, number, request, len(self._queue), blocked_us))
 
     def on_assign(self, message: Assign, source: Address, now: Time) -> None:
         """Run the task in the slot that was kept; a repeated answer is ignored."""
-        if message.request == self._asked:
-            self._asked, waited_us = 0, self._waited_us
-        elif self._others and message.request in self._others:
-            waited_us = self._others.pop(message.request)
+        if message.request == self._open_request:
+            self._open_request = 0
+            waited_us = self._waited_us
+        elif self._other_requests and message.request in self._other_requests:
+            waited_us = self._other_requests.pop(message.request)
         else:
             return
+
         task = message.task
         if task.estimate_us > self._setting.cutoff_us:
             self._long_starts(now)
         self._port.launch(task, 0, waited_us)
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
-        if message.request == self._asked:
-            self._asked = 0
-        elif not self._others or self._others.pop(message.request, None) is None:
+        if message.request == self._open_request:
+            self._open_request = 0
+        # A repeated answer: its slot has been given to the next reservation.
+        elif not self._other_requests or self._other_requests.pop(message.request, None) is None:
             return
         self._next(now)
 
@@ -222,15 +236,17 @@ class NodeMonitor(SlotKeeper):
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the result and serve the next reservation."""
-        task, setting = event.task, self._setting
+        task = event.task
+        setting = self._setting
         if task.estimate_us > setting.cutoff_us:
             self._long_ends(now)
         schedulers = setting.schedulers
         self._port.send(schedulers[task.job % len(schedulers)], Completed(task.id, task.job))
+
         self._next(now)
 
     def check(self) -> None:
-        asking = bool(self._asked) + len(self._others or ())
+        asking = bool(self._open_request) + len(self._other_requests or ())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert self._idle + asking <= self._slots, "more requests than slots"
         assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} reservations wait"
@@ -250,14 +266,14 @@ class NodeMonitor(SlotKeeper):
 class EarlyNodeMonitor(SlotKeeper):
     """Reports the length of its queue and runs the tasks that it is sent (no late binding)."""
 
-    __slots__ = ("_blocked", "_queue", "_seen", "_setting", "_users")
+    __slots__ = ("_blocked", "_last_number_of", "_queue", "_setting", "_users")
 
     def __init__(self, slots: int, setting: NodeSetting) -> None:
         super().__init__(slots)
         self._setting = setting
         self._users = setting.user_queues()
         self._queue: dict[TaskId, tuple[Task, Time, Time]] = {}
-        self._seen: dict[Address, int] = {}
+        self._last_number_of: dict[Address, int] = {}
         self._blocked: dict[TaskId, Time] = {}
 
     def _launch(self, task: Task, waited_us: Time, now: Time) -> None:
@@ -272,9 +288,9 @@ class EarlyNodeMonitor(SlotKeeper):
 
     def on_place(self, message: Place, source: Address, now: Time) -> None:
         """Run the task or queue it; a repeated one is ignored."""
-        if message.number <= self._seen.get(source, -1):
+        if message.number <= self._last_number_of.get(source, -1):
             return
-        self._seen[source] = message.number
+        self._last_number_of[source] = message.number
         if self._idle:
             self._idle -= 1
             self._launch(message.task, 0, now)
@@ -286,30 +302,39 @@ class EarlyNodeMonitor(SlotKeeper):
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """Drop the task from the queue and report it, or end it."""
         waiting = self._queue.pop(message.task, None)
+        # Running, or finished meanwhile: its end is reported by the machine.
         if waiting is None:
             self._port.kill(message.task, 0)
             return
+
         if self._users is not None:
             self._users.discard(message.task)
+
         schedulers = self._setting.schedulers
         self._port.send(schedulers[waiting[0].job % len(schedulers)], Completed(message.task, waiting[0].job))
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the result and run the next task."""
-        ended, setting = event.task, self._setting
+        ended = event.task
+        setting = self._setting
+
         if ended.estimate_us > setting.cutoff_us:
             self._long_ends(now)
+        # The wait behind long tasks travels with the result, as there is no request that could carry it.
         completed = Completed(ended.id, ended.job, self._blocked.pop(ended.id, 0))
         self._port.send(setting.schedulers[ended.job % len(setting.schedulers)], completed)
+
         if not self._queue:
             self._idle += 1
             return
-        number = next(iter(self._queue)) if self._users is None else self._users.pop()
-        task, came, blocked_before_us = self._queue.pop(number)
+
+        next_id = next(iter(self._queue)) if self._users is None else self._users.pop()
+        task, arrival, blocked_before_us = self._queue.pop(next_id)
         blocked_us = self._blocked_us + now * self._blocking - blocked_before_us
         if blocked_us and task.estimate_us <= setting.cutoff_us:
             self._blocked[task.id] = blocked_us
-        self._launch(task, now - came, now)
+
+        self._launch(task, now - arrival, now)
 
     def check(self) -> None:
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"

@@ -47,10 +47,10 @@ class ProbeBatch:
     """Tasks of a job that were probed for together.
 
     Attributes:
-        tasks: not bound yet, the first one last.
-        user: of the job; "" where nodes do not ask.
-        first: number of the first probe; the others follow in the scheduler's steps.
-        nodes: per probe, its receiver; None once it was asked for or answered.
+        tasks: Tasks that are not bound yet, the first one last.
+        user: User of the job; "" where nodes need no user.
+        first: Number of the first probe; the others follow in the scheduler's steps.
+        nodes: Per probe, its receiver; None once it was asked for or answered.
     """
 
     __slots__ = ("first", "id", "nodes", "siblings", "tasks", "user")
@@ -78,50 +78,68 @@ class Batches:
 
     def submit(self, message: Submit, source: Address, jobs: JobLedger, send: Send) -> int:
         """Probe for a job, if it is new; returns the number of probes."""
-        job, user = message.job, ""
+        job = message.job
+        user = ""
+
         tasks = jobs.admit(message, source, 0)
         if self._setting.queue != "fifo":
             user = job.user
+            # The user is kept only while further chunks of the job are to come.
             if jobs.is_open(job.id) and 0 <= jobs.received(job.id) < jobs.announced(job.id):
                 self._users[job.id] = user
+
         return self._probe(tasks, user, jobs, send)
 
     def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
         """Probe for a further chunk of a job; returns the number of probes."""
-        tasks, user = jobs.more(message), self._users.get(message.job, "")
+        tasks = jobs.more(message)
+        user = self._users.get(message.job, "")
+
         if not jobs.is_open(message.job) or jobs.received(message.job) == jobs.announced(message.job):
             self._users.pop(message.job, None)
         return self._probe(tasks, user, jobs, send)
 
     def _probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
         """Probe for tasks in the name of a user, and report those that fit no machine."""
-        groups, setting, sent = by_needs(tasks), self._setting, 0
+        groups = by_needs(tasks)
+        setting = self._setting
+        probe_count = 0
+
         siblings: list[ProbeBatch] = []
-        for need in reversed(groups):
-            group = groups[need]
-            if need and not self._sampler.supply(need):
+        # `by_needs` lists groups, and the tasks of each, last first.
+        for needs in reversed(groups):
+            group = groups[needs]
+            if needs and not self._sampler.supply(needs):
                 for task in group:
                     jobs.unsatisfiable(task.job)
                 continue
-            ratio = setting.constrained_ratio if need else setting.probe_ratio
+
+            ratio = setting.constrained_ratio if needs else setting.probe_ratio
             if setting.sampling == "batch":
                 batch = ProbeBatch(self._numbers.take(), group, user, siblings)
-                sent += self._send(batch, need, math.ceil(ratio * len(group)), send)
+                probe_count += self._send(batch, needs, math.ceil(ratio * len(group)), send)
             else:
+                # Each task is a batch of its own, without siblings: no reservation serves another task of the job.
                 for task in reversed(group):
                     batch = ProbeBatch(self._numbers.take(), [task], user, [])
-                    sent += self._send(batch, need, math.ceil(ratio), send)
-        return sent
+                    probe_count += self._send(batch, needs, math.ceil(ratio), send)
+
+        return probe_count
 
     def _send(self, batch: ProbeBatch, need: int, count: int, send: Send) -> int:
         self.open[batch.id] = batch
-        nodes, step, batch_id, user = self._nodes, self._numbers.step, batch.id, batch.user
+        nodes = self._nodes
+        step = self._numbers.step
+        batch_id = batch.id
+        user = batch.user
         number = batch.first = self._numbers.take(count)
-        chosen = [nodes[worker] for worker in self._sampler.draw(need, count)]
-        batch.nodes[:] = chosen
-        for node in chosen:
+        sampled_nodes = [nodes[worker] for worker in self._sampler.draw(need, count)]
+        batch.nodes[:] = sampled_nodes
+
+        for node in sampled_nodes:
             send(node, Probe(number, batch_id, user))
             number += step
+
         return count
 
     def forget_user(self, job: JobId) -> None:
@@ -136,6 +154,7 @@ class Batches:
             if batch.nodes[place] is not None:
                 batch.nodes[place] = None
                 return batch
+
         return None
 
     def of(self, job: JobId) -> list[ProbeBatch]:
@@ -167,14 +186,20 @@ class Scheduler(ReservingScheduler):
         """Bind the next task of the reservation's batch, or one of the job's others that fits the node."""
         batch = self._batches.answered(message.batch, message.number)
         if batch is not None and not batch.tasks:
+            # The batch is bound; its reservation serves another batch of the job, as the public code's list of tasks.
             batch = self._sharing(batch.siblings, source)
+
         if batch is None:
             self._refuse(message, source)
             return
+
         task = self._bind(batch.tasks, message, source)
+        # Only short tasks that waited behind a long one measure head-of-line blocking.
         if message.blocked_us and task.estimate_us <= self._cutoff_us:
             self._blocked_us += message.blocked_us
+
         self._port.send(source, Assign(message.request, task))
+
         if not batch.tasks:
             self._maybe_forget(batch)
 
@@ -189,8 +214,10 @@ class Scheduler(ReservingScheduler):
     def _maybe_forget(self, batch: ProbeBatch) -> None:
         """Forget the chunk, and withdraw its reservations, if all its tasks are bound."""
         for sibling in batch.siblings:
+            # A sibling with tasks may be served by this batch's reservations yet.
             if sibling.tasks:
                 return
+
         for sibling in batch.siblings:
             del self._batches.open[sibling.id]
             if self._setting.cancellation:
@@ -202,16 +229,18 @@ class Scheduler(ReservingScheduler):
         if not self._jobs.cancel(message, source):
             return
         for batch in self._batches.of(message.job):
-            dropped = len(batch.tasks)
+            unbound_count = len(batch.tasks)
+            # Nothing is left to bind, so requests for these reservations get no task.
             batch.tasks.clear()
             self._maybe_forget(batch)
-            self._jobs.finished(message.job, dropped)
+            self._jobs.finished(message.job, unbound_count)
+
         self._kill(message.job)
 
     def check(self) -> None:
         for batch in self._batches.open.values():
-            left = len(batch.nodes) - batch.nodes.count(None)
-            assert len(batch.tasks) <= left, f"{len(batch.tasks)} tasks, {left} reservations"
+            open_probes = len(batch.nodes) - batch.nodes.count(None)
+            assert len(batch.tasks) <= open_probes, f"{len(batch.tasks)} tasks, {open_probes} reservations"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
@@ -240,24 +269,28 @@ class EarlyScheduler(ReservingScheduler):
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
-        """With the last answer, place the tasks."""
+        """Place the tasks of a batch when its last answer has come."""
         batch = self._batches.answered(message.batch, message.number)
         if batch is None:
             return
         answers = self._answers.setdefault(batch.id, [])
         answers.append((message.length, message.number, source))
+
         if len(answers) == len(batch.nodes):
             self._place(batch, answers)
             self._forget(batch)
 
     def _place(self, batch: ProbeBatch, answers: list[tuple[int, int, Address]]) -> None:
         """The shortest queues get a task each; of a node that was probed twice the second place is one behind."""
-        seen: dict[Address, int] = {}
-        for at, (length, number, node) in enumerate(answers):
-            earlier = seen[node] = seen.get(node, -1) + 1
-            answers[at] = (length + earlier, number, node)
+        place_count: dict[Address, int] = {}
+        for position, (length, number, node) in enumerate(answers):
+            earlier_places = place_count[node] = place_count.get(node, -1) + 1
+            answers[position] = (length + earlier_places, number, node)
+
         answers.sort()
         self._port.observe(Measured("queued_tasks", answers[0][0]))
+
+        # There are at least as many answers as tasks; the longest queues get none.
         for (_, _, node), task in zip(answers, reversed(batch.tasks), strict=False):
             self._running.setdefault(task.job, {})[task.id] = node
             self._port.send(node, Place(self._numbers.take(), task, batch.user))
@@ -274,6 +307,7 @@ class EarlyScheduler(ReservingScheduler):
         for batch in self._batches.of(message.job):
             self._forget(batch)
             self._jobs.finished(message.job, len(batch.tasks))
+
         self._kill(message.job)
 
     def check(self) -> None:

@@ -81,7 +81,7 @@ class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
 
 
 QUANTUM_OF_ALSCHED_US = 4 * SECOND
-"""Of no account to what it decides: it knows now alone."""
+"""Quantum of alsched; of no account to what it decides: it knows now alone."""
 
 
 def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> Deployment:
@@ -90,8 +90,8 @@ def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> 
     Raises:
         InputError: the solver is not installed.
     """
-    asking = RequestSetting(config.gangs, False, config.constraints, 1.0)
-    return _deployment(cluster, _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, asking))
+    request_setting = RequestSetting(config.gangs, False, config.constraints, 1.0)
+    return _deployment(cluster, _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, request_setting))
 
 
 def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deployment:
@@ -101,13 +101,16 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
         InputError: more quanta than a plan can hold, or the solver is not installed.
     """
     quantum_us = round(config.quantum_s * SECOND)
-    ahead = round(config.plan_ahead_s * SECOND) // max(1, quantum_us)
-    if not quantum_us or ahead > QUANTA_MAX:
+
+    quanta_ahead = round(config.plan_ahead_s * SECOND) // max(1, quantum_us)
+    if not quantum_us or quanta_ahead > QUANTA_MAX:
         problem = (
-            f"{config.plan_ahead_s:g} s are {ahead} quanta of {config.quantum_s:g} s; at most {QUANTA_MAX} are planned"
+            f"{config.plan_ahead_s:g} s are {quanta_ahead} quanta of {config.quantum_s:g} s; "
+            f"at most {QUANTA_MAX} are planned"
         )
         raise InputError("tetrisched:plan_ahead_s", problem)
-    asking = RequestSetting(
+
+    request_setting = RequestSetting(
         config.gangs,
         not config.heterogeneity,
         None,
@@ -117,33 +120,39 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
         grace_us=round(config.grace_s * SECOND),
         drop_penalty=config.drop_penalty,
     )
-    return _deployment(cluster, _setting("tetrisched", config, quantum_us, ahead, asking))
+
+    return _deployment(cluster, _setting("tetrisched", config, quantum_us, quanta_ahead, request_setting))
 
 
 QUANTA_MAX = 1000
 
 
-def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: RequestSetting) -> CycleSetting:
+def _setting(
+    name: str, config: PlanConfig, quantum_us: int, quanta_ahead: int, request_setting: RequestSetting
+) -> CycleSetting:
     if config.solver == "optimal":
         check_solver(f"{name}:solver")
+
     return CycleSetting(
         cycle_us=round(config.cycle_s * SECOND),
         quantum_us=quantum_us,
-        ahead=ahead,
+        ahead=quanta_ahead,
         solver=config.solver,
         limits=Limits(config.gap, config.nodes_max, config.program_jobs),
         jobs_max=config.jobs_max,
         decision_us=round(config.decision_ms * 1000),
         leaf_us=config.leaf_us,
-        asking=asking,
+        asking=request_setting,
     )
 
 
 def _deployment(cluster: Cluster, setting: CycleSetting) -> Deployment:
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+
     for address in machines:
         components[address] = Node(SCHEDULER)
+
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 

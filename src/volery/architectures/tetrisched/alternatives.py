@@ -15,20 +15,20 @@ import msgspec
 from volery.architectures.tetrisched.expressions import Expression, LnCk, Max, NCk, leaves
 
 TABLES_MAX: Final = 8192
-"""Tables that are kept; a plan needs as many as it has jobs."""
+"""Number of tables that are kept; a plan needs as many as it has jobs."""
 
 
 class Alternatives(msgspec.Struct, frozen=True, eq=False):
     """The leaves of an expression.
 
     Args:
-        leaves: from left to right.
-        wheres: the sets that the leaves ask for, each once.
-        names: of sets, over all leaves.
-        starts: the quanta at which a leaf starts.
-        alike: the machines that every leaf asks for, of the one set; 0 where leaves differ in that.
-        simple: the expression is one nCk, or a max of nCk.
-        order: numbers of the leaves that are worth anything: the most valuable first, then the earliest, the leftmost.
+        leaves: The leaves from left to right.
+        wheres: The sets that the leaves ask for, each once.
+        names: Number of names of sets, over all leaves.
+        starts: The quanta at which a leaf starts.
+        alike: Number of machines that every leaf asks for, of the one set; 0 where leaves differ in that.
+        simple: Whether the expression is one nCk, or a max of nCk.
+        order: Numbers of the leaves that are worth anything: the most valuable first, then the earliest, the leftmost.
     """
 
     leaves: tuple[NCk | LnCk, ...]
@@ -43,17 +43,19 @@ class Alternatives(msgspec.Struct, frozen=True, eq=False):
 @functools.lru_cache(maxsize=TABLES_MAX)
 def alternatives(node: Expression) -> Alternatives:
     """The table of an expression."""
-    found = tuple(leaves(node))
-    simple = isinstance(node, NCk) or (isinstance(node, Max) and all(isinstance(each, NCk) for each in node.of))
-    kinds = {(leaf.where, leaf.k) for leaf in found}
-    of_worth = [number for number, leaf in enumerate(found) if leaf.value > 0]
-    of_worth.sort(key=lambda number: (-found[number].value, found[number].start))
+    table_leaves = tuple(leaves(node))
+    is_simple = isinstance(node, NCk) or (isinstance(node, Max) and all(isinstance(branch, NCk) for branch in node.of))
+    kinds = {(leaf.where, leaf.k) for leaf in table_leaves}
+
+    order = [number for number, leaf in enumerate(table_leaves) if leaf.value > 0]
+    order.sort(key=lambda number: (-table_leaves[number].value, table_leaves[number].start))
+
     return Alternatives(
-        found,
-        tuple(dict.fromkeys([leaf.where for leaf in found])),
-        sum([len(leaf.where) for leaf in found]),
-        frozenset([leaf.start for leaf in found]),
-        found[0].k if len(kinds) == 1 else 0,
-        simple,
-        tuple(of_worth),
+        table_leaves,
+        tuple(dict.fromkeys([leaf.where for leaf in table_leaves])),
+        sum([len(leaf.where) for leaf in table_leaves]),
+        frozenset([leaf.start for leaf in table_leaves]),
+        table_leaves[0].k if len(kinds) == 1 else 0,
+        is_simple,
+        tuple(order),
     )

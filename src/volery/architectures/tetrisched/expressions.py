@@ -28,7 +28,7 @@ Sets = Mapping[str, int]
 """The members of each named set, as a bit vector of machines."""
 NOW: Final = 0
 DEPTH_MAX: Final = 64
-"""Levels of an expression; far more than people or wizards write, and few enough for any stack."""
+"""Limit of the levels of an expression; more than people or wizards write, and few enough for any stack."""
 
 
 class _Node(msgspec.Struct, frozen=True, cache_hash=True, tag_field="op", forbid_unknown_fields=True):
@@ -59,8 +59,8 @@ class NCk(_Leaf, frozen=True, tag="nCk"):
     """Exactly k machines of a set, all of them from `start` for `duration` quanta.
 
     Args:
-        where: names of sets whose union is the equivalence set.
-        start: the quantum with which they are needed, 0: now.
+        where: Names of sets whose union is the equivalence set.
+        start: The quantum with which they are needed, 0: now.
     """
 
     def worth(self, count: int) -> float:
@@ -138,38 +138,41 @@ def leaves(node: Expression) -> Iterator[NCk | LnCk]:
     """The leaves of an expression, from left to right."""
     if isinstance(node, NCk | LnCk):
         yield node
-    for each in operands(node):
-        yield from leaves(each)
+    for operand in operands(node):
+        yield from leaves(operand)
 
 
-def members(where: tuple[str, ...], sets: Sets) -> int:
+def members(set_names: tuple[str, ...], sets: Sets) -> int:
     """The machines of the union of some sets.
 
     Raises:
         InputError: there is no such set; with a suggestion.
     """
-    found = 0
-    for name in where:
+    machines = 0
+
+    for name in set_names:
         if name not in sets:
             raise InputError("STRL", f"there is no set {name!r} of machines{suggestion(name, sets)}")
-        found |= sets[name]
-    return found
+        machines |= sets[name]
+
+    return machines
 
 
-def folded(node: Expression, of_leaf: Callable[[NCk | LnCk], float]) -> float:
+def folded(node: Expression, leaf_value: Callable[[NCk | LnCk], float]) -> float:
     """The value of an expression, given that of its leaves, which are looked at from left to right."""
     match node:
         case NCk() | LnCk():
-            return of_leaf(node)
+            return leaf_value(node)
         case Scale():
-            return node.factor * folded(node.of, of_leaf)
+            return node.factor * folded(node.of, leaf_value)
         case Barrier():
-            return node.value if folded(node.of, of_leaf) >= node.value else 0.0
-    worths = [folded(each, of_leaf) for each in node.of]
-    return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
+            return node.value if folded(node.of, leaf_value) >= node.value else 0.0
+
+    values = [folded(operand, leaf_value) for operand in node.of]
+    return max(values) if isinstance(node, Max) else min(values) if isinstance(node, Min) else sum(values)
 
 
-def worth(node: Expression, given: int, sets: Sets) -> float:
+def worth(node: Expression, machines: int, sets: Sets) -> float:
     """The value of machines (a bit vector) that are given now, as alsched counts (SoCC 2012): time does not matter.
 
     Parts of the expression may count the same machine.
@@ -177,7 +180,7 @@ def worth(node: Expression, given: int, sets: Sets) -> float:
     Raises:
         InputError: the expression names a set that is not among them.
     """
-    return folded(node, lambda leaf: leaf.worth((members(leaf.where, sets) & given).bit_count()))
+    return folded(node, lambda leaf: leaf.worth((members(leaf.where, sets) & machines).bit_count()))
 
 
 def from_json(text: bytes | str) -> Expression:
@@ -187,13 +190,13 @@ def from_json(text: bytes | str) -> Expression:
         InputError: it is not one; the message names the place in it.
     """
     try:
-        found: Expression = _DECODER.decode(text)
+        expression: Expression = _DECODER.decode(text)
     except msgspec.DecodeError as error:
         problem, _, place = str(error).partition(" - at ")
         raise InputError(f"STRL {place.strip('`') or '$'}", problem.replace("`", "")) from None
     except RecursionError:
         raise InputError("STRL $", f"is nested too deeply; at most {DEPTH_MAX} levels are read") from None
-    return found
+    return expression
 
 
 _DECODER: Final = msgspec.json.Decoder(Expression)
@@ -207,7 +210,7 @@ _TOKEN: Final = re.compile(
     r"(?P<space>\s+|#[^\n]*)|(?P<number>[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][\w.:]*)|(?P<mark>[(),+])"
 )
 WIDTH: Final = 100
-"""Expressions that are longer are printed over several lines."""
+"""Length of expressions beyond which they are printed over several lines."""
 
 
 class _Token(NamedTuple):
@@ -227,88 +230,108 @@ class _Reader:
         self._depth = 0
 
     def _cut(self) -> list[_Token]:
-        found, at = [], 0
-        while at < len(self._text):
-            match = _TOKEN.match(self._text, at)
-            if match is None:
-                self._refuse(at, f"{self._text[at]!r} has no meaning here; write names, numbers, ( ) , and +")
-            if match.lastgroup != "space":
-                found.append(_Token(str(match.lastgroup), match[0], at))
-            at = match.end()
-        return [*found, _Token("end", "", at)]
+        tokens: list[_Token] = []
+        position = 0
 
-    def _refuse(self, at: int, problem: str) -> NoReturn:
-        line = self._text.count("\n", 0, at) + 1
-        column = at - (self._text.rfind("\n", 0, at) + 1) + 1
+        while position < len(self._text):
+            match = _TOKEN.match(self._text, position)
+            if match is None:
+                self._refuse(
+                    position, f"{self._text[position]!r} has no meaning here; write names, numbers, ( ) , and +"
+                )
+
+            if match.lastgroup != "space":
+                tokens.append(_Token(str(match.lastgroup), match[0], position))
+            position = match.end()
+
+        return [*tokens, _Token("end", "", position)]
+
+    def _refuse(self, position: int, problem: str) -> NoReturn:
+        line = self._text.count("\n", 0, position) + 1
+        column = position - (self._text.rfind("\n", 0, position) + 1) + 1
         raise InputError(f"{self._place}:{line}:{column}", problem)
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
 
-    def _take(self, kind: str, wanted: str) -> _Token:
+    def _take(self, kind: str, expected: str) -> _Token:
         token = self._peek()
         if token.kind != kind:
-            found = repr(token.text) if token.text else "the end"
-            self._refuse(token.at, f"{wanted} is expected here, not {found}")
+            actual = repr(token.text) if token.text else "the end"
+            self._refuse(token.at, f"{expected} is expected here, not {actual}")
+
         self._next += 1
         return token
 
-    def _mark(self, text: str, wanted: str) -> None:
+    def _mark(self, text: str, context: str) -> None:
         token = self._peek()
         if token.text != text or token.kind != "mark":
-            found = repr(token.text) if token.text else "the end"
-            self._refuse(token.at, f"{text!r} is expected here ({wanted}), not {found}")
+            actual = repr(token.text) if token.text else "the end"
+            self._refuse(token.at, f"{text!r} is expected here ({context}), not {actual}")
+
         self._next += 1
 
-    def whole(self) -> Expression:
-        found = self._expression()
+    def whole_expression(self) -> Expression:
+        expression = self._expression()
+
         self._take("end", "nothing more")
-        return found
+        return expression
 
     def _expression(self) -> Expression:
         token = self._take("name", "an expression, as nCk(all, 2, 1)")
         if token.text not in OPERATORS:
             self._refuse(token.at, f"{token.text!r} is no operator{suggestion(token.text, OPERATORS)}")
+
         self._depth += 1
         if self._depth > DEPTH_MAX:
             self._refuse(token.at, f"more than {DEPTH_MAX} levels; flatten nested max, min or sum of one kind")
+
         self._mark("(", f"after {token.text}")
+
         try:
-            found = self._arguments(token.text)
+            expression = self._arguments(token.text)
         except ValueError as error:
+            # Errors of operands name their own place; only what this node's constructor refuses gets this one's.
             if isinstance(error, InputError):
                 raise
             self._refuse(token.at, str(error))
+
         self._mark(")", f"closing {token.text}")
         self._depth -= 1
-        return found
+        return expression
 
     def _arguments(self, operator: str) -> Expression:
         if operator in _LEAVES:
             return self._leaf(operator)
-        of = [self._expression()]
+        operands = [self._expression()]
+
         if operator in _BOUNDED:
             self._mark(",", f"{operator} takes an expression and a number")
-            return _BOUNDED[operator](of[0], self._number())
+            return _BOUNDED[operator](operands[0], self._number())
+
         while self._peek().text == ",":
             self._next += 1
-            of.append(self._expression())
-        return _MANY[operator](tuple(of))
+            operands.append(self._expression())
+        return _MANY[operator](tuple(operands))
 
     def _leaf(self, operator: str) -> NCk | LnCk:
         names = [self._take("name", "the name of a set of machines").text]
+
         while self._peek().text == "+":
             self._next += 1
             names.append(self._take("name", "the name of a set of machines").text)
+
         form = f"{operator}(SETS, k, value) or {operator}(SETS, k, start, duration, value)"
         self._mark(",", form)
-        at = self._peek().at
+        position = self._peek().at
         numbers = [self._take("number", f"a number: {form}")]
         while self._peek().text == ",":
             self._next += 1
             numbers.append(self._take("number", f"a number: {form}"))
+
         if len(numbers) not in (2, 4):
-            self._refuse(at, f"{len(numbers)} numbers stand here; write {form}")
+            self._refuse(position, f"{len(numbers)} numbers stand here; write {form}")
+
         counts = [self._count(token) for token in numbers[:-1]]
         start, duration = (counts[1], counts[2]) if len(counts) == 3 else (NOW, 1)
         return _LEAVES[operator](tuple(names), counts[0], float(numbers[-1].text), start, duration)
@@ -326,33 +349,36 @@ def parse(text: str, place: str = "STRL") -> Expression:
     """Read an expression.
 
     Args:
-        place: what errors call it, for example a file's name.
+        place: Name of the text in errors, for example a file's name.
 
     Raises:
         InputError: at place:line:column, with the fix.
     """
-    return _Reader(text, place).whole()
+    return _Reader(text, place).whole_expression()
 
 
 def written(node: Expression, indent: int = 0) -> str:
     """The expression in STRL; `parse` gives the same one back."""
     line = _line(node)
+    # Only operators are broken over lines: a leaf reads best on one, however long.
     if isinstance(node, NCk | LnCk) or len(line) + indent <= WIDTH:
         return line
-    pad = " " * (indent + 2)
+
+    padding = " " * (indent + 2)
     if isinstance(node, Scale | Barrier):
-        return f"{_name(node)}(\n{pad}{written(node.of, indent + 2)},\n{pad}{_bound(node)!r}\n{' ' * indent})"
-    parts = ",\n".join(pad + written(each, indent + 2) for each in node.of)
+        return f"{_name(node)}(\n{padding}{written(node.of, indent + 2)},\n{padding}{_bound(node)!r}\n{' ' * indent})"
+
+    parts = ",\n".join(padding + written(operand, indent + 2) for operand in node.of)
     return f"{_name(node)}(\n{parts}\n{' ' * indent})"
 
 
 def _line(node: Expression) -> str:
     if isinstance(node, NCk | LnCk):
-        when = "" if (node.start, node.duration) == (NOW, 1) else f"{node.start}, {node.duration}, "
-        return f"{_name(node)}({'+'.join(node.where)}, {node.k}, {when}{node.value!r})"
+        time = "" if (node.start, node.duration) == (NOW, 1) else f"{node.start}, {node.duration}, "
+        return f"{_name(node)}({'+'.join(node.where)}, {node.k}, {time}{node.value!r})"
     if isinstance(node, Scale | Barrier):
         return f"{_name(node)}({_line(node.of)}, {_bound(node)!r})"
-    return f"{_name(node)}({', '.join(_line(each) for each in node.of)})"
+    return f"{_name(node)}({', '.join(_line(operand) for operand in node.of)})"
 
 
 def _name(node: Expression) -> str:

@@ -34,18 +34,18 @@ from volery.architectures.tetrisched.parts import Chosen, Parts
 from volery.core.errors import InputError, install_command
 
 Linear = list[tuple[int, float]]
-"""Columns and their coefficients."""
+"""Linear terms: columns and their coefficients."""
 Reals = npt.NDArray[np.float64]
 ALWAYS = -1
-"""Stands for the indicator of the root, which is 1."""
+"""The indicator of the root, which is 1 and has no column."""
 
 
 class Program(msgspec.Struct, frozen=True, eq=False):
     """Maximise `worth` x, subject to rows, 0 <= x <= upper.
 
     Args:
-        row_low, row_high: per row, infinite where there is no bound.
-        row_first: place of each row's first entry, with the count of all at the end.
+        row_low, row_high: Bounds of each row, infinite where there is no bound.
+        row_first: Place of each row's first entry, with the count of all at the end.
     """
 
     worth: Reals
@@ -71,13 +71,17 @@ class Generator:
         self._indicators: list[tuple[int, int, int]] = []
         self._levels: list[tuple[int, int, Linear]] = []
         self._minima: list[tuple[int, list[Linear]]] = []
-        self._amounts: list[tuple[int, int, float, int]] = []  # leaf over all, part, machines per unit, column
+        # Leaf over all requests, part, machines per unit of the column, column.
+        self._amounts: list[tuple[int, int, float, int]] = []
         self._owner: list[tuple[int, int]] = []
+
         for number, request in enumerate(requests):
-            before = len(self._owner)
+            first_leaf = len(self._owner)
             for column, coefficient in self._generate(request, ALWAYS):
                 self._worth[column] = self._worth.get(column, 0.0) + coefficient
-            self._owner[before:] = [(number, leaf) for leaf in range(len(self._owner) - before)]
+
+            self._owner[first_leaf:] = [(number, leaf) for leaf in range(len(self._owner) - first_leaf)]
+
         self._supply()
 
     @property
@@ -98,33 +102,38 @@ class Generator:
 
     def _supply(self) -> None:
         """The use of each part at each time: held before, plus starts, less ends."""
-        for part, room in enumerate(self._parts.available.tolist()):
-            before = ALWAYS
-            for time, available in enumerate(room):
-                change = self._use.get((part, time), [])
-                if not change and before == ALWAYS:
+        for part, counts in enumerate(self._parts.available.tolist()):
+            level_before = ALWAYS
+            for time, available in enumerate(counts):
+                changes = self._use.get((part, time), [])
+                # A part that nothing has used yet needs no column for its use.
+                if not changes and level_before == ALWAYS:
                     continue
-                used = self._column(float(available), integer=False)
-                self._levels.append((used, before, change))
-                last = [] if before == ALWAYS else [(before, -1.0)]
-                self._row(0.0, 0.0, [(used, 1.0), *last, *((column, -factor) for column, factor in change)])
-                before = used
+
+                level = self._column(float(available), integer=False)
+                self._levels.append((level, level_before, changes))
+                terms_before = [] if level_before == ALWAYS else [(level_before, -1.0)]
+                self._row(0.0, 0.0, [(level, 1.0), *terms_before, *((column, -factor) for column, factor in changes)])
+
+                level_before = level
 
     def _row(self, low: float, high: float, entries: Linear) -> None:
         """Their sum is from `low` to `high`; a column may come twice: some nodes are worth their own indicator."""
         joined: dict[int, float] = {}
+
         for column, factor in entries:
             joined[column] = joined.get(column, 0.0) + factor
-        kept = [(column, factor) for column, factor in joined.items() if factor]
-        if kept:
-            self._rows.append((low, high, kept))
+        row_entries = [(column, factor) for column, factor in joined.items() if factor]
 
-    def _at_most(self, left: Linear, indicator: int, times: float) -> None:
-        """Left <= times * indicator."""
+        if row_entries:
+            self._rows.append((low, high, row_entries))
+
+    def _at_most(self, terms: Linear, indicator: int, times: float) -> None:
+        """Bound the sum of the terms by times * indicator."""
         if indicator == ALWAYS:
-            self._row(-math.inf, times, left)
+            self._row(-math.inf, times, terms)
         else:
-            self._row(-math.inf, 0.0, [*left, (indicator, -times)])
+            self._row(-math.inf, 0.0, [*terms, (indicator, -times)])
 
     def _generate(self, node: Expression, indicator: int) -> Linear:
         """Columns and rows of a node; what it is worth."""
@@ -135,88 +144,111 @@ class Generator:
                 return [(column, node.factor * factor) for column, factor in self._generate(node.of, indicator)]
             case Max() | Sum():
                 return self._any(node, indicator)
-        own = indicator
-        first = len(self._owner)
-        if own == ALWAYS:
-            own = self._indicator()
-        found = self._all(node, own) if isinstance(node, Min) else self._barrier(node, own)
+
+        # A min or a barrier is worth its own indicator, which the constant of the root cannot stand for.
+        node_indicator = indicator
+        first_leaf = len(self._owner)
+        if node_indicator == ALWAYS:
+            node_indicator = self._indicator()
+
+        terms = self._all(node, node_indicator) if isinstance(node, Min) else self._barrier(node, node_indicator)
+
         if indicator == ALWAYS:
-            self._indicators.append((own, first, len(self._owner)))
-        return found
+            self._indicators.append((node_indicator, first_leaf, len(self._owner)))
+
+        return terms
 
     def _any(self, node: Max | Sum, indicator: int) -> Linear:
-        found: Linear = []
-        own: Linear = []
-        for each in node.of:
-            first = len(self._owner)
-            if isinstance(each, NCk) and not self._possible(each):
+        terms: Linear = []
+        indicators: Linear = []
+        for operand in node.of:
+            first_leaf = len(self._owner)
+            # There is too little when it starts, and what is available only grows: no plan holds this branch.
+            if isinstance(operand, NCk) and not self._possible(operand):
                 self._owner.append((0, 0))
                 continue
-            chosen = self._indicator()
-            found += self._generate(each, chosen)
-            self._indicators.append((chosen, first, len(self._owner)))
-            own.append((chosen, 1.0))
+
+            branch_indicator = self._indicator()
+            terms += self._generate(operand, branch_indicator)
+            self._indicators.append((branch_indicator, first_leaf, len(self._owner)))
+            indicators.append((branch_indicator, 1.0))
         if isinstance(node, Max):
-            self._at_most(own, indicator, 1.0)
+            self._at_most(indicators, indicator, 1.0)
         elif indicator != ALWAYS:
-            for one in own:
-                self._at_most([one], indicator, 1.0)
-        return found
+            for branch in indicators:
+                self._at_most([branch], indicator, 1.0)
+
+        return terms
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
-        """True if there will be that many machines at its start, with no other claims."""
+        """True if there will be enough machines at a leaf's start, with no other claims."""
         return self._parts.total(leaf) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:
-        found = [self._generate(each, indicator) for each in node.of]
-        least = self._column(math.inf, integer=False)
-        for each in found:
-            self._row(-math.inf, 0.0, [(least, 1.0), *((column, -factor) for column, factor in each)])
-        self._minima.append((least, found))
-        return [(least, 1.0)]
+        operand_terms = [self._generate(operand, indicator) for operand in node.of]
+        minimum = self._column(math.inf, integer=False)
+        for terms in operand_terms:
+            self._row(-math.inf, 0.0, [(minimum, 1.0), *((column, -factor) for column, factor in terms)])
+
+        self._minima.append((minimum, operand_terms))
+        return [(minimum, 1.0)]
 
     def _barrier(self, node: Barrier, indicator: int) -> Linear:
-        found = self._generate(node.of, indicator)
-        self._row(-math.inf, 0.0, [(indicator, node.value), *((column, -f) for column, f in found)])
+        terms = self._generate(node.of, indicator)
+        self._row(-math.inf, 0.0, [(indicator, node.value), *((column, -factor) for column, factor in terms)])
         return [(indicator, node.value)]
 
     def _leaf(self, node: NCk | LnCk, indicator: int) -> Linear:
         leaf = len(self._owner)
         self._owner.append((0, 0))
+
         parts = self._parts.of(node.where)
-        exact = isinstance(node, NCk)
-        if exact and indicator == ALWAYS:
+        is_exact = isinstance(node, NCk)
+
+        # The root's indicator is no column, so the choice of this leaf needs one.
+        if is_exact and indicator == ALWAYS:
             indicator = self._indicator()
             self._indicators.append((indicator, leaf, leaf + 1))
-        if exact and len(parts) == 1:
+
+        # Over one part the count is k or nothing: the indicator says it all.
+        if is_exact and len(parts) == 1:
             self._takes(node, leaf, parts[0], indicator, float(node.k))
             if not self._possible(node):
                 self._upper[indicator] = 0.0
             return [(indicator, node.value)]
-        taken: Linear = []
+
+        part_terms: Linear = []
+
         for part, available in self._parts.at_start(node).items():
             column = self._column(float(min(node.k, available)))
             self._takes(node, leaf, part, column, 1.0)
-            taken.append((column, 1.0))
-        if exact:
-            self._row(0.0, 0.0, [*taken, (indicator, -float(node.k))])
+            part_terms.append((column, 1.0))
+
+        if is_exact:
+            self._row(0.0, 0.0, [*part_terms, (indicator, -float(node.k))])
             return [(indicator, node.value)]
-        self._at_most(taken, indicator, float(node.k))
-        return [(column, node.value / node.k) for column, _ in taken]
+
+        self._at_most(part_terms, indicator, float(node.k))
+        return [(column, node.value / node.k) for column, _ in part_terms]
 
     def _takes(self, node: NCk | LnCk, leaf: int, part: int, column: int, machines: float) -> None:
         self._amounts.append((leaf, part, machines, column))
-        during = self._parts.during(node)
-        self._use.setdefault((part, during.start), []).append((column, machines))
-        if during.stop < len(self._parts.times):
-            self._use.setdefault((part, during.stop), []).append((column, -machines))
+
+        places = self._parts.during(node)
+        self._use.setdefault((part, places.start), []).append((column, machines))
+
+        # Uses that last beyond the last start end where nothing is decided any more.
+        if places.stop < len(self._parts.times):
+            self._use.setdefault((part, places.stop), []).append((column, -machines))
 
     def program(self) -> Program:
         lengths = [len(entries) for _, _, entries in self._rows]
         flat = [entry for _, _, entries in self._rows for entry in entries]
+
         worth = np.zeros(self.columns)
         for column, coefficient in self._worth.items():
             worth[column] = coefficient
+
         return Program(
             worth=worth,
             upper=np.array(self._upper),
@@ -230,28 +262,37 @@ class Generator:
 
     def chosen(self, values: Reals) -> list[Chosen]:
         """The leaves that a solution gives machines to, in order."""
-        taken: dict[int, list[tuple[int, int]]] = {}
+        amounts_of: dict[int, list[tuple[int, int]]] = {}
+
         for leaf, part, machines, column in self._amounts:
             count = round(float(values[column]) * machines)
             if count:
-                taken.setdefault(leaf, []).append((part, count))
-        return [Chosen(*self._owner[leaf], tuple(amounts)) for leaf, amounts in sorted(taken.items())]
+                amounts_of.setdefault(leaf, []).append((part, count))
 
-    def values(self, chosen: Sequence[Chosen]) -> Reals:
+        return [Chosen(*self._owner[leaf], tuple(leaf_amounts)) for leaf, leaf_amounts in sorted(amounts_of.items())]
+
+    def values(self, choices: Sequence[Chosen]) -> Reals:
         """The solution in which these leaves are given machines, and no others."""
-        found = np.zeros(self.columns)
-        given = {(one.request, one.leaf): dict(one.amounts) for one in chosen}
-        active = [owner in given for owner in self._owner]
+        solution = np.zeros(self.columns)
+        amounts_of = {(choice.request, choice.leaf): dict(choice.amounts) for choice in choices}
+        is_taken = [owner in amounts_of for owner in self._owner]
+
         for leaf, part, machines, column in self._amounts:
-            found[column] = given.get(self._owner[leaf], {}).get(part, 0) / machines
+            solution[column] = amounts_of.get(self._owner[leaf], {}).get(part, 0) / machines
+
         for column, first, end in self._indicators:
-            found[column] = float(any(active[first:end]))
-        for column, each in self._minima:
-            found[column] = min(sum(factor * found[of] for of, factor in linear) for linear in each)
-        for column, before, change in self._levels:
-            level = 0.0 if before == ALWAYS else found[before]
-            found[column] = level + sum(factor * found[of] for of, factor in change)
-        return found
+            solution[column] = float(any(is_taken[first:end]))
+
+        for column, operand_terms in self._minima:
+            solution[column] = min(
+                sum(factor * solution[entry_column] for entry_column, factor in linear) for linear in operand_terms
+            )
+
+        for column, level_before, changes in self._levels:
+            level = 0.0 if level_before == ALWAYS else solution[level_before]
+            solution[column] = level + sum(factor * solution[entry_column] for entry_column, factor in changes)
+
+        return solution
 
 
 SEED: Final = 0
@@ -261,7 +302,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Limits of the solver's work.
 
     Args:
-        jobs: those with prices in a program; plans with more of these are made by prices.
+        jobs: Number of jobs with prices in a program; plans with more of these are made by prices.
     """
 
     gap: float = 0.1
@@ -273,8 +314,8 @@ class Solution(msgspec.Struct, frozen=True, eq=False):
     """An answer.
 
     Args:
-        values: per column; None where nothing was found within the limits.
-        gap: how much less than the bound it is worth at most, as a share of it.
+        values: Value of each column; None where nothing was found within the limits.
+        gap: Share of the bound by which it is worth less, at most.
     """
 
     values: Reals | None
@@ -293,11 +334,11 @@ def check_solver(place: str) -> None:
         raise InputError(place, f"needs the solver HiGHS: {install_command('solve')}; solver=greedy goes without")
 
 
-def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solution:
+def maximise(program: Program, limits: Limits, start: Reals | None = None) -> Solution:
     """Solve a program with at least one column.
 
     Args:
-        begin: a feasible solution to start from.
+        start: A feasible solution to start from.
 
     Raises:
         InputError: HiGHS is not installed.
@@ -307,38 +348,53 @@ def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> So
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the package has few annotations
     settings: dict[str, Any] = {
-        "output_flag": False, "threads": 1, "parallel": "off", "random_seed": SEED, "mip_rel_gap": limits.gap,
+        "output_flag": False,
+        "threads": 1,
+        "parallel": "off",
+        "random_seed": SEED,
+        "mip_rel_gap": limits.gap,
         "mip_max_nodes": limits.nodes,
-    }  # fmt: skip
+    }
+
     for name, value in settings.items():
         solver.setOptionValue(name, value)
-    taken = solver.passModel(_model(program))
-    assert taken == highspy.HighsStatus.kOk, "HiGHS takes every program that is generated"
-    if begin is not None:
-        places = np.arange(len(begin), dtype=np.int32)
-        solver.setSolution(len(begin), places, begin)
+
+    status = solver.passModel(_model(program))
+    assert status == highspy.HighsStatus.kOk, "HiGHS takes every program that is generated"
+
+    if start is not None:
+        places = np.arange(len(start), dtype=np.int32)
+        solver.setSolution(len(start), places, start)
+
     solver.run()
-    found = solver.getInfo()
-    usable = found.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    values = np.array(solver.getSolution().col_value) if usable else None
-    gap = float(found.mip_gap) if np.isfinite(found.mip_gap) else 1.0
-    return Solution(values, gap, max(0, int(found.mip_node_count)), max(0, int(found.simplex_iteration_count)))
+
+    outcome = solver.getInfo()
+    is_feasible = outcome.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if is_feasible else None
+    gap = float(outcome.mip_gap) if np.isfinite(outcome.mip_gap) else 1.0
+
+    return Solution(values, gap, max(0, int(outcome.mip_node_count)), max(0, int(outcome.simplex_iteration_count)))
 
 
 def _model(program: Program) -> Any:
     import highspy
 
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(program.worth), len(program.row_low)
+    model.num_col_ = len(program.worth)
+    model.num_row_ = len(program.row_low)
+
     model.sense_ = highspy.ObjSense.kMaximize
     model.col_cost_ = program.worth
     model.col_lower_ = np.zeros(len(program.worth))
     model.col_upper_ = program.upper
-    model.row_lower_, model.row_upper_ = program.row_low, program.row_high
+    model.row_lower_ = program.row_low
+    model.row_upper_ = program.row_high
+
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_ = program.row_first
     model.a_matrix_.index_ = program.column
     model.a_matrix_.value_ = program.factor
+
     kinds = highspy.HighsVarType
-    model.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in program.integer]
+    model.integrality_ = [kinds.kInteger if integer else kinds.kContinuous for integer in program.integer]
     return model

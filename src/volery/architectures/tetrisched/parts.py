@@ -25,8 +25,8 @@ class MachineSupply(msgspec.Struct, frozen=True):
     """The machines that there are over time, as far as is known.
 
     Args:
-        idle: those that are free now, as a bit vector.
-        held: (quantum from which they are free, those machines); in order of time.
+        idle: Machines that are free now, as a bit vector.
+        held: The quantum from which they are free, and those machines; in order of time.
     """
 
     idle: int
@@ -37,9 +37,9 @@ class Chosen(msgspec.Struct, frozen=True):
     """A leaf that is given machines.
 
     Args:
-        request: the place of its expression.
-        leaf: its number in that, from left to right.
-        amounts: (part, how many machines of it).
+        request: The place of its expression.
+        leaf: Number of the leaf in that, from left to right.
+        amounts: Parts, and how many machines of each.
     """
 
     request: int
@@ -47,20 +47,25 @@ class Chosen(msgspec.Struct, frozen=True):
     amounts: tuple[tuple[int, int], ...]
 
 
-def partition(wanted: Iterable[int]) -> list[int]:
+def partition(sets: Iterable[int]) -> list[int]:
     """The coarsest grouping of which every one of these sets of machines is a union.
 
     Returns:
         The groups, that with the lowest machine first.
     """
     groups: list[int] = []
-    for each in dict.fromkeys(wanted):
-        left, refined = each, []
+    for machines in dict.fromkeys(sets):
+        # What the groups so far leave of the set is a group of its own; each of them is cut in two by the set.
+        rest_of_set = machines
+        refined: list[int] = []
+
         for group in groups:
-            inner = group & each
-            left &= ~group
-            refined += [piece for piece in (inner, group & ~each) if piece]
-        groups = refined + ([left] if left else [])
+            inner = group & machines
+            rest_of_set &= ~group
+            refined += [piece for piece in (inner, group & ~machines) if piece]
+
+        groups = refined + ([rest_of_set] if rest_of_set else [])
+
     return sorted(groups, key=lambda group: group & -group)
 
 
@@ -68,12 +73,12 @@ class Parts:
     """The groups of machines of some expressions.
 
     Attributes:
-        groups: the machines of each group, as a bit vector.
-        times: the quanta at which some leaf starts, in order.
-        available: per group and time, how many machines are free.
-        place: the place of each of these quanta in `times`.
-        precious: per group, in how many of the sets that were asked for it is.
-        cheapest: the groups of each set, those first that fewest sets hold.
+        groups: The machines of each group, as a bit vector.
+        times: The quanta at which some leaf starts, in order.
+        available: Number of free machines, per group and time.
+        place: The place of each of these quanta in `times`.
+        precious: Per group, in how many of the sets that were asked for it is.
+        cheapest: The groups of each set, those first that fewest sets hold.
 
     Raises:
         InputError: an expression names a set that there is not.
@@ -81,41 +86,48 @@ class Parts:
 
     def __init__(self, requests: Sequence[Expression], sets: Sets, supply: MachineSupply) -> None:
         masks: dict[tuple[str, ...], int] = {}
+
         starts: set[int] = {NOW}
         for request in requests:
             table = alternatives(request)
             starts |= table.starts
-            for where in table.wheres:
-                if where not in masks:
-                    masks[where] = members(where, sets)
+            for set_names in table.wheres:
+                if set_names not in masks:
+                    masks[set_names] = members(set_names, sets)
+
         self.groups = partition(masks.values())
         self.times = sorted(starts)
+
         self.place = {start: place for place, start in enumerate(self.times)}
         self._of = {
-            where: tuple([part for part, group in enumerate(self.groups) if group & mask])
-            for where, mask in masks.items()
+            set_names: tuple([part for part, group in enumerate(self.groups) if group & mask])
+            for set_names, mask in masks.items()
         }
-        asked = collections.Counter(itertools.chain.from_iterable(self._of.values()))
-        self.precious = [asked[part] for part in range(len(self.groups))]
+
+        set_counts = collections.Counter(itertools.chain.from_iterable(self._of.values()))
+        self.precious = [set_counts[part] for part in range(len(self.groups))]
         self.cheapest = {
-            where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()
+            set_names: tuple(sorted(parts, key=self.precious.__getitem__)) for set_names, parts in self._of.items()
         }
+
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
         for part, group in enumerate(self.groups):
             self.available[part, :] = (group & supply.idle).bit_count()
-            for since, machines in supply.held:
-                self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
+            for first_quantum, machines in supply.held:
+                # Counts at the time of a return and at all later ones: what is available only grows.
+                self.available[part, bisect.bisect_left(self.times, first_quantum) :] += (group & machines).bit_count()
+
         self._counts: list[list[int]] = self.available.tolist()
         self._during: dict[tuple[int, int], range] = {}
         self._windows: dict[Alternatives, list[tuple[int, int]]] = {}
         self._totals: dict[tuple[tuple[str, ...], int], int] = {}
 
-    def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
+    def of(self, set_names: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
-        return self._of[where]
+        return self._of[set_names]
 
     def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
-        """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
+        """The machines of each group of a leaf's set when it starts: the fewest that there will be."""
         time = bisect.bisect_left(self.times, leaf.start)
         return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
@@ -128,7 +140,7 @@ class Parts:
         return self._totals[key]
 
     def windows(self, table: Alternatives) -> list[tuple[int, int]]:
-        """Per leaf the places of the first time at which it holds machines, and of its end."""
+        """The places of each leaf's first time with machines, and of its end."""
         if table not in self._windows:
             during = [self.during(leaf) for leaf in table.leaves]
             self._windows[table] = [(times.start, times.stop) for times in during]
@@ -136,9 +148,10 @@ class Parts:
 
     def during(self, leaf: NCk | LnCk) -> range:
         """The places of the times at which the leaf holds what it was given."""
-        found = self._during.get((leaf.start, leaf.duration))
-        if found is None:
+        places = self._during.get((leaf.start, leaf.duration))
+        if places is None:
             first = bisect.bisect_left(self.times, leaf.start)
-            found = range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
-            self._during[leaf.start, leaf.duration] = found
-        return found
+            places = range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
+            self._during[leaf.start, leaf.duration] = places
+
+        return places

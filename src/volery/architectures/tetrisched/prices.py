@@ -23,9 +23,9 @@ from volery.architectures.tetrisched.parts import Parts
 
 Wholes = npt.NDArray[np.int64]
 SCALE: Final = 1 << 24
-"""Whole units of the most valuable leaf."""
+"""Whole units in which the most valuable leaf is counted."""
 ROUNDS_MAX: Final = 6
-"""Changes of prices per plan."""
+"""Number of changes of prices per plan, at most."""
 NEVER_TAKEN: Final = -(1 << 40)
 
 
@@ -33,33 +33,44 @@ class PriceSearch:
     """Prices of the machines of a plan, from round to round.
 
     Args:
-        tables: simple requests, by their place in the plan.
-        others: the most that all other requests can be worth.
+        tables: Tables of the simple requests, by their place in the plan.
+        others_bound: The most that all other requests can be worth.
 
     Attributes:
-        bound: no plan is worth more.
-        rounds: the changes of prices so far.
+        bound: Worth that no plan exceeds.
+        rounds: Number of changes of the prices so far.
     """
 
-    def __init__(self, tables: Mapping[int, Alternatives], parts: Parts, others: float) -> None:
+    def __init__(self, tables: Mapping[int, Alternatives], parts: Parts, others_bound: float) -> None:
         self._requests = list(tables)
         self._parts = parts
-        self._others = others
-        wheres = list(dict.fromkeys([where for table in tables.values() for where in table.wheres]))
-        place = {where: number for number, where in enumerate(wheres)}
-        inside = [[set(parts.of(small)) <= set(parts.of(large)) for large in wheres] for small in wheres]
+        self._others_bound = others_bound
+
+        wheres = list(dict.fromkeys([set_names for table in tables.values() for set_names in table.wheres]))
+        place_of = {set_names: number for number, set_names in enumerate(wheres)}
+        inside = [[set(parts.of(inner)) <= set(parts.of(outer)) for outer in wheres] for inner in wheres]
         self._inside: Wholes = np.array(inside, dtype=np.int64)
+
         counts = [
-            [sum(column) for column in zip(*(parts.available[part].tolist() for part in parts.of(where)), strict=True)]
-            for where in wheres
+            [
+                sum(column)
+                for column in zip(*(parts.available[part].tolist() for part in parts.of(set_names)), strict=True)
+            ]
+            for set_names in wheres
         ]
+
         self._room: Wholes = np.array(counts, dtype=np.int64)
+        # One place more than times: differences of running sums give the price of a stretch.
         self._width = len(parts.times) + 1
-        self._lay_out(list(tables.values()), place)
-        self._prices = np.ones_like(self._room)  # next to nothing: of what is worth as much, the shortest gains most
+
+        self._lay_out(list(tables.values()), place_of)
+        # Next to nothing: of alternatives that are worth as much, the shortest gains most.
+        self._prices = np.ones_like(self._room)
+
         self.rounds = 0
         self.bound = float("inf")
         self._step = 1.0
+
         self._choose()
 
     def _lay_out(self, tables: Sequence[Alternatives], place: Mapping[tuple[str, ...], int]) -> None:
@@ -67,6 +78,7 @@ class PriceSearch:
         shape = (len(tables), max(len(table.leaves) for table in tables))
         worth = np.full(shape, -1.0)
         self._k, self._from, self._to = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+
         for row, table in enumerate(tables):
             size = len(table.leaves)
             windows = self._parts.windows(table)
@@ -75,8 +87,9 @@ class PriceSearch:
             self._k[row, :size] = [leaf.k for leaf in table.leaves]
             self._from[row, :size] = [first + begin for first, (begin, _) in zip(base, windows, strict=True)]
             self._to[row, :size] = [first + end for first, (_, end) in zip(base, windows, strict=True)]
-        most = max(0.0, float(worth.max()))
-        self._unit = SCALE / most if most else 1.0
+
+        worth_max = max(0.0, float(worth.max()))
+        self._unit = SCALE / worth_max if worth_max else 1.0
         self._worth: Wholes = np.where(worth > 0, np.ceil(worth * self._unit), NEVER_TAKEN).astype(np.int64)
 
     def _choose(self) -> None:
@@ -85,32 +98,46 @@ class PriceSearch:
         np.cumsum(self._inside @ self._prices, axis=1, out=sums[:, 1:])
         flat = sums.ravel()
         self._gain = self._worth - self._k * (flat[self._to] - flat[self._from])
+
         rows = np.arange(len(self._gain))
-        best = self._gain.argmax(axis=1)
-        self._best: Wholes = self._gain[rows, best]
-        taking = self._best > 0
-        rows, best = rows[taking], best[taking]
+        best_leaf = self._gain.argmax(axis=1)
+        self._best: Wholes = self._gain[rows, best_leaf]
+
+        # Jobs that gain nothing at these prices take nothing.
+        has_gain = self._best > 0
+        rows = rows[has_gain]
+        best_leaf = best_leaf[has_gain]
+
         change = np.zeros_like(flat)
-        np.add.at(change, self._from[rows, best], self._k[rows, best])
-        np.add.at(change, self._to[rows, best], -self._k[rows, best])
+        np.add.at(change, self._from[rows, best_leaf], self._k[rows, best_leaf])
+        np.add.at(change, self._to[rows, best_leaf], -self._k[rows, best_leaf])
+
         used = change.reshape(sums.shape).cumsum(axis=1)[:, :-1]
-        self._over: Wholes = self._inside.T @ used - self._room
-        self._total = int(self._best[taking].sum()) + int((self._prices * self._room).sum())
-        self.bound = min(self.bound, self._others + self._total / self._unit)
+        self._excess: Wholes = self._inside.T @ used - self._room
+
+        self._total = int(self._best[has_gain].sum()) + int((self._prices * self._room).sum())
+        self.bound = min(self.bound, self._others_bound + self._total / self._unit)
 
     def change(self, worth: float) -> bool:
         """Change the prices, by as much as the bound may still fall to this worth; False: they are as they were."""
-        moving = np.where((self._prices > 0) | (self._over > 0), self._over, 0)
-        length = int((moving * moving).sum())
-        distance = self._total - (worth - self._others) * self._unit
+        # A price of zero cannot fall: only a set that is short of machines moves it.
+        movable_excess = np.where((self._prices > 0) | (self._excess > 0), self._excess, 0)
+
+        length = int((movable_excess * movable_excess).sum())
+        distance = self._total - (worth - self._others_bound) * self._unit
+
         if not length or distance <= 0:
             return False
+
         self.rounds += 1
-        moved = self._prices + np.rint(self._step * distance / length * moving).astype(np.int64)
-        self._prices = np.maximum(0, moved)
-        before = self.bound
+        new_prices = self._prices + np.rint(self._step * distance / length * movable_excess).astype(np.int64)
+        self._prices = np.maximum(0, new_prices)
+
+        bound_before = self.bound
         self._choose()
-        if self.bound >= before:
+
+        # The step overshot: the bound is convex in the prices, and its best value so far stays.
+        if self.bound >= bound_before:
             self._step /= 2
         return True
 
@@ -119,6 +146,7 @@ class PriceSearch:
         rows = np.arange(len(self._gain))
         worth = self._worth[rows, self._gain.argmax(axis=1)]
         share = self._best / np.maximum(1, worth)
+
         leaves = np.argsort(-self._gain, axis=1, kind="stable").tolist()
         gains = (self._gain > 0).sum(axis=1).tolist()
         by_share = np.argsort(-share, kind="stable").tolist()

@@ -32,25 +32,25 @@ from volery.architectures.tetrisched.plan import Greedy
 from volery.core.model import NEVER, Job, JobId, Task, Time
 
 FLOOR: Final = 0.01
-"""What is left of the value of a best-effort job that comes late."""
+"""Share of the value that a best-effort job keeps however late it comes."""
 
 
 class Wishes(msgspec.Struct, frozen=True):
     """The wishes of a job.
 
     Args:
-        fast: names of sets of machines; within any one of them it is fast. Nothing: it is fast everywhere.
-        slower: how many times longer it takes on other machines, and on machines of several of these sets.
-        everywhere: the name of the set of all machines that it may use; empty: nowhere but on fast ones.
-        partial: fewer machines are worth their share, as of storage nodes for tasks that read from them; they are
-            taken now or not at all.
-        apart: (name of a set, machines): all of these at once instead of `k` of one set, as one of each rack so that
+        fast: Names of sets of machines; within any one of them the job is fast. Nothing: it is fast everywhere.
+        slower: Factor of the run time on other machines, and on machines of several of these sets.
+        everywhere: Name of the set of all machines that it may use; empty: nowhere but on fast ones.
+        partial: Whether fewer machines are worth their share, as of storage nodes for tasks that read from them; they
+            are taken now or not at all.
+        apart: Names of sets, with machines: all of these at once instead of `k` of one set, as one of each rack so that
             no failure takes all.
-        deadline_us: the time at which it is desired, absolute; NEVER: best effort.
-        submitted_us: from which best effort loses value.
-        value: its budget.
-        grace_us: after the desired time the budget falls to nothing for so long; 0: at once.
-        penalty: of dropping it, if it has a deadline.
+        deadline_us: Time at which it is desired, absolute; NEVER: best effort.
+        submitted_us: Time from which best effort loses value.
+        value: Budget of the job.
+        grace_us: Time after the desired time in which the budget falls to nothing; 0: at once.
+        penalty: Loss by dropping it, if it has a deadline.
     """
 
     k: int
@@ -67,12 +67,13 @@ class Wishes(msgspec.Struct, frozen=True):
     penalty: float = 0.0
 
     def options(self) -> list[Option]:
-        found = [Option(name, self.estimate_us) for name in self.fast]
+        options = [Option(name, self.estimate_us) for name in self.fast]
+
         if self.everywhere:
-            found.append(
+            options.append(
                 Option(self.everywhere, round(self.estimate_us * self.slower) if self.fast else self.estimate_us)
             )
-        return found
+        return options
 
 
 class Branch(NamedTuple):
@@ -86,30 +87,34 @@ class Branch(NamedTuple):
 def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
     if wishes.deadline_us != NEVER:
         late_us = end_us - wishes.deadline_us
-        left = 1.0 if late_us <= 0 else 1.0 - late_us / wishes.grace_us if late_us < wishes.grace_us else 0.0
-        return wishes.penalty + wishes.value * left
-    left = 1.0 - (end_us - wishes.submitted_us) / horizon_us
-    return wishes.value * max(FLOOR, left)
+        share = 1.0 if late_us <= 0 else 1.0 - late_us / wishes.grace_us if late_us < wishes.grace_us else 0.0
+        return wishes.penalty + wishes.value * share
+
+    share = 1.0 - (end_us - wishes.submitted_us) / horizon_us
+    return wishes.value * max(FLOOR, share)
 
 
 def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Branch]:
     """All alternatives that are worth anything."""
     starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
-    found = []
-    for where, length_us in options:
+
+    alternatives = []
+    for set_name, length_us in options:
         quanta = grid.quanta(length_us)
         for start in starts:
             value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
             if value <= 0:
-                break  # later starts are worth no more
-            found.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
-    return found
+                # Later starts are worth no more.
+                break
+            alternatives.append(Branch(set_name, start, _machines(wishes, set_name, value, start, quanta)))
+
+    return alternatives
 
 
-def _machines(wishes: Wishes, where: str, value: float, start: int, quanta: int) -> Expression:
+def _machines(wishes: Wishes, set_name: str, value: float, start: int, quanta: int) -> Expression:
     if wishes.apart:
         return Min(tuple([NCk((name,), k, value, start, quanta) for name, k in wishes.apart]))
-    return (LnCk if wishes.partial else NCk)((where,), wishes.k, value, start, quanta)
+    return (LnCk if wishes.partial else NCk)((set_name,), wishes.k, value, start, quanta)
 
 
 def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
@@ -119,19 +124,22 @@ def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
 
 
 Placed = tuple[Expression, tuple[tuple[str, int], ...]]
-"""An expression, and per branch of it the set and the quantum of its start."""
+"""An expression, and the set and the start quantum of each branch."""
 
 
 def _placed(wishes: Wishes, options: list[Option], grid: TimeGrid) -> Placed | None:
-    found = branches(wishes, options, grid)
-    expression = joined([branch.expression for branch in found])
-    return None if expression is None else (expression, tuple([(branch.where, branch.start) for branch in found]))
+    alternatives = branches(wishes, options, grid)
+
+    expression = joined([branch.expression for branch in alternatives])
+    return (
+        None if expression is None else (expression, tuple([(branch.where, branch.start) for branch in alternatives]))
+    )
 
 
 def _is_at_floor(submitted_us: Time, options: list[Option], grid: TimeGrid) -> bool:
     """True if best effort is down to its floor wherever and whenever it runs."""
-    least_us = min([length_us for _, length_us in options])
-    return 1.0 - (grid.start_us(NOW) + least_us - submitted_us) / grid.horizon_us <= FLOOR
+    shortest_us = min([length_us for _, length_us in options])
+    return 1.0 - (grid.start_us(NOW) + shortest_us - submitted_us) / grid.horizon_us <= FLOOR
 
 
 def joined(alternatives: list[Expression]) -> Expression | None:
@@ -142,19 +150,19 @@ def joined(alternatives: list[Expression]) -> Expression | None:
 
 Soft = Literal["soft", "hard", "none"]
 Groups = dict[int, list[Task]]
-"""Tasks that wait, by what they need."""
+"""Waiting tasks, by what they need."""
 
 
 class RequestSetting(msgspec.Struct, frozen=True):
     """The parameters of requests.
 
     Args:
-        blind: to what makes machines different (the ablation NH).
-        timeless: of alsched, without a notion of when and how long; None: TetriSched.
-        deadline_value: the budget of a job with a deadline, where best effort has 1.
-        by_priority: budgets are multiplied by 1 + the job's priority.
-        insists: preferences are hard constraints to TetriSched.
-        grace_us, drop_penalty: of jobs with a deadline, see `Wishes`.
+        blind: Whether the planner ignores what makes machines different (the ablation NH).
+        timeless: How alsched weighs preferences, without a notion of when and how long; None: TetriSched.
+        deadline_value: Budget of a job with a deadline, where best effort has 1.
+        by_priority: Whether budgets are multiplied by 1 + the job's priority.
+        insists: Whether preferences are hard constraints to TetriSched.
+        grace_us, drop_penalty: See `Wishes`; of jobs with a deadline.
     """
 
     gangs: bool
@@ -168,16 +176,16 @@ class RequestSetting(msgspec.Struct, frozen=True):
 
     def budget(self, job: Job, deadline_us: Time) -> float:
         """The budget of a job that is to be done by `deadline_us`; NEVER: as best effort."""
-        base = self.deadline_value if deadline_us != NEVER else 1.0
-        return base * (1 + max(0, job.priority)) if self.by_priority else base
+        base_value = self.deadline_value if deadline_us != NEVER else 1.0
+        return base_value * (1 + max(0, job.priority)) if self.by_priority else base_value
 
 
 class WaitingJob(msgspec.Struct):
     """A job with tasks that wait.
 
     Args:
-        planned: (set, start) that the last plan had for it, absolute; nothing: none.
-        in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
+        planned: Set and absolute start that the last plan had for it; None: no plan had any.
+        in_parts: Whether some tasks came later than the job, as those of a workflow do; further chunks do not count.
     """
 
     job: Job
@@ -197,9 +205,9 @@ class JobRequest(msgspec.Struct, frozen=True):
     """The request of a job in a cycle.
 
     Args:
-        expression: worth more than nothing on the empty cluster.
-        branches: (set, quantum of its start) of the alternatives of its outermost max, in order.
-        needs: per leaf of an alternative, the constraints of the tasks that it is for.
+        expression: The expression, worth more than nothing on the empty cluster.
+        branches: Set and start quantum of the alternatives of its outermost max, in order.
+        needs: Per leaf of an alternative, the constraints of the tasks that it is for.
     """
 
     job: JobId
@@ -212,25 +220,30 @@ class JobRequest(msgspec.Struct, frozen=True):
 class Requests:
     """Makes the requests of a cycle."""
 
-    def __init__(self, machines: ClusterMachines, asking: RequestSetting) -> None:
+    def __init__(self, machines: ClusterMachines, setting: RequestSetting) -> None:
         self._machines = machines
-        self._asking = asking
+        self._setting = setting
         self._fits: dict[tuple[tuple[int, int], ...], bool] = {}
         self._floors: dict[tuple[int, float, tuple[tuple[str, int], ...]], Placed | None] = {}
 
     def make(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
-        if not (self._asking.gangs and self.is_possible(waiting)):
+
+        if not (self._setting.gangs and self.is_possible(waiting)):
             return self._elastic(waiting, grid)
-        if self._asking.timeless is not None:
-            return self._timeless(waiting, self._asking.timeless)
-        found = self._alternatives(waiting, grid, waiting.job.deadline_us)
-        missed = not found and waiting.job.deadline_us != NEVER
-        if missed:
-            found = self._alternatives(waiting, grid, NEVER)
-        assert found is not None, "best effort is always worth something"
-        return JobRequest(waiting.job.id, *found, needs, missed)
+
+        if self._setting.timeless is not None:
+            return self._timeless(waiting, self._setting.timeless)
+
+        placed = self._alternatives(waiting, grid, waiting.job.deadline_us)
+        # The deadline cannot be met any more.
+        is_missed = not placed and waiting.job.deadline_us != NEVER
+        if is_missed:
+            placed = self._alternatives(waiting, grid, NEVER)
+
+        assert placed is not None, "best effort is always worth something"
+        return JobRequest(waiting.job.id, *placed, needs, is_missed)
 
     def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
         return Wishes(
@@ -238,18 +251,22 @@ class Requests:
             waiting.job.estimate_us,
             deadline_us=deadline_us,
             submitted_us=waiting.submitted_us,
-            value=self._asking.budget(waiting.job, deadline_us),
-            grace_us=self._asking.grace_us,
-            penalty=self._asking.drop_penalty,
+            value=self._setting.budget(waiting.job, deadline_us),
+            grace_us=self._setting.grace_us,
+            penalty=self._setting.drop_penalty,
         )
 
     def _alternatives(self, waiting: WaitingJob, grid: TimeGrid, deadline_us: Time) -> Placed | None:
         """The expression of a gang, with set and start of each branch; None where nothing is worth anything."""
+        # A gang over different constraints is a min over them; what it prefers is left out.
         if len(waiting.groups) > 1:
             apart = tuple([(self._machines.named(mask), len(tasks)) for mask, tasks in waiting.groups.items()])
             options = [Option(APART, self._slowest_us(waiting))]
             return _placed(msgspec.structs.replace(self._wishes(waiting, deadline_us), apart=apart), options, grid)
+
         options = self._options(waiting, next(iter(waiting.groups)))
+
+        # The worth no longer depends on when it came: one table serves all such jobs.
         if deadline_us == NEVER and _is_at_floor(waiting.submitted_us, options, grid):
             return self._at_floor(waiting, options, grid)
         return _placed(self._wishes(waiting, deadline_us), options, grid)
@@ -257,7 +274,7 @@ class Requests:
     def _at_floor(self, waiting: WaitingJob, options: list[Option], grid: TimeGrid) -> Placed | None:
         """Best effort that loses no more value: jobs of one size and duration share an expression."""
         wishes = self._wishes(waiting, NEVER)
-        lengths = tuple([(where, grid.quanta(length_us)) for where, length_us in options])
+        lengths = tuple([(set_name, grid.quanta(length_us)) for set_name, length_us in options])
         key = (wishes.k, wishes.value, lengths)
         if key not in self._floors:
             if len(self._floors) > FITS_MAX:
@@ -266,15 +283,21 @@ class Requests:
         return self._floors[key]
 
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
-        """For tasks with the same constraints; the last one is anywhere that they fit."""
-        job, asking = waiting.job, self._asking
+        """The options of tasks with the same constraints; the last one is anywhere that they fit."""
+        job = waiting.job
+        setting = self._setting
+
         k = len(waiting.groups[mask])
-        options = self._machines.options(k, mask, job.preference, job.estimate_us, blind=asking.blind)
-        if asking.timeless == "none":
+        options = self._machines.options(k, mask, job.preference, job.estimate_us, blind=setting.blind)
+
+        if setting.timeless == "none":
             return options[-1:]
-        if asking.insists or asking.timeless == "hard":
+
+        if setting.insists or setting.timeless == "hard":
             best_us = min(option.length_us for option in options)
+            # The fastest sets alone; at least a microsecond, as estimates may be 0.
             return [option for option in options if option.length_us <= max(1, best_us)]
+
         return options
 
     def _slowest_us(self, waiting: WaitingJob) -> Time:
@@ -286,18 +309,26 @@ class Requests:
         )
 
     def _elastic(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
-        """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
-        length_us, tasks, deadline_us = self._slowest_us(waiting), waiting.tasks, waiting.job.deadline_us
-        has_deadline = deadline_us != NEVER and self._asking.timeless is None
-        value, quanta = self._asking.budget(waiting.job, NEVER), grid.quanta(length_us)
+        """The request for any number of tasks, now; each has its share of the job's worth."""
+        length_us = self._slowest_us(waiting)
+        tasks = waiting.tasks
+        deadline_us = waiting.job.deadline_us
+        has_deadline = deadline_us != NEVER and self._setting.timeless is None
+        value = self._setting.budget(waiting.job, NEVER)
+        quanta = grid.quanta(length_us)
+
         worth = value_at(self._wishes(waiting, deadline_us), grid.now_us + length_us, 1) if has_deadline else value
-        late, value = not worth, worth or value
+        is_late = not worth
+        value = worth or value
+
         sets = {mask: self._machines.named(mask) for mask in waiting.groups}
+
         parts = []
         for mask, group in waiting.groups.items():
             k = min(len(group), self._machines.sets[sets[mask]].bit_count())
             parts.append(LnCk((sets[mask],), k, value * k / tasks, 0, quanta))
-        return JobRequest(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, NOW),), tuple(waiting.groups), late)
+
+        return JobRequest(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, NOW),), tuple(waiting.groups), is_late)
 
     def _timeless(self, waiting: WaitingJob, soft: Soft) -> JobRequest:
         """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""
@@ -308,19 +339,21 @@ class Requests:
         options = self._options(waiting, needs[0])
         best_us = max(1, min(option.length_us for option in options))
         worths = [1.0 if soft == "none" else min(1.0, best_us / max(1, option.length_us)) for option in options]
-        found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
-        expression = joined(list(found))
+        branches = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
+        expression = joined(list(branches))
         assert expression is not None, "there is always an option"
-        return JobRequest(waiting.job.id, expression, tuple([(o.where, NOW) for o in options]), needs)
+        return JobRequest(waiting.job.id, expression, tuple([(option.where, NOW) for option in options]), needs)
 
     def is_possible(self, waiting: WaitingJob) -> bool:
         """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""
-        if not (self._asking.gangs and waiting.groups):
+        if not (self._setting.gangs and waiting.groups):
             return True
         kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])
+
         if len(kind) == 1:
             ((mask, k),) = kind
             return self._machines.fitting(mask).bit_count() >= k
+
         if kind not in self._fits:
             if len(self._fits) > FITS_MAX:
                 self._fits.clear()

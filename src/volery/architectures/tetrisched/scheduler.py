@@ -48,14 +48,15 @@ class Scheduler(Component):
         self._setting = setting
         self._machines = ClusterMachines(cluster)
         self._requests = Requests(self._machines, setting.asking)
-        self._open: dict[JobId, WaitingJob] = {}
-        self._waiting: dict[JobId, WaitingJob] = {}
-        self._urgent: dict[JobId, WaitingJob] = {}  # those of them with a deadline that can be met, in the same order
+        self._open_jobs: dict[JobId, WaitingJob] = {}
+        self._waiting_jobs: dict[JobId, WaitingJob] = {}
+        # Those of the waiting jobs with a deadline that can be met, in the same order.
+        self._urgent_jobs: dict[JobId, WaitingJob] = {}
         self._queued = 0
-        self._asked: tuple[JobRequest, ...] = ()
+        self._cycle_requests: tuple[JobRequest, ...] = ()
         self._planned_us = NEVER
         self._planning = False
-        self._changed = False
+        self._has_changed = False
         self._launches = 0
 
     def start(self, now: Time) -> None:
@@ -64,18 +65,19 @@ class Scheduler(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         tasks = self._jobs.admit(message, source, self._queued)
         if tasks:
-            self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
+            self._open_jobs[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
             self._wait(message.job.id, tasks, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Queue a further chunk; it is a gang of its own if the rest has started."""
         tasks = self._jobs.more(message)
         if tasks:
-            self._open[message.job].in_parts |= comes_in_parts(message)
+            self._open_jobs[message.job].in_parts |= comes_in_parts(message)
             self._wait(message.job, tasks, now)
 
     def _wait(self, job: JobId, tasks: tuple[Task, ...], now: Time) -> None:
-        waiting = self._open[job]
+        waiting = self._open_jobs[job]
+
         for task in tasks:
             if self._machines.fitting(task.constraints):
                 waiting.groups.setdefault(task.constraints, []).append(task)
@@ -83,12 +85,14 @@ class Scheduler(Component):
             else:
                 waiting.lacking += 1
                 self._jobs.unsatisfiable(job)
+
         if self._is_impossible(waiting):
             self._refuse(waiting)
         elif waiting.groups:
-            self._waiting[job] = waiting
+            self._waiting_jobs[job] = waiting
             if self._setting.asking.timeless is None and not waiting.missed and waiting.job.deadline_us != NEVER:
-                self._urgent[job] = waiting
+                self._urgent_jobs[job] = waiting
+
         self._close_if_done(job)
         self._change(now)
 
@@ -100,121 +104,156 @@ class Scheduler(Component):
             or waiting.tasks + waiting.lacking < waiting.job.task_count
         ):
             return False
+
         return waiting.lacking > 0 or not self._requests.is_possible(waiting)
 
     def _refuse(self, waiting: WaitingJob) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
-        job, count = waiting.job.id, waiting.tasks
+        job = waiting.job.id
+        count = waiting.tasks
+
         self._leave(job)
         self._queued -= count
         waiting.groups.clear()
+
         if count:
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
+
         for _ in range(count):
             self._jobs.unsatisfiable(job)
 
     def _leave(self, job: JobId) -> WaitingJob | None:
-        self._urgent.pop(job, None)
-        return self._waiting.pop(job, None)
+        self._urgent_jobs.pop(job, None)
+        return self._waiting_jobs.pop(job, None)
 
     def _close_if_done(self, job: JobId) -> None:
         if not self._jobs.is_open(job):
-            self._open.pop(job, None)
+            self._open_jobs.pop(job, None)
 
     def _change(self, now: Time) -> None:
-        """Something has changed: plan again as soon as the cycle allows."""
-        self._changed = True
-        if not self._waiting or self._planning:
+        """Plan again as soon as the cycle allows: something has changed."""
+        self._has_changed = True
+
+        if not self._waiting_jobs or self._planning:
             return
+
         if not self._setting.cycle_us:
             self._plan(now)
             return
+
         due_us = now if self._planned_us == NEVER else max(now, self._planned_us + self._setting.cycle_us)
-        self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
+        # A timer also if that is now: jobs of one instant are planned together.
+        self._port.set_timer(CYCLE, due_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        if self._waiting and not self._planning:
+        if self._waiting_jobs and not self._planning:
             self._plan(now)
 
     def _plan(self, now: Time) -> None:
-        setting, grid = self._setting, self._setting.grid(now)
+        setting = self._setting
+        grid = setting.grid(now)
+
         self._machines.forget()
-        waiting = self._first(setting.jobs_max)
-        self._asked = asked = tuple([self._requests.make(each, grid) for each in waiting])
-        for each, request in zip(waiting, asked, strict=True):
-            if request.missed and not each.missed:
-                each.missed = True
-                self._urgent.pop(each.job.id, None)
+        jobs = self._first_jobs(setting.jobs_max)
+        self._cycle_requests = requests = tuple([self._requests.make(waiting, grid) for waiting in jobs])
+        for waiting, request in zip(jobs, requests, strict=True):
+            if request.missed and not waiting.missed:
+                waiting.missed = True
+                self._urgent_jobs.pop(waiting.job.id, None)
+                # The wizard found no start that ends in time.
                 self._port.observe(Counted("deadlines_given_up"))
-        expressions = tuple([request.expression for request in asked])
+
+        expressions = tuple([request.expression for request in requests])
         tables = [alternatives(expression) for expression in expressions]
-        named = [name for table in tables for where in table.wheres for name in where]
+        set_names = [name for table in tables for set_name in table.wheres for name in set_name]
+
         planning = PlanProblem(
             expressions,
-            {name: self._machines.sets[name] for name in dict.fromkeys(named)},
+            {name: self._machines.sets[name] for name in dict.fromkeys(set_names)},
             self._machines.supply(grid),
-            tuple([_before(each, request, grid) for each, request in zip(waiting, asked, strict=True)]),
+            tuple([_earlier_branch(waiting, request, grid) for waiting, request in zip(jobs, requests, strict=True)]),
             setting.solver,
             setting.limits,
         )
-        self._planning, self._planned_us, self._changed = True, now, False
+
+        self._planning = True
+        self._planned_us = now
+        self._has_changed = False
         decision_us = setting.decision_us + round(setting.leaf_us * sum([table.names for table in tables]))
+
         self._port.compute(PLAN, Problem(answer, packed(planning), decision_us))
 
-    def _first(self, count: int) -> list[WaitingJob]:
-        """Return so many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
-        if not self._urgent:
-            return list(itertools.islice(self._waiting.values(), count))
-        found = list(itertools.islice(self._urgent.values(), count))
-        others = (waiting for job, waiting in self._waiting.items() if job not in self._urgent)
-        return found + list(itertools.islice(others, count - len(found)))
+    def _first_jobs(self, count: int) -> list[WaitingJob]:
+        """The first waiting jobs: those with a deadline that can be met, then the others, in order of arrival."""
+        if not self._urgent_jobs:
+            return list(itertools.islice(self._waiting_jobs.values(), count))
+
+        jobs = list(itertools.islice(self._urgent_jobs.values(), count))
+        other_jobs = (waiting for job, waiting in self._waiting_jobs.items() if job not in self._urgent_jobs)
+        return jobs + list(itertools.islice(other_jobs, count - len(jobs)))
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Launch what starts now; the rest of the plan is only where the next one begins."""
         plan: CyclePlan = event.answer
         self._planning = False
-        for request in self._asked:
-            if request.job in self._waiting:
-                self._waiting[request.job].planned = None
-        for placed in plan.now:
-            self._launch(self._asked[placed.request], placed, now)
+
+        for request in self._cycle_requests:
+            if request.job in self._waiting_jobs:
+                self._waiting_jobs[request.job].planned = None
+
+        for placement in plan.now:
+            self._launch(self._cycle_requests[placement.request], placement, now)
+
         for number, branch in plan.later:
-            request = self._asked[number]
-            if request.job in self._waiting:
-                where, start = request.branches[branch]
+            request = self._cycle_requests[number]
+            if request.job in self._waiting_jobs:
+                # Only where the next plan begins its search: nothing is reserved.
+                set_name, start = request.branches[branch]
                 start_us = self._planned_us + start * self._setting.quantum_us
-                self._waiting[request.job].planned = (where, start_us)
-        self._tell(plan)
-        self._asked = ()
-        if self._waiting and self._setting.cycle_us:
+                self._waiting_jobs[request.job].planned = (set_name, start_us)
+
+        self._report_cost(plan)
+        self._cycle_requests = ()
+
+        # With a cycle of 0 a plan follows a change at once, else when the cycle is over.
+        if self._waiting_jobs and self._setting.cycle_us:
             self._port.set_timer(CYCLE, max(now, self._planned_us + self._setting.cycle_us))
-        elif self._waiting and self._changed:
+        elif self._waiting_jobs and self._has_changed:
             self._plan(now)
 
-    def _launch(self, request: JobRequest, placed: JobPlacement, now: Time) -> None:
+    def _launch(self, request: JobRequest, placement: JobPlacement, now: Time) -> None:
         """The tasks of a gang that a leaf is for, on the machines that it was given."""
-        waiting = self._waiting.get(request.job)
+        waiting = self._waiting_jobs.get(request.job)
         if waiting is None:
-            return  # cancelled meanwhile
-        leaf = alternatives(request.expression).leaves[placed.leaf]
-        need = request.needs[placed.leaf % len(request.needs)]
-        units = positions(placed.machines)
-        group = waiting.groups[need]
+            # The job was cancelled while the plan was made.
+            return
+
+        leaf = alternatives(request.expression).leaves[placement.leaf]
+        needs = request.needs[placement.leaf % len(request.needs)]
+        units = positions(placement.machines)
+        group = waiting.groups[needs]
         end_us = now + leaf.duration * self._setting.quantum_us
+
         for task, unit in zip(group[: len(units)], units, strict=True):
             self._machines.start(task, unit, end_us)
             self._launches += 1
             self._port.send(f"node/{self._machines.machine_of[unit]}", Launch(self._launches, task))
+
         del group[: len(units)]
         self._queued -= len(units)
+
         if not group:
-            del waiting.groups[need]
+            del waiting.groups[needs]
+
         if not waiting.groups:
             self._leave(request.job)
 
-    def _tell(self, plan: CyclePlan) -> None:
-        cost, observe = plan.cost, self._port.observe
-        observe(Measured("plan_jobs", len(self._asked)))
+    def _report_cost(self, plan: CyclePlan) -> None:
+        cost = plan.cost
+        observe = self._port.observe
+
+        observe(Measured("plan_jobs", len(self._cycle_requests)))
+
         if cost.variables:
             observe(Measured("plan_variables", cost.variables))
             observe(Measured("plan_rows", cost.rows))
@@ -234,28 +273,32 @@ class Scheduler(Component):
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         if not self._jobs.cancel(message, source):
-            self._open.pop(message.job, None)
+            self._open_jobs.pop(message.job, None)
             return
+
         for running in self._machines.running.values():
             if running.task.job == message.job:
                 self._port.send(f"node/{self._machines.machine_of[running.unit]}", Kill(running.task.id))
-        dropped = self._leave(message.job)
-        if dropped is not None:
-            self._queued -= dropped.tasks
-            self._jobs.finished(message.job, dropped.tasks)
+
+        waiting = self._leave(message.job)
+        if waiting is not None:
+            self._queued -= waiting.tasks
+            self._jobs.finished(message.job, waiting.tasks)
+
         self._close_if_done(message.job)
         self._change(now)
 
     def check(self) -> None:
         self._machines.check()
-        assert self._queued == sum(waiting.tasks for waiting in self._waiting.values()), "tasks are miscounted"
-        for job, waiting in self._waiting.items():
+        assert self._queued == sum(waiting.tasks for waiting in self._waiting_jobs.values()), "tasks are miscounted"
+
+        for job, waiting in self._waiting_jobs.items():
             assert self._jobs.is_open(job), f"job {job} waits and is not open"
             assert waiting.tasks, f"job {job} waits with nothing"
 
     def check_rest(self) -> None:
-        assert not self._waiting, f"{len(self._waiting)} jobs wait for ever"
-        assert not self._open, f"{len(self._open)} jobs are open for ever"
+        assert not self._waiting_jobs, f"{len(self._waiting_jobs)} jobs wait for ever"
+        assert not self._open_jobs, f"{len(self._open_jobs)} jobs are open for ever"
         assert not self._machines.running, "tasks run for ever"
         assert not self._planning, "a plan never comes"
 
@@ -270,10 +313,13 @@ class Scheduler(Component):
     sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
-def _before(waiting: WaitingJob, request: JobRequest, grid: TimeGrid) -> int:
+def _earlier_branch(waiting: WaitingJob, request: JobRequest, grid: TimeGrid) -> int:
     """The alternative that is nearest to what the last plan had for the job."""
     if waiting.planned is None:
         return NO_BRANCH
-    where, start_us = waiting.planned
-    same = [number for number, (name, _) in enumerate(request.branches) if name == where]
-    return min(same, key=lambda number: abs(grid.start_us(request.branches[number][1]) - start_us), default=NO_BRANCH)
+
+    set_name, start_us = waiting.planned
+    same_branches = [number for number, (name, _) in enumerate(request.branches) if name == set_name]
+    return min(
+        same_branches, key=lambda number: abs(grid.start_us(request.branches[number][1]) - start_us), default=NO_BRANCH
+    )

@@ -24,7 +24,7 @@ from volery.policies.fairness import dominant_share, parse_shares_text
 from volery.policies.fairness.shares import Resources, minus, plus
 
 LATEST: Final = 256
-"""Tasks of a user that are looked at, the youngest first."""
+"""Number of tasks of a user that are looked at, the youngest first."""
 
 
 class NoPreemption(Policy, frozen=True):
@@ -59,22 +59,30 @@ class ByPriority(Policy, frozen=True):
         return loser < winner and not production
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """From the lowest priority up. Cost: the tasks that run on these machines, where one has a lower priority."""
-        mine, lowest = task.job.priority, view.lowest_priority()
-        if lowest is None or lowest >= mine:
+        """Evict from the lowest priority up. Cost: the tasks on these machines, where one has a lower priority."""
+        own_priority = task.job.priority
+        lowest_priority = view.lowest_priority()
+
+        if lowest_priority is None or lowest_priority >= own_priority:
             return None
-        best: tuple[tuple[int, int, int], list[Running]] | None = None
+
+        best_losers: tuple[tuple[int, int, int], list[Running]] | None = None
         for machine in machines:
-            runs = [run for run in view.losable(machine) if self._loses(run.job.priority, mine)]
+            runs = [run for run in view.losable(machine) if self._loses(run.job.priority, own_priority)]
+
             if not runs or not view.makes_room(task, machine, runs):
                 continue
+
             losers = fewest(view, task, machine, sorted(runs, key=lambda run: run.job.priority))
             rank = max([run.job.priority for run in losers]), len(losers), machine
-            if best is None or rank < best[0]:
-                best = rank, losers
-            if rank[:2] == (lowest, 1):
+            if best_losers is None or rank < best_losers[0]:
+                best_losers = rank, losers
+
+            # No machine can rank better than by a single loser of the lowest priority.
+            if rank[:2] == (lowest_priority, 1):
                 break
-        return best and Eviction(best[0][2], tuple([run.task.id for run in best[1]]))
+
+        return best_losers and Eviction(best_losers[0][2], tuple([run.task.id for run in best_losers[1]]))
 
 
 class ByFairness(Policy, frozen=True):
@@ -102,56 +110,74 @@ class ByFairness(Policy, frozen=True):
             raise ValueError("preemption is between users; a tree has no place here")
 
     def due(self) -> Mapping[str, Fraction]:
-        """Per user that is named, its part of everything."""
+        """The part of everything that is due to each user that is named."""
         return _due(self.shares)
 
     def claim(self, job: JobRecord) -> Hashable:
         return job.user
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """From the user furthest above its share down, the youngest task that makes room, or several of one machine."""
-        users, named = view.holders(), self.due()
-        if not named:
-            wanting = {*users, *[job.user for job in view.jobs.values()]}
-            named = dict.fromkeys(wanting, Fraction(1, max(1, len(wanting))))
-        total, mine = view.total, task.job.user
+        """Evict from the user furthest above its share down: the youngest task with room, or several of one machine."""
+        users = view.holders()
+        shares = self.due()
+
+        if not shares:
+            wanting_users = {*users, *[job.user for job in view.jobs.values()]}
+            shares = dict.fromkeys(wanting_users, Fraction(1, max(1, len(wanting_users))))
+
+        total = view.total
+        own_user = task.job.user
         request = task.task.request or (1,)
-        if dominant_share(plus(view.used(mine), request), total) > named.get(mine, 0):
+
+        # A user that would have more than its share with the task has no claim to another's.
+        if dominant_share(plus(view.used(own_user), request), total) > shares.get(own_user, 0):
             return None
-        above = [
+
+        users_above = [
             (-excess, user)
             for user in users
-            if user != mine and (excess := dominant_share(view.used(user), total) - named.get(user, 0)) > 0
+            if user != own_user and (excess := dominant_share(view.used(user), total) - shares.get(user, 0)) > 0
         ]
-        allowed = set(machines) if above else set()
-        for _, user in sorted(above):
-            found = self._among(view, task, user, named.get(user, Fraction(0)), allowed)
-            if found is not None:
-                return found
+
+        allowed_machines = set(machines) if users_above else set()
+
+        for _, user in sorted(users_above):
+            eviction = self._among(view, task, user, shares.get(user, Fraction(0)), allowed_machines)
+            if eviction is not None:
+                return eviction
         return None
 
-    def _among(self, view: View, task: Waiting, user: str, due: Fraction, allowed: set[int]) -> Eviction | None:
+    def _among(
+        self, view: View, task: Waiting, user: str, due: Fraction, allowed_machines: set[int]
+    ) -> Eviction | None:
         settled = view.now - round(self.settle_s * SECOND)
-        held: Resources = view.used(user)
+        amounts: Resources = view.used(user)
+
         for run in view.latest_of(user):
             if run.start_us <= settled:
                 break
-            held = minus(held, run.task.request or (1,))
-        runs = [run for run in _youngest(view, user) if run.start_us <= settled and run.machine in allowed]
-        spared = [run for run in runs if _stays_above(held, run, view.total, due)]
-        for run in spared:
+            amounts = minus(amounts, run.task.request or (1,))
+
+        runs = [run for run in _youngest(view, user) if run.start_us <= settled and run.machine in allowed_machines]
+        spare_runs = [run for run in runs if _stays_above(amounts, run, view.total, due)]
+
+        for run in spare_runs:
             if view.makes_room(task, run.machine, [run]):
                 return Eviction(run.machine, (run.task.id,))
+
+        # No single task makes room: several of one machine may, as far as the user keeps its share.
         on_machine: dict[int, list[Running]] = {}
-        left: dict[int, Resources] = {}
-        for run in spared:
+        amounts_left: dict[int, Resources] = {}
+
+        for run in spare_runs:
             machine = run.machine
-            if _stays_above(left.get(machine, held), run, view.total, due):
-                left[machine] = minus(left.get(machine, held), run.task.request or (1,))
+            if _stays_above(amounts_left.get(machine, amounts), run, view.total, due):
+                amounts_left[machine] = minus(amounts_left.get(machine, amounts), run.task.request or (1,))
                 losers = on_machine.setdefault(machine, [])
                 losers.append(run)
                 if view.makes_room(task, machine, losers):
-                    return Eviction(machine, tuple([one.task.id for one in fewest(view, task, machine, losers)]))
+                    return Eviction(machine, tuple([loser.task.id for loser in fewest(view, task, machine, losers)]))
+
         return None
 
 
@@ -165,16 +191,20 @@ def _due(shares: str) -> Mapping[str, Fraction]:
 def fewest(view: View, task: Waiting, machine: int, runs: Sequence[Running]) -> list[Running]:
     """The first of these that make room together, without those that need not end; nothing where all do not suffice."""
     losers: list[Running] = []
+
     for run in runs:
         losers.append(run)
         if view.makes_room(task, machine, losers):
             break
     else:
         return []
+
+    # The last one may make the ends of those before it unnecessary.
     for run in losers[-2::-1]:
-        others = [one for one in losers if one is not run]
-        if view.makes_room(task, machine, others):
-            losers = others
+        remaining_losers = [loser for loser in losers if loser is not run]
+        if view.makes_room(task, machine, remaining_losers):
+            losers = remaining_losers
+
     return losers
 
 
@@ -182,9 +212,9 @@ def _youngest(view: View, user: str) -> Iterator[Running]:
     return itertools.islice((run for run in view.latest_of(user) if run.losable), LATEST)
 
 
-def _stays_above(held: Resources, run: Running, total: Resources, due: Fraction) -> bool:
-    """True if a user that holds so much has its due without this task."""
-    return dominant_share(minus(held, run.task.request or (1,)), total) >= due
+def _stays_above(amounts: Resources, run: Running, total: Resources, due: Fraction) -> bool:
+    """True if a user that holds these amounts has its due without this task."""
+    return dominant_share(minus(amounts, run.task.request or (1,)), total) >= due
 
 
 class NoCopies(Policy, frozen=True):
@@ -221,9 +251,10 @@ class Speculative(Policy, frozen=True):
 
     def copies(self, view: View, task: Running) -> int:
         """Two, when it is late and not too many others run twice."""
-        late = view.now >= self.ask_us(view, task)
-        room = view.copied_count < max(1.0, self.cap * view.running_count)
-        return 2 if late and room else 1
+        is_late = view.now >= self.ask_us(view, task)
+
+        has_room = view.copied_count < max(1.0, self.cap * view.running_count)
+        return 2 if is_late and has_room else 1
 
     def ask_us(self, view: View, task: Running) -> Time:
         return task.start_us + max(1, round(self.times * (task.expected_end_us - task.start_us)))
@@ -297,38 +328,57 @@ class Consolidate(Periodic, frozen=True):
 
     def moves(self, view: View) -> Sequence[Move]:
         """Machine after machine, from the least used up, while not too many tasks move."""
-        used = [machine for machine in range(view.machine_count) if view.running_on(machine)]
-        rooms = {machine: view.room(machine) for machine in used}
-        used.sort(key=lambda machine: (view.used_of(machine, rooms[machine]), machine))
-        targets, found = list(used), list[Move]()
-        for machine in used[: self.most]:
-            if len(found) >= self.most:
+        used_machines = [machine for machine in range(view.machine_count) if view.running_on(machine)]
+
+        rooms = {machine: view.room(machine) for machine in used_machines}
+        used_machines.sort(key=lambda machine: (view.used_of(machine, rooms[machine]), machine))
+
+        targets = list(used_machines)
+        chosen_moves: list[Move] = []
+
+        for machine in used_machines[: self.most]:
+            if len(chosen_moves) >= self.most:
                 break
+
             runs = view.running_on(machine)
             if machine not in targets or len(self.movable(view, machine)) < len(runs):
                 continue
+
             targets.remove(machine)
             moves = self._spread(view, runs, targets, rooms)
-            if not moves or len(found) + len(moves) > self.most:
+
+            # A machine of which a part stays is not empty: nothing is gained.
+            if not moves or len(chosen_moves) + len(moves) > self.most:
                 targets.append(machine)
                 continue
-            found += moves
+
+            chosen_moves += moves
             for move in moves:
                 if move.machine in targets:
                     targets.remove(move.machine)
                     targets.insert(0, move.machine)
-        return found
+
+        return chosen_moves
 
     def _spread(self, view: View, runs: Sequence[Running], targets: Sequence[int], rooms: dict[int, int]) -> list[Move]:
-        left, moves = dict(rooms), list[Move]()
+        rooms_left = dict(rooms)
+        moves: list[Move] = []
+
         for run in runs:
-            able = [one for one in targets if view.fits(run.waiting, left[one]) and view.suits(run.waiting, one)]
-            if not able:
+            able_machines = [
+                machine
+                for machine in targets
+                if view.fits(run.waiting, rooms_left[machine]) and view.suits(run.waiting, machine)
+            ]
+            if not able_machines:
                 return []
-            target = max(able, key=lambda one: (view.used_of(one, left[one]), -one))
-            left[target] = view.with_task(run.waiting, left[target])
+
+            target = max(able_machines, key=lambda machine: (view.used_of(machine, rooms_left[machine]), -machine))
+            rooms_left[target] = view.with_task(run.waiting, rooms_left[target])
             moves.append(Move(run.task.id, target))
-        rooms.update(left)
+
+        # Only where all tasks of the machine have found room is any of it taken.
+        rooms.update(rooms_left)
         return moves
 
 
@@ -341,27 +391,34 @@ class Rebalance(Periodic, frozen=True):
     gap: float = param(0.5, "between fractions used from which on tasks move", gt=0, le=1)
 
     def moves(self, view: View) -> Sequence[Move]:
-        """One task after another, the youngest that narrows the gap."""
+        """Move one task after another, the youngest that narrows the gap."""
         online = [machine for machine in range(view.machine_count) if view.machine(machine).online]
         rooms = {machine: view.room(machine) for machine in online}
         movable = {machine: self.movable(view, machine) for machine in online}
-        found: list[Move] = []
-        while len(found) < self.most and len(online) > 1:
-            order = sorted(online, key=lambda one: (view.used_of(one, rooms[one]), one))
-            low, high = order[0], order[-1]
+        chosen_moves: list[Move] = []
+
+        while len(chosen_moves) < self.most and len(online) > 1:
+            order = sorted(online, key=lambda machine: (view.used_of(machine, rooms[machine]), machine))
+            low = order[0]
+            high = order[-1]
+
             gap = view.used_of(high, rooms[high]) - view.used_of(low, rooms[low])
             helpful = [run for run in movable[high] if self._helps(view, run, low, rooms, gap)]
             if gap < self.gap or not helpful:
                 break
+
             run = helpful[0]
             movable[high].remove(run)
-            rooms[high], rooms[low] = view.without(run, rooms[high]), view.with_task(run.waiting, rooms[low])
-            found.append(Move(run.task.id, low))
-        return found
+            rooms[high] = view.without(run, rooms[high])
+            rooms[low] = view.with_task(run.waiting, rooms[low])
+            chosen_moves.append(Move(run.task.id, low))
+
+        return chosen_moves
 
     def _helps(self, view: View, run: Running, low: int, rooms: dict[int, int], gap: float) -> bool:
         high = run.machine
         if not view.fits(run.waiting, rooms[low]) or not view.suits(run.waiting, low):
             return False
-        after = view.used_of(high, view.without(run, rooms[high]))
-        return abs(after - view.used_of(low, view.with_task(run.waiting, rooms[low]))) < gap
+
+        use_after = view.used_of(high, view.without(run, rooms[high]))
+        return abs(use_after - view.used_of(low, view.with_task(run.waiting, rooms[low]))) < gap

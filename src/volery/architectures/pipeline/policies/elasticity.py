@@ -68,17 +68,19 @@ class Threshold(ScalingPolicy, frozen=True):
     pause_s: Seconds = param(300.0, "after a change nothing is changed for so long")
 
     def units(self, view: View, supply: Supply) -> int:
-        there = supply.units
-        step = max(1, round(there * self.step))
+        present = supply.units
+        step = max(1, round(present * self.step))
+
         if supply.changed_us >= 0 and view.now - supply.changed_us < self.pause_s * SECOND:
-            wanted = there
-        elif supply.asked or supply.held > self.high * there:
-            wanted = there + step
-        elif supply.held < self.low * there:
-            wanted = there - step
+            units_wanted = present
+        elif supply.asked or supply.held > self.high * present:
+            units_wanted = present + step
+        elif supply.held < self.low * present:
+            units_wanted = present - step
         else:
-            wanted = there
-        return max(self.least, wanted)
+            units_wanted = present
+
+        return max(self.least, units_wanted)
 
 
 class Hist(ScalingPolicy, frozen=True):
@@ -89,10 +91,13 @@ class Hist(ScalingPolicy, frozen=True):
 
     def units(self, view: View, supply: Supply) -> int:
         """The larger of prediction and demand: that the prediction is corrected at once is ours."""
+        # What is decided now has to last until the machines of the next decision are on: that hour counts.
         hour = (view.now + supply.boot_us + supply.every_us) // HOUR
-        seen = sorted(supply.peaks[hour % self.day_h : hour : self.day_h])
-        predicted = seen[math.ceil(self.percentile * len(seen)) - 1] if seen else 0
-        return max(self.least, predicted, supply.demand)
+
+        peaks = sorted(supply.peaks[hour % self.day_h : hour : self.day_h])
+        prediction = peaks[math.ceil(self.percentile * len(peaks)) - 1] if peaks else 0
+
+        return max(self.least, prediction, supply.demand)
 
 
 class InOrder(Policy, frozen=True):
@@ -108,22 +113,27 @@ class InOrder(Policy, frozen=True):
 
     def provision(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> list[int]:
         """Machine after machine, until together they have the units."""
-        found: list[int] = []
+        chosen_machines: list[int] = []
+
         for offer in sorted(offers, key=self.rank):
             if units <= 0:
                 break
-            found.append(offer.machine)
+            chosen_machines.append(offer.machine)
             units -= offer.units
-        return found
+
+        return chosen_machines
 
     def release(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> list[int]:
         """Machine after machine, of those that have no more than what is left of the units."""
-        soon, found = view.now + supply.every_us, list[int]()
+        next_decision_us = view.now + supply.every_us
+        chosen_machines: list[int] = []
+
         for offer in sorted(offers, key=self.rank, reverse=True):
-            if offer.units <= units and (self.release_at == "once" or offer.paid_until_us <= soon):
-                found.append(offer.machine)
+            if offer.units <= units and (self.release_at == "once" or offer.paid_until_us <= next_decision_us):
+                chosen_machines.append(offer.machine)
                 units -= offer.units
-        return found
+
+        return chosen_machines
 
 
 class Cheapest(InOrder, frozen=True):
@@ -159,8 +169,10 @@ class PlanScaler(Foreseeing, frozen=True):
         plan = _Planning(view, supply)
         for running in view.running():
             plan.runs(running.task, max(running.expected_end_us, view.now))
+
         for waiting in view.waiting():
             plan.may_start(waiting.task, view.now)
+
         return max(self.least, plan.used())
 
 
@@ -172,71 +184,94 @@ class _Planning:
 
     def __init__(self, view: View, supply: Supply) -> None:
         self._view = view
-        new_at = view.now + supply.boot_us
-        self._until = new_at + supply.every_us
-        idle, more = (view.now, max(supply.on - supply.held, 0)), (new_at, supply.whole - supply.units)
-        self._pools: tuple[Pool, Pool] = [], sorted([idle, *supply.coming, more])
+        boot_end_us = view.now + supply.boot_us
+        self._until = boot_end_us + supply.every_us
+        idle = (view.now, max(supply.on - supply.held, 0))
+        further_units = (boot_end_us, supply.whole - supply.units)
+
+        self._pools: tuple[Pool, Pool] = [], sorted([idle, *supply.coming, further_units])
         self._queue: list[tuple[Time, int, Task]] = []
-        self._missing: dict[TaskId, tuple[int, Time]] = {}
-        self._numbered = 0
+        self._missing_parents: dict[TaskId, tuple[int, Time]] = {}
+
+        self._task_count = 0
 
     def runs(self, task: Task, end: Time) -> None:
-        """It has its units until then."""
+        """Plan a task that has its units until `end`."""
         bisect.insort(self._pools[0], (end, self._view.units(task)))
-        for child, missing in self._view.ahead(task):
-            left, at = self._missing.get(child.id, (missing, end))
-            self._missing[child.id] = left - 1, max(at, end)
-            if left == 1:
-                self.may_start(child, max(at, end))
 
-    def may_start(self, task: Task, at: Time) -> None:
-        """All that it waits for has ended by then."""
-        self._numbered += 1
-        heapq.heappush(self._queue, (at, self._numbered, task))
+        # A child becomes ready when the last task that it waits for ends, by the plan.
+        for child, missing in self._view.ahead(task):
+            missing_count, ready_us = self._missing_parents.get(child.id, (missing, end))
+            self._missing_parents[child.id] = missing_count - 1, max(ready_us, end)
+            if missing_count == 1:
+                self.may_start(child, max(ready_us, end))
+
+    def may_start(self, task: Task, ready_us: Time) -> None:
+        """Queue a task in the plan that is ready at this time."""
+        self._task_count += 1
+        heapq.heappush(self._queue, (ready_us, self._task_count, task))
 
     def used(self) -> int:
         """Units that have something to run before the plan ends."""
         while self._queue and self._queue[0][0] < self._until and self._earliest() < self._until:
-            at, _, task = heapq.heappop(self._queue)
-            start = self._take(self._view.units(task), at)
+            ready_us, _, task = heapq.heappop(self._queue)
+            start = self._take(self._view.units(task), ready_us)
             if start < self._until:
                 self.runs(task, start + task.estimate_us)
+
         return sum([units for _, units in self._pools[0]])
 
     def _earliest(self) -> Time:
         return min([pool[0][0] for pool in self._pools if pool], default=self._until)
 
-    def _take(self, count: int, at: Time) -> Time:
-        """The time at which so many units are free; they are taken if that is before the plan ends.
+    def _take(self, count: int, ready_us: Time) -> Time:
+        """Take `count` units at the earliest time, if that is before the plan ends; returns the time.
 
         Of those that are free by then the ones that have run something come first, and the latest of them; else the
         earliest.
         """
-        chosen, left, start = list[tuple[int, Time, int]](), count, at
-        for which, free_at, units in self._free(at):
-            if left <= 0:
+        chosen_units: list[tuple[int, Time, int]] = []
+        units_left = count
+        start = ready_us
+
+        for pool_number, free_at, units in self._free(ready_us):
+            if units_left <= 0:
                 break
-            chosen.append((which, free_at, units))
-            left, start = left - units, max(start, free_at)
-        if left > 0 or start >= self._until:
+            chosen_units.append((pool_number, free_at, units))
+            units_left -= units
+            start = max(start, free_at)
+
+        # Units that come too late for this plan would be machines that stand idle.
+        if units_left > 0 or start >= self._until:
             return self._until
-        for which, free_at, units in chosen:
-            del self._pools[which][bisect.bisect_left(self._pools[which], (free_at, units))]
-        if left < 0:
-            which, free_at, _ = chosen[-1]
-            bisect.insort(self._pools[which], (free_at, -left))
+
+        for pool_number, free_at, units in chosen_units:
+            del self._pools[pool_number][bisect.bisect_left(self._pools[pool_number], (free_at, units))]
+
+        # The last pool entry gave more than was wanted.
+        if units_left < 0:
+            pool_number, free_at, _ = chosen_units[-1]
+            bisect.insort(self._pools[pool_number], (free_at, -units_left))
+
         return start
 
-    def _free(self, at: Time) -> Iterator[tuple[int, Time, int]]:
+    def _free(self, ready_us: Time) -> Iterator[tuple[int, Time, int]]:
         """The free units in the order in which they are taken: pool, time, units."""
-        places = [bisect.bisect_right(pool, at, key=lambda one: one[0]) for pool in self._pools]
-        for which, pool in enumerate(self._pools):
-            for place in range(places[which] - 1, -1, -1):
-                yield which, *pool[place]
-        used, unused = [itertools.islice(pool, place, None) for pool, place in zip(self._pools, places, strict=True)]
-        tagged = heapq.merge(((end, 0, units) for end, units in used), ((end, 1, units) for end, units in unused))
-        for end, which, units in tagged:
-            yield which, end, units
+        places = [bisect.bisect_right(pool, ready_us, key=lambda entry: entry[0]) for pool in self._pools]
+
+        for pool_number, pool in enumerate(self._pools):
+            for place in range(places[pool_number] - 1, -1, -1):
+                yield pool_number, *pool[place]
+
+        used_later, unused_later = [
+            itertools.islice(pool, place, None) for pool, place in zip(self._pools, places, strict=True)
+        ]
+        tagged = heapq.merge(
+            ((end, 0, units) for end, units in used_later), ((end, 1, units) for end, units in unused_later)
+        )
+
+        for end, pool_number, units in tagged:
+            yield pool_number, end, units
 
 
 class Token(Foreseeing, frozen=True):
@@ -245,29 +280,35 @@ class Token(Foreseeing, frozen=True):
     def units(self, view: View, supply: Supply) -> int:
         """Put a token on every task that runs or waits, move them down while the time lasts, and count."""
         ways: dict[JobId, list[Task]] = {}
-        for task in [*[one.task for one in view.running()], *[one.task for one in view.waiting()]]:
+        for task in [*[running.task for running in view.running()], *[waiting.task for waiting in view.waiting()]]:
             ways.setdefault(task.job, []).append(task)
+
         horizon_us = supply.boot_us + supply.every_us
         return max(self.least, sum([_widest(view, tasks, horizon_us) for tasks in ways.values()]))
 
 
 def _widest(view: View, tasks: list[Task], horizon_us: Time) -> int:
     """The most units that the tasks of a workflow take that have a token at once; tokens move one step at least."""
-    missing: dict[TaskId, int] = {}
-    widest, left_us = 0, horizon_us
+    missing_parents: dict[TaskId, int] = {}
+    widest = 0
+    left_us = horizon_us
+
     while tasks:
         widest = max(widest, sum([view.units(task) for task in tasks]))
+
         if left_us <= 0:
             break
+
         left_us -= max(sum([task.estimate_us for task in tasks]) // len(tasks), SECOND // 1000)
-        tasks = list(_below(view, tasks, missing))
+        tasks = list(_below(view, tasks, missing_parents))
+
     return widest
 
 
-def _below(view: View, tasks: Iterable[Task], missing: dict[TaskId, int]) -> Iterable[Task]:
+def _below(view: View, tasks: Iterable[Task], missing_parents: dict[TaskId, int]) -> Iterable[Task]:
     """The tasks all of whose parents have had a token."""
     for task in tasks:
         for child, count in view.ahead(task):
-            left = missing[child.id] = missing.get(child.id, count) - 1
-            if not left:
+            missing_count = missing_parents[child.id] = missing_parents.get(child.id, count) - 1
+            if not missing_count:
                 yield child

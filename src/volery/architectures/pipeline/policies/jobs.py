@@ -51,7 +51,7 @@ class FlowControl(Policy, frozen=True):
 class NoSetup(Policy, frozen=True):
     """Nothing has to be staged in."""
 
-    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def stage_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         return 0
 
 
@@ -62,7 +62,7 @@ class StageIn(Policy, frozen=True):
     mb_per_s: PositiveRatio = param(100.0, "bandwidth")
     latency_s: Seconds = param(0.0, "before the first byte")
 
-    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def stage_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         """Latency, and size by bandwidth."""
         return round((self.latency_s + self.mb / self.mb_per_s) * SECOND)
 
@@ -70,7 +70,7 @@ class StageIn(Policy, frozen=True):
 class NoCleanup(Policy, frozen=True):
     """Nothing has to be deleted, or that takes no time."""
 
-    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def clean_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         return 0
 
 
@@ -80,6 +80,6 @@ class Delete(Policy, frozen=True):
     files: Count = param(0, "number of files")
     files_per_s: PositiveRatio = param(1000.0, "rate")
 
-    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def clean_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         """Number of files by rate."""
         return round(self.files / self.files_per_s * SECOND)

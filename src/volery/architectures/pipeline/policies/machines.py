@@ -92,16 +92,22 @@ class Kubernetes(Policy, frozen=True):
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> Choice:
         count = view.machine_count
         start = view.resume % count
-        found = from_on(machines.vector, start, self.nodes_to_find(count))
-        capacity, free = _after(view, task, found)
-        left = free / np.maximum(capacity, 1)
-        scores = self.least_allocated * (100 * left).mean(axis=1) + self.most_allocated * (100 * (1 - left)).mean(
-            axis=1
-        )
-        scores += self.balanced * 100 * (1 - left.std(axis=1))
-        best = np.flatnonzero(scores >= scores.max() - 1e-9)
-        chosen = found[int(best[int(draw.random() * len(best))])]
-        return Choice(chosen, (found[-1] + 1) % count)
+
+        nodes = from_on(machines.vector, start, self.nodes_to_find(count))
+        # The fractions that are left with the task, as both plugins score the node after the placement.
+        capacity, free = _after(view, task, nodes)
+
+        fractions_left = free / np.maximum(capacity, 1)
+        scores = self.least_allocated * (100 * fractions_left).mean(axis=1) + self.most_allocated * (
+            100 * (1 - fractions_left)
+        ).mean(axis=1)
+
+        scores += self.balanced * 100 * (1 - fractions_left.std(axis=1))
+        # Scores that differ by rounding alone are ties.
+        best_places = np.flatnonzero(scores >= scores.max() - 1e-9)
+
+        node = nodes[int(best_places[int(draw.random() * len(best_places))])]
+        return Choice(node, (nodes[-1] + 1) % count)
 
 
 class Borg(Policy, frozen=True):
@@ -120,14 +126,19 @@ class Borg(Policy, frozen=True):
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """The lowest penalty; ties go to the machine that was looked at first."""
         count = view.machine_count
-        found = from_on(machines.vector, int(draw.random() * count), max(self.enough, count // 20))
-        capacity, free = _after(view, task, found)
-        left = free / np.maximum(capacity, 1)
-        penalties: Scores = self.stranded * (left.max(axis=1) - left.min(axis=1)) + self.packing * left.mean(axis=1)
+        machines_found = from_on(machines.vector, int(draw.random() * count), max(self.enough, count // 20))
+        capacity, free = _after(view, task, machines_found)
+
+        fractions_left = free / np.maximum(capacity, 1)
+        penalties: Scores = self.stranded * (
+            fractions_left.max(axis=1) - fractions_left.min(axis=1)
+        ) + self.packing * fractions_left.mean(axis=1)
+
         if self.spread and task.job.running:
             job = task.job
-            penalties += self.spread * np.array([sum(r.job is job for r in view.running_on(m)) for m in found])
-        return found[int(penalties.argmin())]
+            penalties += self.spread * np.array([sum(r.job is job for r in view.running_on(m)) for m in machines_found])
+
+        return machines_found[int(penalties.argmin())]
 
 
 class RankedMatch(Policy, frozen=True):
@@ -143,31 +154,37 @@ class RankedMatch(Policy, frozen=True):
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         if self.rank == "free":
             return machines.most()
-        found = list(machines)
+        ranked = list(machines)
         speeds = view.cluster.speeds
+
         if self.rank == "speed" and speeds:
-            best = max(speeds[machine] for machine in found)
-            found = [machine for machine in found if speeds[machine] == best]
+            best_speed = max(speeds[machine] for machine in ranked)
+            ranked = [machine for machine in ranked if speeds[machine] == best_speed]
+
         constraints = view.cluster.constraints
-        fewest = min(constraints[machine].bit_count() for machine in found)
-        found = [machine for machine in found if constraints[machine].bit_count() == fewest]
-        return found[int(draw.random() * len(found))]
+        constraints_min = min(constraints[machine].bit_count() for machine in ranked)
+        ranked = [machine for machine in ranked if constraints[machine].bit_count() == constraints_min]
+
+        return ranked[int(draw.random() * len(ranked))]
 
 
 def from_on(vector: int, start: int, count: int) -> list[int]:
-    """At most so many positions of a vector, from a start on, round the end."""
+    """The first positions of a vector from a start on, round the end; at most `count`."""
+    # The part of the vector from the start on comes first, then what is before it.
     high = vector >> start << start
-    found = positions(high)[:count]
-    if len(found) < count:
-        found += positions(vector ^ high)[: count - len(found)]
-    return found
+
+    places = positions(high)[:count]
+    if len(places) < count:
+        places += positions(vector ^ high)[: count - len(places)]
+
+    return places
 
 
 def _after(view: View, task: Waiting, machines: list[int]) -> tuple[Scores, Scores]:
     """The capacity of these machines, and their free units with the task: a row each."""
-    asked = np.array(task.task.request or (1,), dtype=np.float64)
+    request = np.array(task.task.request or (1,), dtype=np.float64)
     capacity = np.array([view.capacity(machine) for machine in machines], dtype=np.float64)
-    return capacity, view.free_table()[machines] - asked
+    return capacity, view.free_table()[machines] - request
 
 
 class Everybody(Policy, frozen=True):
@@ -189,23 +206,25 @@ class AccessList(Policy, frozen=True):
         Raises:
             ValueError: naming the entry.
         """
-        self._listed()
+        self._machines_of_users()
 
-    def _listed(self) -> dict[str, list[int]]:
-        listed: dict[str, list[int]] = {}
+    def _machines_of_users(self) -> dict[str, list[int]]:
+        machines_of: dict[str, list[int]] = {}
         for entry in filter(None, self.users.split("+")):
             user, equals, machines = entry.partition("=")
             low, _, high = machines.partition("-")
             if not (equals and low.isdigit() and (high or low).isdigit() and int(low) <= int(high or low)):
                 raise ValueError(f"{entry!r} is not USER=MACHINE or USER=FIRST-LAST")
-            listed.setdefault(user, []).extend(range(int(low), int(high or low) + 1))
-        return listed
+
+            machines_of.setdefault(user, []).extend(range(int(low), int(high or low) + 1))
+
+        return machines_of
 
     def machines(self, view: View, user: str) -> Iterable[int] | None:
         """Those of the list."""
-        listed = self._listed()
-        if user in listed:
-            return listed[user]
+        machines_of = self._machines_of_users()
+        if user in machines_of:
+            return machines_of[user]
         return None if self.others else ()
 
 

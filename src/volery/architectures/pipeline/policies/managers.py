@@ -87,7 +87,7 @@ class FullestManager(Policy, frozen=True):
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """Ties go to the lowest number."""
-        return min(managers, key=lambda one: free_share(one, view.work_resource)).number
+        return min(managers, key=lambda manager: free_share(manager, view.work_resource)).number
 
 
 class EmptiestManager(Policy, frozen=True):
@@ -95,7 +95,7 @@ class EmptiestManager(Policy, frozen=True):
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """Ties go to the lowest number."""
-        return max(managers, key=lambda one: (free_share(one, view.work_resource), -one.number)).number
+        return max(managers, key=lambda manager: (free_share(manager, view.work_resource), -manager.number)).number
 
 
 class AnyManager(Policy, frozen=True):

@@ -95,7 +95,7 @@ class LeastLeft(Policy, frozen=True):
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
         """By what is left."""
         jobs = view.jobs
-        return [min(lines, key=lambda one: jobs[one.line].left_us).line]  # type: ignore[index]  # lines are job ids
+        return [min(lines, key=lambda turn: jobs[turn.line].left_us).line]  # type: ignore[index]  # lines are job ids
 
 
 class EarliestDeadline(Policy, frozen=True):
@@ -141,7 +141,7 @@ class Bands(Policy, frozen=True):
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
         """The highest priority, and in it who had a turn longest ago."""
-        return [min(lines, key=lambda one: (-one.line[0], one.served)).line]  # type: ignore[index]  # as `line` says
+        return [min(lines, key=lambda turn: (-turn.line[0], turn.served)).line]  # type: ignore[index]  # as `line` says
 
 
 class PoorestUser(Policy, frozen=True):
@@ -167,10 +167,11 @@ class PoorestUser(Policy, frozen=True):
         return task.job.user
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
-        weights, total = self._weights(), view.total
+        weights = self._weights()
+        total = view.total
 
-        def poverty(one: Turn) -> int:
-            user = str(one.line)
+        def poverty(turn: Turn) -> int:
+            user = str(turn.line)
             return share_key(view.used(user), total, weights.get(user, 1))
 
         return [min(lines, key=poverty).line]
@@ -200,12 +201,16 @@ class PoorestBranch(Policy, frozen=True):
         Users who wait for a resource of which there is not enough make it saturated, so they are weighed, too.
         """
         order = HierarchicalDrf(view.total, _tree(self.shares) if self.shares else None)
+
         holders = dict.fromkeys(running.job.user for running in view.running())
         for user in holders:
             order.launched(user, view.used(user))
-        for one in lines:
-            order.wants(str(one.line), one.least)
-        fitting = [str(one.line) for one in lines if not one.is_blocked]
+        for turn in lines:
+            order.wants(str(turn.line), turn.least)
+
+        fitting = [str(turn.line) for turn in lines if not turn.is_blocked]
+
+        # The poorest branch may have only users whose tasks are blocked: somebody who fits has the turn then.
         return [order.choose(set(fitting).__contains__) or fitting[0]]
 
 
@@ -223,13 +228,14 @@ class ByUsage(Policy, frozen=True):
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
         """Those with whole slices left first, by priority; then those who have used up one, and so on."""
-        priority = {one.line: view.average_use(str(one.line)) for one in lines}
-        total = sum(1 / each for each in priority.values())
-        free = sum(one.given for one in lines) + _free_units(view)
+        priority = {turn.line: view.average_use(str(turn.line)) for turn in lines}
+        total = sum(1 / use for use in priority.values())
+        # What lines were given in this cycle was free when it began.
+        free = sum(turn.given for turn in lines) + _free_units(view)
 
-        def place(one: Turn) -> tuple[int, float]:
-            slice_units = max(1.0, free / priority[one.line] / total)
-            return int(one.given / slice_units), priority[one.line]
+        def place(turn: Turn) -> tuple[int, float]:
+            slice_units = max(1.0, free / priority[turn.line] / total)
+            return int(turn.given / slice_units), priority[turn.line]
 
         return [min(lines, key=place).line]
 

@@ -33,12 +33,13 @@ class Turn(NamedTuple):
     """A line of tasks that wait, as an order that gives turns sees it.
 
     Args:
-        line: what it is, as the order's `line` said.
-        waiting: how many tasks stand in it.
-        served: number of its last turn, which grows from turn to turn; 0: it has never had one.
-        given: how many turns it has had in this cycle.
-        least: per resource, the least that any of its tasks asks for; empty unless the order `weighs_blocked` lines.
-        is_blocked: none of its tasks fits any machine; such lines are there for an order that `weighs_blocked` ones.
+        line: The line, as the order's `line` has named it.
+        waiting: Number of tasks in it.
+        served: Number of its last turn, which grows from turn to turn; 0: it has never had one.
+        given: Number of turns that it has had in this cycle.
+        least: Per resource, the least that any of its tasks asks for; empty unless the order `weighs_blocked` lines.
+        is_blocked: Whether none of its tasks fits any machine; such lines are there for an order that `weighs_blocked`
+            ones.
     """
 
     line: Hashable
@@ -53,10 +54,11 @@ class Manager(NamedTuple):
     """A local resource manager (LRM), as the scheduler above it sees it.
 
     Args:
-        capacity: of all its machines.
-        free: of all its machines, less what was passed to it and has not ended; below 0 where tasks wait there.
-        managed: how many tasks were passed to it and have not ended.
-        machine_count: how many machines it has.
+        capacity: Capacity of all its machines.
+        free: Free amounts of all its machines, less what was passed to it and has not ended; below 0 where tasks wait
+            there.
+        managed: Number of tasks that were passed to it and have not ended.
+        machine_count: Number of its machines.
     """
 
     number: int
@@ -93,7 +95,7 @@ class TakingTurns(Protocol):
         """The lines in the order in which they are next; asked before every turn.
 
         Args:
-            lines: those with a task that may fit, in the order in which they came to be; all lines with tasks where the
+            lines: Lines with a task that may fit, in the order in which they came to be; all lines with tasks where the
                 order has an attribute `weighs_blocked` that is true.
         """
 
@@ -101,14 +103,14 @@ class TakingTurns(Protocol):
 class Setup(Protocol):
     """Stages J5 and T5: the time to stage files in."""
 
-    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def stage_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         """The time to stage files in for a job (J5), or for a task that has been given a machine (T5)."""
 
 
 class Cleanup(Protocol):
     """Stages J7 and T8: the time to delete files."""
 
-    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+    def clean_us(self, view: View, subject: JobRecord | Waiting) -> Time:
         """The time to delete the files of a job that is done (J7), or of a task, on its machine (T8)."""
 
 
@@ -174,8 +176,8 @@ class Eviction(NamedTuple):
     """The tasks that lose their places, and the machine.
 
     Args:
-        machine: on which the other task gets it.
-        tasks: that run there; each frees something that is needed.
+        machine: Machine on which the other task gets its place.
+        tasks: Tasks that run there; each frees something that is needed.
     """
 
     machine: int
@@ -183,7 +185,7 @@ class Eviction(NamedTuple):
 
 
 class Preempting(Protocol):
-    """Stage T10; `reason`: by what rule, in the words of `Preemption`."""
+    """Stage T10; `reason`: the rule, in the words of `Preemption`."""
 
     reason: ClassVar[PreemptionReason]
 
@@ -194,8 +196,8 @@ class Preempting(Protocol):
         """The tasks that lose their places to one that fits nowhere; None: none does.
 
         Args:
-            task: that waits.
-            machines: that suit it.
+            task: The task that waits.
+            machines: The machines that suit it.
         """
 
 
@@ -246,18 +248,18 @@ class Provisioning(Protocol):
         """The machines to boot, by their numbers.
 
         Args:
-            supply: what there is.
-            offers: machines that are off, at least one.
-            units: that they should have together, at least 1.
+            supply: The machines that there are.
+            offers: Machines that are off, at least one.
+            units: Number of units that they should have together, at least 1.
         """
 
     def release(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
         """The machines to switch off now.
 
         Args:
-            supply: what there is.
-            offers: machines that are on and run nothing, at least one.
-            units: that they may have together at most, at least 1.
+            supply: The machines that there are.
+            offers: Machines that are on and run nothing, at least one.
+            units: Number of units that they may have together at most, at least 1.
         """
 
 

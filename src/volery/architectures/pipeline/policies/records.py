@@ -15,20 +15,21 @@ from volery.core.records import ATTEMPT_MAX
 from volery.policies.capacity import Need
 
 FAR: Final[Time] = 1 << 62
-"""Later than anything that happens."""
+"""A time later than anything that happens."""
 
 
 class Kind:
     """A scheduling equivalence class: the stages R2 to R4 answer alike for all its tasks.
 
     Attributes:
-        constraints: that its tasks need.
-        need: the request as an index of free capacity looks for it.
-        packed: the same as one integer.
-        suitable: vector of the machines that its user may use (R2) and that meet its constraints (R3).
-        possible: whether some of these holds it when it is empty.
-        machines: that hold its input, where it may have no others; there are almost as many such classes as tasks.
-        tags: of its tasks, whose constraints change the machines that suit them; None: they have none.
+        constraints: Constraints that its tasks need.
+        need: The request as an index of free capacity looks for it.
+        packed: The same as one integer.
+        suitable: Bit vector of the machines that its user may use (R2) and that meet its constraints (R3).
+        possible: Whether some of these holds it when it is empty.
+        machines: Machines that hold its input, where it may have no others; there are almost as many such classes as
+            tasks.
+        tags: Tags of its tasks, whose constraints change the machines that suit them; None: they have none.
     """
 
     __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable", "tags")
@@ -49,12 +50,13 @@ class JobRecord(msgspec.Struct, gc=False):
     """A job that is not done.
 
     Attributes:
-        id, user, priority, deadline_us, estimate_us, task_count: as it was submitted; `deadline_us` may be NEVER.
-        submit_us: when it came.
-        work_us: estimated time of a task times the processors that it asks for, over all tasks that have come.
-        left_us: the same over those that have not ended.
-        running: how many of its tasks run.
-        eligible: whether its tasks may be queued (stage J2).
+        id, user, priority, deadline_us, estimate_us, task_count: Facts of the job as it was submitted; `deadline_us`
+            may be NEVER.
+        submit_us: Time of its submission.
+        work_us: Estimated time of a task times the processors that it asks for, over all tasks that have come.
+        left_us: The same over the tasks that have not ended.
+        running: Number of its tasks that run.
+        eligible: Whether its tasks may be queued (stage J2).
     """
 
     id: JobId
@@ -79,15 +81,15 @@ class Waiting(msgspec.Struct, gc=False):
     """A task that waits: all that it waits for has finished, and its job is eligible.
 
     Attributes:
-        task: as it was submitted, with its constraints, its request and its estimate.
-        job: its record.
-        kind: what filters know it by.
-        number: in the order in which tasks have become ready.
-        ready_us: when.
-        work_us: estimated time times the processors that it asks for: what remains, since nothing of it has run.
-        rank_us: length of the longest chain of tasks that begins with it, by estimates (HEFT's upward rank).
-        came_us: when it was submitted: with its job, or later.
-        attempt: of its next launch, or its last one while it runs; 0 is the first.
+        task: The task as it was submitted, with its constraints, its request and its estimate.
+        job: Record of its job.
+        kind: Class by which filters know it.
+        number: Number in the order in which tasks have become ready.
+        ready_us: Time when it became ready.
+        work_us: Estimated time times the processors that it asks for: what remains, since nothing of it has run.
+        rank_us: Length of the longest chain of tasks that begins with it, by estimates (HEFT's upward rank).
+        came_us: Time when it was submitted: with its job, or later.
+        attempt: Number of its next attempt, or of its last one while it runs; 0 is the first.
     """
 
     task: Task
@@ -105,20 +107,20 @@ class Running(msgspec.Struct, gc=False):
     """A task that runs, or is on its way to its machine.
 
     Attributes:
-        waiting: its record of before.
-        machine: where.
-        start_us: when it was placed.
-        expected_end_us: by its estimate and the machine's speed.
-        took: what it takes of the machine, packed.
-        attempt: its number.
-        sent: whether its machine has been told; until then nobody can end it there.
-        ending: whether its end was asked for, or has come.
-        clean_us: time for which its machine deletes files afterwards (stage T8).
-        cleaning: whether that goes on; the task has ended.
-        run_us: time for which it ran at the last report (stage T6).
-        use: thousandths of its request that it used then.
-        reserved: thousandths that are kept for it; the rest may be reclaimed.
-        reclaimed: whether it runs on what others have reserved and do not use.
+        waiting: Record of the task before it ran.
+        machine: Machine that it has been given.
+        start_us: Time when it was placed.
+        expected_end_us: Time of its end by its estimate and the machine's speed.
+        took: Amounts that it takes of the machine, packed.
+        attempt: Number of the attempt.
+        sent: Whether it has been sent to its machine; until then nobody can end it there.
+        ending: Whether its end was asked for, or has come.
+        clean_us: Time for which its machine deletes files afterwards (stage T8).
+        cleaning: Whether that goes on; the task has ended.
+        run_us: Time for which it had run at the last report (stage T6).
+        use: Thousandths of its request that it used then.
+        reserved: Thousandths that are reserved for it; the rest may be reclaimed.
+        reclaimed: Whether it runs on what others have reserved and do not use.
     """
 
     waiting: Waiting
@@ -157,11 +159,11 @@ class Offer(NamedTuple):
     """A machine that may be provisioned, or one that runs nothing and may be released.
 
     Args:
-        machine: its number among those that are managed.
-        units: that it has.
-        price: for an hour.
-        speed: in the cluster's unit; 1 where it gives none.
-        paid_until_us: when its paid time ends; of one that is off: now.
+        machine: Number of the machine among those that are managed.
+        units: Number of its units.
+        price: Price of an hour.
+        speed: Speed in the cluster's unit; 1 where it gives none.
+        paid_until_us: End of its paid time; now where it is off.
     """
 
     machine: int
@@ -175,17 +177,17 @@ class Supply(msgspec.Struct, frozen=True):
     """The machines that there are, and the demand.
 
     Args:
-        on: units of machines that are on.
-        coming: when the units of each machine that boots will be on: (time, units).
-        whole: units of all machines that can be had.
-        held: units that tasks hold which run.
-        asked: units that tasks ask for which wait and could start.
-        every_us: time between two decisions.
-        boot_us: from being provisioned to being on.
-        changed_us: when machines were last provisioned or released because of stage R7; -1: never.
-        peaks: for each hour since the run began, the most that was held and asked for at any decision, 0 where there
+        on: Number of units of machines that are on.
+        coming: Time at which each machine that boots will be on, and its units.
+        whole: Number of units of all machines that can be had.
+        held: Number of units that running tasks hold.
+        asked: Number of units that tasks ask for which wait and could start.
+        every_us: Time between two decisions.
+        boot_us: Time from being provisioned to being on.
+        changed_us: Time when machines were last provisioned or released because of stage R7; -1: never.
+        peaks: For each hour since the run began, the most that was held and asked for at any decision, 0 where there
             was none; the last hour is the one that lasts.
-        price: factor of the prices of machines now.
+        price: Factor of the prices of machines now.
     """
 
     on: int
@@ -201,7 +203,7 @@ class Supply(msgspec.Struct, frozen=True):
 
     @property
     def units(self) -> int:
-        """Of machines that are on or boot."""
+        """Number of units of machines that are on or boot."""
         return self.on + sum([units for _, units in self.coming])
 
     @property

@@ -147,23 +147,26 @@ def policies(stage: Stage) -> Mapping[str, type[Policy]]:
 
 
 def _policy(stage: Stage, name: str) -> type[Policy]:
-    ours = OURS.get(stage, {}).get(name)
-    if ours is not None:
-        return ours
+    own_policy = OURS.get(stage, {}).get(name)
+    if own_policy is not None:
+        return own_policy
     point = _points(stage)[name]
+
     policy = point.load()
     place = f"entry point {point.name} = {point.value} of {GROUP}{stage}"
+
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise InputError(place, "does not name a subclass of volery.architectures.pipeline.policies.Policy")
+
     sets = METHODS.get(stage, ())
     if not any(all(callable(getattr(policy, method, None)) for method in methods) for methods in sets):
-        wanted = ", or ".join(" and ".join(methods) for methods in sets)
-        raise InputError(place, f"a policy of {stage} has {wanted}")
+        expected = ", or ".join(" and ".join(methods) for methods in sets)
+        raise InputError(place, f"a policy of {stage} has {expected}")
     return policy
 
 
 def forget() -> None:
-    """Look for entry points anew."""
+    """Forget the entry points, so that they are looked for again."""
     _points.cache_clear()
 
 
@@ -173,15 +176,18 @@ def parse(stage: Stage, text: str, place: str) -> Policy:
     Raises:
         InputError: at the place, when there is no such policy or parameter, or a value does not fit.
     """
-    name, *given = text.split("/")
-    known = names(stage)
-    if name not in known:
-        raise InputError(place, f"there is no policy {name!r} for stage {stage}" + suggestion(name, known))
+    name, *settings = text.split("/")
+    known_names = names(stage)
+    if name not in known_names:
+        raise InputError(place, f"there is no policy {name!r} for stage {stage}" + suggestion(name, known_names))
+
     policy = _policy(stage, name)
     fields = policy.__struct_fields__
     values: dict[str, str] = {}
-    for part in given:
+
+    for part in settings:
         field, colon, value = part.partition(":")
+
         if not (field and colon and value):
             raise InputError(place, f"{part!r} in {text!r} is not parameter:value; write {name}/parameter:value/...")
         if field not in fields:
@@ -189,16 +195,19 @@ def parse(stage: Stage, text: str, place: str) -> Policy:
             raise InputError(place, f"{name!r} has no parameter {field!r}" + hint)
         if field in values:
             raise InputError(place, f"{text!r} gives {field!r} twice")
+
         values[field] = value
         try:
             msgspec.convert({field: value}, policy, strict=False)
         except msgspec.ValidationError as error:
             problem = str(error).split(" - at")[0]
             raise InputError(f"{place}/{field}", f"{value!r} does not fit: {problem}") from None
-    made: Policy = msgspec.convert(values, policy, strict=False)
+
+    configured_policy: Policy = msgspec.convert(values, policy, strict=False)
     for field in values:
-        check_finite(f"{place}/{field}", getattr(made, field))
-    return made
+        check_finite(f"{place}/{field}", getattr(configured_policy, field))
+
+    return configured_policy
 
 
 def summary(policy: type[Policy]) -> str:
@@ -207,12 +216,16 @@ def summary(policy: type[Policy]) -> str:
 
 
 def parameters(policy: type[Policy]) -> list[PolicyParameter]:
-    """Its parameters with their defaults and descriptions."""
+    """The parameters of a policy with their defaults and descriptions."""
     hints = get_type_hints(policy, include_extras=True)
-    found = []
+    policy_parameters = []
+
     defaults = policy()
     for field in policy.__struct_fields__:
         extras = get_args(hints[field])[1:] if get_origin(hints[field]) is Annotated else ()
-        description = next((e.description for e in extras if isinstance(e, msgspec.Meta) and e.description), "")
-        found.append(PolicyParameter(field, getattr(defaults, field), description))
-    return found
+        description = next(
+            (extra.description for extra in extras if isinstance(extra, msgspec.Meta) and extra.description), ""
+        )
+        policy_parameters.append(PolicyParameter(field, getattr(defaults, field), description))
+
+    return policy_parameters

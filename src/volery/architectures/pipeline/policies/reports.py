@@ -74,10 +74,10 @@ class Reclaim(Policy, frozen=True):
 
     def reserved(self, view: View, task: Running) -> int:
         """Slowly down, at once up."""
-        wanted = min(ALL, task.use + round(self.margin * ALL))
-        if task.run_us < self.settle_s * SECOND or wanted >= task.reserved:
-            return max(task.reserved, wanted)
-        return task.reserved - max(1, round((task.reserved - wanted) * self.decay))
+        target = min(ALL, task.use + round(self.margin * ALL))
+        if task.run_us < self.settle_s * SECOND or target >= task.reserved:
+            return max(task.reserved, target)
+        return task.reserved - max(1, round((task.reserved - target) * self.decay))
 
     def tolerant(self, job: JobRecord) -> bool:
         return job.priority < self.production_from

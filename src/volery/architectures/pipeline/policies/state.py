@@ -20,7 +20,7 @@ from volery.roles.readiness import Workflow
 
 Table = npt.NDArray[np.int64]
 AVERAGE_MIN = 0.5
-"""HTCondor's user priorities start here and never fall below (its manual, "User Priorities and Negotiation")."""
+"""Start and minimum of HTCondor's user priorities (its manual, "User Priorities and Negotiation")."""
 
 
 class Average:
@@ -35,8 +35,8 @@ class Average:
 
     def value_at(self, now: Time, half_life_us: Time) -> float:
         """The average at a time: b * value + (1 - b) * held with b = 0.5 ^ (time passed / half-life)."""
-        kept: float = 0.5 ** ((now - self.at) / half_life_us)
-        return max(AVERAGE_MIN, kept * self.value + (1 - kept) * self.held)
+        kept_share: float = 0.5 ** ((now - self.at) / half_life_us)
+        return max(AVERAGE_MIN, kept_share * self.value + (1 - kept_share) * self.held)
 
 
 class Suitability(Protocol):
@@ -53,16 +53,20 @@ class MachineSuitability:
     """Machines by their constraints and amounts; tokens are vectors.
 
     Args:
-        numbers: of machines, in the whole cluster.
-        whole: what machines have free when they are empty.
+        numbers: Numbers of the machines in the whole cluster.
+        empty_index: Free amounts of empty machines.
     """
 
-    def __init__(self, numbers: Sequence[int], matches: Matches, whole: CapacityIndex) -> None:
-        self._numbers, self._matches, self._whole = numbers, matches, whole
+    def __init__(self, numbers: Sequence[int], matches: Matches, empty_index: CapacityIndex) -> None:
+        self._numbers = numbers
+        self._matches = matches
+        self._whole = empty_index
 
     def access(self, machines: Iterable[int] | None) -> int:
-        wanted = None if machines is None else set(machines)
-        return vector_of(place for place, number in enumerate(self._numbers) if wanted is None or number in wanted)
+        machine_numbers = None if machines is None else set(machines)
+        return vector_of(
+            place for place, number in enumerate(self._numbers) if machine_numbers is None or number in machine_numbers
+        )
 
     def kind(self, task: Task, need: Need, access: int) -> Kind:
         suitable = self._matches[task.constraints] & access
@@ -73,18 +77,21 @@ class ManagerSuitability:
     """Managers of which some machine holds the task when it is empty; a task takes nothing from their room.
 
     Args:
-        parts: the state of each manager's machines, empty.
+        parts: State of each manager's machines, empty.
     """
 
     def __init__(self, parts: Sequence[State]) -> None:
         self._parts = parts
 
     def access(self, machines: Iterable[int] | None) -> tuple[int, ...]:
-        wanted = None if machines is None else tuple(machines)
-        return tuple([part.access(wanted) for part in self._parts])
+        machine_numbers = None if machines is None else tuple(machines)
+        return tuple([part.access(machine_numbers) for part in self._parts])
 
     def kind(self, task: Task, need: Need, access: tuple[int, ...]) -> Kind:
-        suitable = vector_of(n for n, part in enumerate(self._parts) if part.kind(task, access[n]).possible)
+        suitable = vector_of(
+            number for number, part in enumerate(self._parts) if part.kind(task, access[number]).possible
+        )
+
         kind = Kind(0, need, suitable, bool(suitable))
         kind.packed = 0
         return kind
@@ -94,25 +101,25 @@ class State:
     """The state of one scheduler.
 
     Args:
-        cluster: the machines that it manages; here they are numbered from 0.
-        numbers: their numbers in the whole cluster.
-        half_life_us: of the average of what users hold; 0: nobody asks for it.
-        packing: of amounts; None: that of the cluster, with the devices of its machines.
-        suitability: of machines for tasks; None: by their constraints and amounts.
+        cluster: The machines that it manages; here they are numbered from 0.
+        numbers: Numbers of these machines in the whole cluster.
+        half_life_us: Half-life of the average of what users hold; 0: nobody asks for it.
+        packing: Packing of amounts; None: that of the cluster, with the devices of its machines.
+        suitability: Suitability of machines for tasks; None: by their constraints and amounts.
 
     Attributes:
-        index: what machines have free, by position.
-        whole: the same of empty machines.
-        online: vector of the machines that may be given tasks (stage R1).
-        strata: vectors of machines by how many constraints they meet, fewest first.
-        capacity: of all machines together.
-        work_resource: place of the resource that counts processors, else 0.
-        eligible: per user, how many of its jobs are eligible and not done.
-        resume: where the last search for a machine said that the next one should begin.
-        copies: per task of which several attempts run, those after the first.
-        priorities: how many tasks of each priority run; None where nobody asks.
-        held_by: per user the attempts that run, those placed first first; None where nobody asks.
-        graphs: per job whose tasks wait for each other, what is known of that (stage T1).
+        index: Free amounts of the machines, by position.
+        whole: The same of empty machines.
+        online: Bit vector of the machines that may be given tasks (stage R1).
+        strata: Bit vectors of machines by how many constraints they meet, fewest first.
+        capacity: Capacity of all machines together.
+        work_resource: Place of the resource that counts processors, else 0.
+        eligible: Number of jobs of each user that are eligible and not done.
+        resume: Machine where the last search said that the next one should begin.
+        copies: Attempts after the first, per task of which several run.
+        priorities: Number of tasks of each priority that run; None where nobody asks.
+        held_by: Attempts of each user that run, those placed first first; None where nobody asks.
+        graphs: Known parts of the graph of each job whose tasks wait for each other (stage T1).
     """
 
     def __init__(
@@ -137,6 +144,7 @@ class State:
         self.work_resource = work_resource(cluster.resources)
         self.now: Time = 0
         self.resume = 0
+
         self.jobs: dict[JobId, JobRecord] = {}
         self.eligible: dict[str, int] = {}
         self.waiting: dict[TaskId, Waiting] = {}
@@ -149,6 +157,7 @@ class State:
         self.priorities: dict[int, int] | None = None
         self.held_by: dict[str, dict[tuple[TaskId, int], Running]] | None = None
         self.graphs: dict[JobId, Workflow] = {}
+
         self._suitability = suitability or MachineSuitability(self.numbers, self.matches, self.whole)
         self._allowed: list[Any] = []
         self._kinds: dict[tuple[int, Amounts, int, Hashable, Tags | None], Kind] = {}
@@ -159,7 +168,7 @@ class State:
         """The number that stands for the machines of a user in `kind`.
 
         Args:
-            machines: by their numbers in the whole cluster; None: all.
+            machines: Machines by their numbers in the whole cluster; None: all.
         """
         token = self._suitability.access(machines)
         if token not in self._allowed:
@@ -170,8 +179,8 @@ class State:
         """The kind of a task.
 
         Args:
-            access: its user may use the machines of this one.
-            claim: what stage T10 tells tasks apart by.
+            access: Number of the machines that its user may have.
+            claim: Value by which stage T10 tells tasks apart.
         """
         key = (task.constraints, task.request, access, claim, task.tags)
         kind = self._kinds.get(key)
@@ -200,23 +209,30 @@ class State:
         """A task that waited has been given a machine.
 
         Args:
-            waiting, machine, now: which, where and when.
-            takes: what it takes there, packed; None: what it asks for, of what is free.
+            waiting, machine, now: The task, its machine, and the time of its start.
+            takes: Amounts that it takes there, packed; None: those that it asks for, of what is free.
         """
-        task, job = waiting.task, waiting.job
+        task = waiting.task
+        job = waiting.job
+
         del self.waiting[task.id]
+
         end = now + self.cluster.attempt_us(task.estimate_us, machine)
         free = self.index.free[machine]
         took = self.packing.named(free, waiting.kind.packed) if takes is None else takes
+
         running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, took, waiting.attempt)
         self.running[task.id] = running
         self.index.put(machine, self.packing.settled(free - took))
         self._outdated.append(machine)
+
         job.running += 1
+
         if self.priorities is not None:
             self.priorities[job.priority] = self.priorities.get(job.priority, 0) + 1
         if self.held_by is not None:
             self.held_by.setdefault(job.user, {})[task.id, running.attempt] = running
+
         self._hold(job.user, task, 1, now)
         return running
 
@@ -225,18 +241,23 @@ class State:
         running = self.running.pop(task, None)
         if running is None:
             return None
-        machine, waiting = running.machine, running.waiting
+        machine = running.machine
+        waiting = running.waiting
+
         del self.on_machine[machine][task]
         self.index.put(machine, self.packing.settled(self.index.free[machine] + running.took))
         self._outdated.append(machine)
+
         waiting.job.running -= 1
+
         if self.priorities is not None:
             self.priorities[waiting.job.priority] -= 1
         if self.held_by is not None:
-            held = self.held_by[waiting.job.user]
-            del held[task, running.attempt]
-            if not held:
+            attempts = self.held_by[waiting.job.user]
+            del attempts[task, running.attempt]
+            if not attempts:
                 del self.held_by[waiting.job.user]
+
         self._hold(waiting.job.user, waiting.task, -1, now)
         return running
 
@@ -246,21 +267,25 @@ class State:
         waiting.attempt += 1
         self.waiting[waiting.task.id] = waiting
         copy = self.launched(waiting, machine, now)
+        # `launched` knows one attempt per task: the first stays the one by which the task runs.
         self.running[waiting.task.id] = first
         self.copies.setdefault(waiting.task.id, []).append(copy)
         return copy
 
     def copy_ended(self, running: Running, now: Time) -> None:
-        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        """Remove one of several attempts of a task; if it was the first, the next one takes its place."""
         number = running.task.id
-        first, others = self.running[number], self.copies[number]
-        others = [first, *others]
+        first_attempt = self.running[number]
+        attempts = [first_attempt, *self.copies[number]]
+
+        # `ended` takes in the attempt by which the task runs: this one is put in its place for that.
         self.running[number] = running
         self.ended(number, now)
-        left = [one for one in others if one is not running]
-        self.running[number] = left[0]
-        if left[1:]:
-            self.copies[number] = left[1:]
+        remaining = [attempt for attempt in attempts if attempt is not running]
+
+        self.running[number] = remaining[0]
+        if remaining[1:]:
+            self.copies[number] = remaining[1:]
         else:
             del self.copies[number]
 
@@ -268,19 +293,23 @@ class State:
         used = self.used.get(user)
         if used is None:
             used = self.used[user] = [0] * len(self.capacity)
+
         if task.request:
-            for k, amount in enumerate(task.request):
-                used[k] += sign * amount
+            for resource, amount in enumerate(task.request):
+                used[resource] += sign * amount
         else:
             used[0] += sign
+
         if self.half_life_us:
             average = self.averages.setdefault(user, Average())
             average.value = average.value_at(now, self.half_life_us)
-            average.held, average.at = used[self.work_resource], now
+            average.held = used[self.work_resource]
+            average.at = now
 
     def free_table(self) -> Table:
         """The free units of every machine: a row per machine, a column per resource."""
         if self._outdated:
+            # The table is brought up to date on demand: few policies read it.
             for machine in dict.fromkeys(self._outdated):
                 self._free[machine] = self.packing.totals(self.index.free[machine])
             self._outdated.clear()
@@ -289,27 +318,32 @@ class State:
     def fewest_constraints(self, vector: int) -> int:
         """The machine of a vector that meets the fewest constraints; ties go to the lowest number."""
         for stratum in self.strata:
-            if found := vector & stratum:
-                return (found & -found).bit_length() - 1
+            if machines := vector & stratum:
+                return (machines & -machines).bit_length() - 1
         return -1
 
     def check(self) -> None:
         """Raise AssertionError where free, held and running disagree."""
-        held: dict[str, list[int]] = {user: [0] * len(self.capacity) for user in self.used}
+        amounts_held: dict[str, list[int]] = {user: [0] * len(self.capacity) for user in self.used}
         for machine, runs in enumerate(self.on_machine):
-            taken = sum(run.took for run in runs.values())
-            settled = self.packing.settled(self.index.free[machine] + taken)
+            amounts_taken = sum(run.took for run in runs.values())
+            settled = self.packing.settled(self.index.free[machine] + amounts_taken)
             assert settled == self.whole.free[machine], f"machine {machine} leaks"
+
             for run in runs.values():
-                for k, amount in enumerate(run.task.request or (1,)):
-                    held[run.job.user][k] += amount
-        assert held == self.used, f"users hold {held}, not {self.used}"
+                for resource, amount in enumerate(run.task.request or (1,)):
+                    amounts_held[run.job.user][resource] += amount
+        assert amounts_held == self.used, f"users hold {amounts_held}, not {self.used}"
+
         if self.held_by is not None:
-            placed = sorted(
-                [(run.job.user, run.task.id, run.attempt) for own in self.on_machine for run in own.values()]
+            placed_attempts = sorted(
+                [(run.job.user, run.task.id, run.attempt) for attempts in self.on_machine for run in attempts.values()]
             )
-            assert placed == sorted([(user, *attempt) for user, own in self.held_by.items() for attempt in own])
-        copies = [copy for others in self.copies.values() for copy in others]
+            assert placed_attempts == sorted(
+                [(user, *attempt) for user, attempts in self.held_by.items() for attempt in attempts]
+            )
+
+        copies = [copy for further_attempts in self.copies.values() for copy in further_attempts]
         assert sum(map(len, self.on_machine)) == len(self.running) + len(copies)
         assert all(self.copies.values()), "an empty list of copies"
         assert not self.waiting.keys() & self.running.keys(), "a task waits and runs"

@@ -16,12 +16,12 @@ class Machine(NamedTuple):
     """A machine, as it is now.
 
     Args:
-        number: in the whole cluster.
-        constraints: that it meets.
-        capacity: units of each resource; slots where the cluster has no others.
-        free: what is not taken.
-        speed: in the cluster's unit; 0 where it gives none.
-        online: whether it may be given tasks.
+        number: Number in the whole cluster.
+        constraints: Constraints that it meets.
+        capacity: Units of each resource; slots where the cluster has no others.
+        free: Units that are not taken.
+        speed: Speed in the cluster's unit; 0 where it gives none.
+        online: Whether it may be given tasks.
     """
 
     number: int
@@ -99,15 +99,18 @@ class View:
     def used_of(self, machine: int, room: int) -> float:
         """The fraction of a machine's processors, or slots, that is in use where it has this room."""
         resource = self._state.work_resource
-        whole = self._state.capacities[machine][resource]
-        return (whole - self._state.packing.totals(room)[resource]) / (whole or 1)
+        capacity = self._state.capacities[machine][resource]
+        return (capacity - self._state.packing.totals(room)[resource]) / (capacity or 1)
 
     def machine(self, machine: int) -> Machine:
-        """All about a machine."""
-        state, cluster = self._state, self._state.cluster
+        """A machine as it is now."""
+        state = self._state
+        cluster = state.cluster
+
         speed = cluster.speeds[machine] if cluster.speeds else 0
         online = bool(state.online >> machine & 1)
         constraints = cluster.constraints[machine]
+
         return Machine(
             state.numbers[machine], constraints, state.capacities[machine], self.free(machine), speed, online
         )
@@ -210,10 +213,10 @@ class Candidates:
     Iteration goes by ascending number. A policy of stage R5 is never shown an empty one.
 
     Args:
-        among: vector of the machines that are allowed, suitable and online.
+        among: Bit vector of the machines that are allowed, suitable and online.
 
     Attributes:
-        vector: bit m is set where machine m is a candidate.
+        vector: Bit vector; bit m is set where machine m is a candidate.
     """
 
     __slots__ = ("_state", "_waiting", "vector")
@@ -235,8 +238,8 @@ class Candidates:
     def first(self, start: int = 0) -> int:
         """The candidate with the lowest number from a start on, round the cluster."""
         vector = self.vector
-        found = vector >> start << start or vector
-        return (found & -found).bit_length() - 1
+        candidates = vector >> start << start or vector
+        return (candidates & -candidates).bit_length() - 1
 
     def fewest_constraints(self) -> int:
         """The candidate that meets the fewest constraints; ties go to the lowest number."""
@@ -256,11 +259,13 @@ class Candidates:
         return self._state.fewest_constraints(self._exact(resource, *self._state.index.most(resource, self.vector), -1))
 
     def _exact(self, resource: int, vector: int, alike: bool, sign: int) -> int:
-        """Those of a vector with the least (sign 1) or most (-1) free."""
+        """The machines of a vector with the least (sign 1) or most (-1) free."""
         if alike or not vector & (vector - 1):
             return vector
-        found = positions(vector)
+
+        machines = positions(vector)
         column = self._state.free_table()[:, resource]
-        amounts = (column[found] * sign).tolist()
-        best = min(amounts)
-        return sum([1 << machine for machine, amount in zip(found, amounts, strict=True) if amount == best])
+        amounts = (column[machines] * sign).tolist()
+
+        best_amount = min(amounts)
+        return sum([1 << machine for machine, amount in zip(machines, amounts, strict=True) if amount == best_amount])
