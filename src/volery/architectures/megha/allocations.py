@@ -39,10 +39,10 @@ class GmSyncState:
     """Synchronisation state of one GM: what it has been sent, and is about to be sent.
 
     Attributes:
-        number, address: of the GM.
+        number, address: Number and address of the GM.
         request: number of the last request received from it.
         update: number of the last update sent to it.
-        ended: its tasks that have ended in this instant.
+        ended: Tasks of the GM that have ended in this instant.
         busy: per partition, the slots that it takes for busy once all messages under way have arrived.
         repeat: completions of its own that the next update mentions again (completion notice "twice").
         lacks: per partition of this LM, the machines of which it may have another state, once all messages that are

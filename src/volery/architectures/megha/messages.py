@@ -42,12 +42,12 @@ class Request(Message, frozen=True):
     for off the machine, and gives that back when the task ends (arXiv 2103.08413, section IV-B4).
 
     Args:
-        number: of the GM's requests to this LM.
-        partition, tasks, positions: which tasks, where.
-        attempts: how often each was placed before; nothing: never.
-        users: theirs, where users have shares.
-        epoch: of the LM that leads; a request of another epoch is void.
-        term: the epoch of the last move of jobs of which the GM was the origin; one of an earlier term is void.
+        number: Number of the request among those of this GM to this LM.
+        partition, tasks, positions: Tasks and their units.
+        attempts: Number of each task's attempt; empty: 0 for all.
+        users: Users of the tasks, where they have shares.
+        epoch: Epoch of the LM that leads; a request of another epoch is void.
+        term: Epoch of the last move of jobs of which the GM was the origin; one of an earlier term is void.
     """
 
     number: int
@@ -94,7 +94,7 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         positions: a bit vector of the machines in it, lowest first; empty: all of the partition.
-        free: theirs, in this order.
+        free: Free amounts of these machines, in this order.
     """
 
     partition: int
@@ -106,12 +106,12 @@ class StateUpdate(Message, frozen=True):
     """LM > GM: what has changed, or the state of the whole cluster.
 
     Args:
-        number: of this LM's updates to this GM.
+        number: Number of the update among those of this LM to this GM.
         last_request: the last of the GM's requests that this state contains, where tasks ask for amounts.
-        states: of machines.
+        states: Free amounts of machines.
         entries: number of machines in its states.
-        changes: of slots.
-        is_snapshot: whether the changes are the whole state; then all that is free is freed.
+        changes: Slots that were freed or taken.
+        is_snapshot: Whether the changes are the whole state; then all that is free is freed.
     """
 
     number: int
@@ -131,9 +131,9 @@ class Refusal(Message, frozen=True):
     """LM > GM: these placements were invalid, an inconsistency; the state rides along.
 
     Args:
-        unavailable_victims: of a preemption, victims that cannot be had: they have ended, as was sent before, are being
+        unavailable_victims: Victims of a preemption that cannot be had: they have ended, as was sent before, are being
             preempted for somebody else, or hold a place that the beneficiary's user has lost before.
-        is_vetoed: of a preemption, whether the loser's GM has refused, because the user would have had less than its
+        is_vetoed: Whether the loser's GM has refused a preemption, because the user would have had less than its
             share.
     """
 
@@ -157,12 +157,12 @@ class Preempt(Message, frozen=True):
     """GM > LM: end these tasks of a user on a machine, and run this one there in their place.
 
     Args:
-        number: of the GM's requests to this LM.
-        partition, position: of the machine.
-        task, user, attempt: that is to run there.
-        loser, victims: whose tasks are to be ended, and which.
-        weights_number: the number of the last `Reweigh` that the GM has heard.
-        gain, loss: what the two users have before and after it, in the GM's view.
+        number: Number of the request among those of this GM to this LM.
+        partition, position: Place of the machine.
+        task, user, attempt: Task that is to run there, its user, and its attempt.
+        loser, victims: User who is to lose tasks, and these tasks.
+        weights_number: Number of the last `Reweigh` that the GM has received.
+        gain, loss: Holdings of the two users before and after it, in the GM's view.
         epoch, term: see `Request`.
     """
 
@@ -185,9 +185,9 @@ class PreemptionRequest(Message, frozen=True):
     """LM > GM of a user: give these running tasks of the user up, if it has its share without them.
 
     Args:
-        number: of these messages from this LM to this GM, and of those to others.
+        number: Number of the message among those of this LM, to any GM.
         last_request: the last of the GM's requests that this LM has heard.
-        tasks: that are to be ended.
+        tasks: Tasks that are to be ended.
     """
 
     number: int
@@ -224,7 +224,7 @@ class Holdings(Message, frozen=True):
     """LM > GM, before a state: tasks of other GMs that have ended, then those that have started, since the last one.
 
     Args:
-        number: of these messages from this LM to this GM.
+        number: Number of the message among those of this LM to this GM.
         is_whole: it goes before a whole report, and shows all that runs here.
         leaving_tasks: then, tasks of the GM that it, or an earlier incarnation, has given up and that have not ended
             yet.

@@ -17,8 +17,8 @@ class Layout:
         cluster: machines in order; consecutive machines share a Local Master.
         gm_count: partitions per Local Master.
         lm_count: Local Masters.
-        by_machine: whether units are machines.
-        in_order: whether they stand in the order of machines.
+        by_machine: Whether units are machines.
+        in_order: Whether units stand in the order of machines.
 
     Attributes:
         bits: per position, the vector with this bit alone.

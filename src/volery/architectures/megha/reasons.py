@@ -173,12 +173,12 @@ class DecisionNarrator:
     ) -> None:
         host, layout = self._host, self._layout
         if partition < 0:
-            asked, machine, age_us = "", -1, self._now - min(self._heard_at)
+            leader, machine, age_us = "", -1, self._now - min(self._heard_at)
         else:
             lm = layout.lm_of[partition]
-            asked, machine = host.lms[lm], layout.machines[partition][position]
+            leader, machine = host.lms[lm], layout.machines[partition][position]
             age_us = self._now - self._heard_at[lm]
-        host.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
+        host.observe(Decision(task.id, task.job, chosen, partition, machine, leader, age_us, rejected))
 
 
 class FirstCalls:
@@ -233,11 +233,11 @@ class FirstCalls:
         if self._account.is_short(user):
             return [of_partition.every for of_partition in self._matches]
         packing = self._view.packing
-        there: dict[tuple[int, int], list[Amounts]] = {}
-        for held in self._account.running[user].values():
-            there.setdefault((held.partition, held.position), []).append(held.request)
+        requests_at: dict[tuple[int, int], list[Amounts]] = {}
+        for holding in self._account.running[user].values():
+            requests_at.setdefault((holding.partition, holding.position), []).append(holding.request)
         machines, enough = [0] * len(self._matches), dict[Amounts, bool]()
-        for (partition, position), requests in there.items():
+        for (partition, position), requests in requests_at.items():
             losing = sum_of([packing.asked(request) for request in requests])
             if losing not in enough:
                 enough[losing] = self._account.keeps_share(user, losing)

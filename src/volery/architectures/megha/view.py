@@ -92,7 +92,7 @@ class ClusterView(Protocol):
     def room(self, partition: int, constraints: int, request: Amounts) -> int:
         """Units of a partition that have room for such a task."""
 
-    def requested(self, lm: int, wanted: Wanted) -> None:
+    def requested(self, lm: int, request: Wanted) -> None:
         """Count a request that is about to be sent."""
 
     def end(self, message: TasksEnded, lm: int) -> None:
@@ -174,7 +174,7 @@ class SlotView:
         the hottest code of the design.
         """
         free, layout, partition, placed = self._free, self._layout, self.next, self.placed
-        bits, random, after, members_of = layout.bits, self._stream.random, self.search.after, self._members
+        bits, random, next_partition, members_of = layout.bits, self._stream.random, self.search.after, self._members
         matches, by_fewest = layout.matches, self._by_fewest
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
@@ -182,30 +182,30 @@ class SlotView:
         for task in tasks:
             members = members_of[partition].get(task.constraints)
             if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
-                chosen = partition
+                target = partition
             elif task.constraints in nowhere:
                 unplaced.append(task)
                 continue
             elif free[partition] and (candidates := free[partition] & matches[partition][task.constraints]):
-                chosen = partition
+                target = partition
                 if by_fewest:
                     position = (candidates & -candidates).bit_length() - 1
                 else:
                     position = matches[partition].pick(task.constraints, candidates, random)
                 bit = bits[position]
             else:
-                chosen, position = self._find(partition, task.constraints)
-                if chosen < 0:
+                target, position = self._find(partition, task.constraints)
+                if target < 0:
                     nowhere.add(task.constraints)
                     unplaced.append(task)
                     continue
                 bit = bits[position]
-            free[chosen] ^= bit
-            placed[task.id] = (task, chosen, position)
-            partition = after[chosen]
-            batch = batches.get(chosen)
+            free[target] ^= bit
+            placed[task.id] = (task, target, position)
+            partition = next_partition[target]
+            batch = batches.get(target)
             if batch is None:
-                batch = batches[chosen] = ([], [])
+                batch = batches[target] = ([], [])
             batch[0].append(task)
             batch[1].append(position)
         self.next = partition
@@ -231,7 +231,7 @@ class SlotView:
     def room(self, partition: int, constraints: int, request: Amounts) -> int:
         return self._free[partition] & self._layout.matches[partition][constraints]
 
-    def requested(self, lm: int, wanted: Wanted) -> None: ...
+    def requested(self, lm: int, request: Wanted) -> None: ...
 
     def end(self, message: TasksEnded, lm: int) -> None:
         placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._host.jobs
@@ -257,7 +257,7 @@ class SlotView:
 
     def offer(self, partition: int, places: Iterable[int]) -> None:
         bits, constraints = self._layout.bits, self._layout.constraints[partition]
-        tasks, taken = [], []
+        tasks, places_taken = [], []
         for position in places:
             bit = bits[position]
             if self._free[partition] & bit:
@@ -266,18 +266,19 @@ class SlotView:
                     self._free[partition] ^= bit
                     self.placed[task.id] = (task, partition, position)
                     tasks.append(task)
-                    taken.append(position)
+                    places_taken.append(position)
         if tasks:
-            self._host.request(partition, tasks, taken)
+            self._host.request(partition, tasks, places_taken)
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
         freed_units = []
         for change in update.changes:
             freed, partition = bytes_vector(change.freed), change.partition
-            before = self._free[partition]
-            kept = 0 if update.is_snapshot else before & ~bytes_vector(change.taken)
-            self._free[partition] = kept | freed
-            freed_units.append((partition, freed & ~before))
+            # Within an update the last state of a unit wins (the published code: "busy" before "available").
+            free_before = self._free[partition]
+            still_free = 0 if update.is_snapshot else free_before & ~bytes_vector(change.taken)
+            self._free[partition] = still_free | freed
+            freed_units.append((partition, freed & ~free_before))
         return freed_units
 
     def count_refused(self, lm: int, count: int) -> None:
@@ -298,11 +299,11 @@ class SlotView:
             self.offer(partition, [position])
 
     def free_by_machine(self) -> dict[int, int] | None:
-        found: dict[int, int] = {}
+        free_slots: dict[int, int] = {}
         for machines, free in zip(self._layout.machines, self._free, strict=True):
             for position in positions(free):
-                found[machines[position]] = found.get(machines[position], 0) + 1
-        return found
+                free_slots[machines[position]] = free_slots.get(machines[position], 0) + 1
+        return free_slots
 
     def copies(self) -> list[Any]:
         return list(self._free)

@@ -264,6 +264,7 @@ class Leadership:
 
     def _claim(self, above: int) -> None:
         epoch = above + 1
+        # The masters own epochs in turn, so that two never claim the same one.
         self.epoch = epoch if epoch % 2 == self._me else epoch + 1
         self.leading, self.opened, self.settled, self._is_followed = True, False, False, False
         self._nodes_without_status = dict(self._nodes)
@@ -293,8 +294,10 @@ class Leadership:
             if not self.leading and message.epoch == self.epoch:
                 self._answer(message)
         elif self.leading and message.epoch > self.epoch:
+            # The partner has heard of an epoch that this leader has not: nodes may obey it, so it has to be exceeded.
             self._claim(message.epoch)
         elif self.leading:
+            # The partner follows in this epoch, so it has no nodes of its own: leases can expire again, from now on.
             if not self._is_followed and message.epoch == self.epoch:
                 self._is_followed = True
                 self._renew_leases(now)
@@ -355,9 +358,14 @@ class Leadership:
             self.epoch = epoch
             self._port.send(self._partner, LeaderStatus(self.epoch, False))
             return
+
+        # One that has not opened has placed nothing, and one whose own epoch is remembered has begun anew: both go
+        # beyond it.
         if not self.opened or epoch == self.epoch:
             self._claim(epoch)
             return
+
+        # An established leader was deposed: the partner leads, unless it is lost, and then nobody does for a lease.
         self._step_down(epoch)
         if self._partner_lost:
             self._port.set_timer(CLAIM, now + self._lease.lease_us)
@@ -371,9 +379,13 @@ class Leadership:
         self._note_epoch(source, NO_EPOCH if message.is_restarted else message.epoch)
         if is_later or not self.leading:
             return
+
+        # The status is from before the node obeyed this master: it may launch for the older one until it answers
+        # `Lead`.
         if message.epoch < self.epoch:
             self._port.send(source, Lead(self.epoch))
             return
+
         running = [active for active in message.running if active.owner in self._clients]
         found = placed(self._master, source, running)
         if len(found) < len(message.running):  # its next status will be without the others
@@ -381,9 +393,12 @@ class Leadership:
             self._port.observe(Counted("attempts_unseated", len(left)))
             self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
             return
+
         message = replace(message, running=tuple(found))
         self._nodes_without_status.pop(source, None)
         self._nodes_without_session.pop(source, None)
+
+        # It has forgotten whom it obeyed: perhaps the partner, which may have deposed this leader.
         if message.is_restarted:
             self._confirm_node(source, now)
         self._port.cancel_timer(("lease", source))
@@ -407,6 +422,8 @@ class Leadership:
                 self._master.node_back(node)
 
     def _advance(self) -> None:
+        # A leader opens when all nodes that it can reach, and one at least, have answered; it settles when all have,
+        # and only then is what no node has mentioned known to be lost.
         reported = len(self._nodes_without_status) < len(self._nodes)
         if (
             self.leading
@@ -429,6 +446,8 @@ class Leadership:
         peer = event.peer
         if peer == self._partner:
             self._partner_lost, self._is_followed = True, False
+
+            # Its nodes end what runs only after their grace: so the epoch, not the lease, keeps two leaders apart.
             if not self.leading:
                 self._claim(self.epoch)
             elif self._unconfirmed_nodes:
@@ -477,6 +496,8 @@ class Leadership:
             if (asked := self._questions.pop(node, None)) is not None:
                 self._answer(asked)
         elif self._is_followed:
+            # A node that never answered this leader may have the partner as its master: the partner is asked. Any other
+            # has ended what ran there, unless the partner has got it, and then the partner would not follow.
             (self._ask if node in self._nodes_without_status else self._write_off)(node)
 
     def _write_off(self, node: Address) -> None:

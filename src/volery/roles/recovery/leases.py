@@ -253,6 +253,8 @@ class GuardedNode(Component):
             if message.epoch < self._epoch:
                 self._port.send(source, StaleEpoch(self._epoch))
             return
+
+        # A repeat: an attempt that runs is as good as another.
         task = message.task
         if task.id in self._running:
             return
@@ -271,6 +273,8 @@ class GuardedNode(Component):
         active = self._running.get(message.task)
         if active is None:
             return
+
+        # An eviction counts only from the master that is obeyed here, and for the attempt that it knows of.
         if message.epoch != NO_EPOCH:
             if message.epoch != self._epoch or active.attempt != message.attempt:
                 return
@@ -315,6 +319,7 @@ class GuardedNode(Component):
 
     def on_lead(self, message: Lead, source: Address, now: Time) -> None:
         """A master takes over, unless this epoch or a later one is taken."""
+        # The epoch of a master that has begun anew is that of its earlier incarnation: the new one needs a higher one.
         obeyed = source == self._master and not self._master_renewed
         if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
             self._port.send(source, StaleEpoch(self._epoch))
@@ -322,7 +327,9 @@ class GuardedNode(Component):
         began = message.epoch > self._epoch
         self._is_restarted = self._is_restarted and not message.is_confirmed
         self._epoch, self._master, self._master_renewed = message.epoch, source, False
-        self._cut_off = self._cut_off and (self._is_restarted or not began)  # the lease of a new master begins now
+
+        # The lease of a new master begins now; that of a restarted node goes on, which may have had another master.
+        self._cut_off = self._cut_off and (self._is_restarted or not began)
         self._watch_master(now)
         if began:
             self._tell_status(source)

@@ -35,7 +35,7 @@ from volery.roles.recovery.leases import RunningAttempt
 class SetAsideAmounts(Protocol):
     """Amounts that are set aside on machines for tasks that will run there."""
 
-    def reserved(self, here: int, position: int) -> int:
+    def reserved(self, row: int, position: int) -> int:
         """Return the amount that is set aside on a machine, packed."""
 
 
@@ -84,40 +84,40 @@ class AmountAllocations:
         self._closed = [0] * len(partitions)
         self._states: dict[int, bytes] = {}
         self._seats: dict[Address, tuple[int, int]] = {}
-        for here, partition in enumerate(partitions):
+        for row, partition in enumerate(partitions):
             for position, node in enumerate(layout.nodes[partition]):
-                self._seats[node] = (here, position)
+                self._seats[node] = (row, position)
 
     def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
         partition, owner, term, guards = request.partition, gm.address, request.term, self._guards
-        here, packing, drained = partition - self._first, self.packing, self._cluster.drained
-        free, nodes, first_unit = self.free_amounts[here], self._layout.nodes[partition], partition << UNIT_SHIFT
-        closed, by_task = self._closed[here], self._cluster.attempts.by_task
+        row, packing, drained = partition - self._first, self.packing, self._cluster.drained
+        free, nodes, first_unit = self.free_amounts[row], self._layout.nodes[partition], partition << UNIT_SHIFT
+        closed, by_task = self._closed[row], self._cluster.attempts.by_task
         changed = lacks = 0
         starts: list[Start] = []
         refused: list[TaskId] = []
 
         numbers, accounts = request.attempts or repeat(0), request.users or repeat(0)
         for task, position, number, account in zip(request.tasks, request.positions, numbers, accounts, strict=False):
-            left = free[position] - packing[task.request]
+            remainder = free[position] - packing[task.request]
             node = nodes[position]
 
             # A machine that is not usable has nothing free; but what asks for nothing fits there, and may wait on one
             # that is away. On one that is drained it would run for ever after.
-            if left & guards != guards or (drained and node in drained):
+            if remainder & guards != guards or (drained and node in drained):
                 refused.append(task.id)
                 lacks |= 1 << position
                 continue
             if not closed >> position & 1:
-                free[position] = packing.settled(left)
+                free[position] = packing.settled(remainder)
             changed |= 1 << position
             by_task[task.id] = attempt = RunningAttempt(
                 task.id, task.job, number, owner, first_unit | position, task.request, account, term
             )
             starts.append((task, attempt, node))
 
-        gm.lacks[here] |= lacks
-        self._note_changes(here, changed, gm)
+        gm.lacks[row] |= lacks
+        self._note_changes(row, changed, gm)
         if starts and self._is_guest(partition, gm):
             self._cluster.observe(Counted("repartitions", len(starts)))
         return starts, refused
@@ -131,26 +131,26 @@ class AmountAllocations:
         owner = self._cluster.gms[attempt.owner]
         if is_lent and self._is_guest(partition, owner):
             self._cluster.observe(Counted("repartitions"))
-        here = partition - self._first
-        if not self._closed[here] >> position & 1:
-            free = self.free_amounts[here]
+        row = partition - self._first
+        if not self._closed[row] >> position & 1:
+            free = self.free_amounts[row]
             free[position] = self.packing.settled(free[position] - self.packing[attempt.request])
-        self._note_changes(here, 1 << position, owner)
+        self._note_changes(row, 1 << position, owner)
 
     def free(self, attempt: RunningAttempt) -> None:
         """Free what the attempt had; an owner that is sent the end of it lacks no news."""
         unit, owner = attempt.unit, self._cluster.gms[attempt.owner]
-        here, position = (unit >> UNIT_SHIFT) - self._first, unit & UNIT_MASK
+        row, position = (unit >> UNIT_SHIFT) - self._first, unit & UNIT_MASK
         bit = 1 << position
-        is_closed = self._closed[here] & bit
+        is_closed = self._closed[row] & bit
         if not is_closed:
-            free = self.free_amounts[here]
+            free = self.free_amounts[row]
             free[position] = self.packing.settled(free[position] + self.packing[attempt.request])
 
         # A leader that takes over does not know which ends its predecessor has sent: then the owner lacks it, too.
         if self._twice or self._can_crash or is_closed:
-            owner.lacks[here] |= bit
-        self._note_changes(here, bit, owner)
+            owner.lacks[row] |= bit
+        self._note_changes(row, bit, owner)
 
     def credit(self, attempt: RunningAttempt) -> GmSyncState:
         return self._cluster.gms[attempt.owner]
@@ -159,88 +159,92 @@ class AmountAllocations:
         self.free(attempt)
         return self._cluster.gms[attempt.owner]
 
-    def _note_changes(self, here: int, machines: int, cause: GmSyncState) -> None:
+    def _note_changes(self, row: int, machines: int, cause: GmSyncState) -> None:
         """Note machines with a change that all GMs lack but the one that has caused it."""
-        self._states.pop(here, None)
+        self._states.pop(row, None)
         if not self._can_crash:
-            cause.changed[here] |= machines
+            cause.changed[row] |= machines
             return
         for gm in self._cluster.gms.values():
             if gm is not cause:
-                gm.lacks[here] |= machines
+                gm.lacks[row] |= machines
 
     def clear(self) -> None:
         self._states.clear()
-        for here, free in enumerate(self.free_amounts):
-            self.free_amounts[here] = [self._guards] * len(free)
-            self._closed[here] = (1 << len(free)) - 1
+        for row, free in enumerate(self.free_amounts):
+            self.free_amounts[row] = [self._guards] * len(free)
+            self._closed[row] = (1 << len(free)) - 1
 
     def skip(self, gm: GmSyncState) -> None:
         gm.lacks = [0] * len(gm.lacks)
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
-        here, position = self._seats[node]
-        unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
+        row, position = self._seats[node]
+        unit, remainder, seated_attempts = (
+            self._partitions[row] << UNIT_SHIFT | position,
+            self._whole_free[row][position],
+            [],
+        )
         for active in running:
-            less = left - self.packing[active.request]
-            if less & self._guards == self._guards:
-                left = self.packing.settled(less)
-                found.append(active if active.unit == unit else replace(active, unit=unit))
-        return found
+            next_remainder = remainder - self.packing[active.request]
+            if next_remainder & self._guards == self._guards:
+                remainder = self.packing.settled(next_remainder)
+                seated_attempts.append(active if active.unit == unit else replace(active, unit=unit))
+        return seated_attempts
 
     def recount(self, node: Address) -> bool:
         """Count anew what a machine has free; all GMs lack it."""
         if node not in self._seats:
             return False
-        here, position = self._seats[node]
+        row, position = self._seats[node]
         free = self._guards
-        self._closed[here] |= 1 << position
+        self._closed[row] |= 1 << position
         if self._cluster.is_usable(node):
-            self._closed[here] ^= 1 << position
-            free = self._whole_free[here][position]
+            self._closed[row] ^= 1 << position
+            free = self._whole_free[row][position]
             for attempt in self._cluster.attempts.at(node):
                 free -= self.packing[attempt.request]
-            free -= self._reserved(here, position)
-        self.free_amounts[here][position] = self.packing.settled(free)
+            free -= self._reserved(row, position)
+        self.free_amounts[row][position] = self.packing.settled(free)
 
-        self._states.pop(here, None)
+        self._states.pop(row, None)
         for gm in self._cluster.gms.values():
-            gm.lacks[here] |= 1 << position
+            gm.lacks[row] |= 1 << position
         return True
 
-    def _reserved(self, here: int, position: int) -> int:
-        return 0 if self._reservations is None else self._reservations.reserved(here, position)
+    def _reserved(self, row: int, position: int) -> int:
+        return 0 if self._reservations is None else self._reservations.reserved(row, position)
 
-    def set_aside(self, here: int, position: int, packed: int, owner: GmSyncState) -> None:
+    def set_aside(self, row: int, position: int, packed: int, owner: GmSyncState) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
-        self.free_amounts[here][position] = self.packing.settled(self.free_amounts[here][position] - packed)
-        self.has_changed(here, position, owner)
+        self.free_amounts[row][position] = self.packing.settled(self.free_amounts[row][position] - packed)
+        self.has_changed(row, position, owner)
 
-    def has_changed(self, here: int, position: int, owner: GmSyncState) -> None:
+    def has_changed(self, row: int, position: int, owner: GmSyncState) -> None:
         """A GM has caused a change on a machine; the others lack that once they are considered."""
-        owner.changed[here] |= 1 << position
-        owner.lacks[here] |= 1 << position
-        self._states.pop(here, None)
+        owner.changed[row] |= 1 << position
+        owner.lacks[row] |= 1 << position
+        self._states.pop(row, None)
 
-    def room_for(self, wanted: int, given: int, here: int, position: int) -> bool:
+    def room_for(self, need: int, returned: int, row: int, position: int) -> bool:
         """Find out whether a machine has so much when so much is given back, both packed."""
-        left = self.packing.settled(self.free_amounts[here][position] + given) - wanted
-        return left & self._guards == self._guards
+        remainder = self.packing.settled(self.free_amounts[row][position] + returned) - need
+        return remainder & self._guards == self._guards
 
     # News for Global Masters.
 
     def consider(self) -> None:
         gms = list(self._cluster.gms.values())
-        for here in range(len(self.free_amounts)):
-            causes = [gm for gm in gms if gm.changed[here]]
+        for row in range(len(self.free_amounts)):
+            causes = [gm for gm in gms if gm.changed[row]]
             if not causes:
                 continue
             for gm in gms:
                 for cause in causes:
                     if cause is not gm:
-                        gm.lacks[here] |= cause.changed[here]
+                        gm.lacks[row] |= cause.changed[row]
             for cause in causes:
-                cause.changed[here] = 0
+                cause.changed[row] = 0
 
     def has_news(self, gm: GmSyncState) -> bool:
         return any(
@@ -258,33 +262,33 @@ class AmountAllocations:
         return self.delta(gm) if any(gm.lacks) else None
 
     def whole(self, gm: GmSyncState) -> StateUpdate:
-        for here, partition in enumerate(self._partitions):
-            gm.lacks[here] = self._layout.whole(partition)
+        for row, partition in enumerate(self._partitions):
+            gm.lacks[row] = self._layout.whole(partition)
         return self.delta(gm)
 
     def delta(self, gm: GmSyncState) -> StateUpdate:
         """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
         self._cluster.send_before_state(gm)
         states, entries = [], 0
-        for here, partition in enumerate(self._partitions):
-            lacks, free = gm.lacks[here], self.free_amounts[here]
+        for row, partition in enumerate(self._partitions):
+            lacks, free = gm.lacks[row], self.free_amounts[row]
             if self._snapshots:
                 entries += len(free)
-                states.append(PartitionState(partition, b"", self._whole(here)))
+                states.append(PartitionState(partition, b"", self._whole(row)))
             elif lacks:
                 entries += lacks.bit_count()
                 states.append(
                     PartitionState(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)]))
                 )
-            gm.lacks[here] = 0
+            gm.lacks[row] = 0
         self._cluster.observe(Counted("update_entries", entries))
         gm.update += 1
         return StateUpdate(gm.update, gm.request, tuple(states), entries)
 
-    def _whole(self, here: int) -> bytes:
-        if here not in self._states:
-            self._states[here] = self._bytes(self.free_amounts[here])
-        return self._states[here]
+    def _whole(self, row: int) -> bytes:
+        if row not in self._states:
+            self._states[row] = self._bytes(self.free_amounts[row])
+        return self._states[row]
 
     def _bytes(self, free: list[int]) -> bytes:
         width = self._state_bytes
@@ -292,23 +296,23 @@ class AmountAllocations:
 
     def check(self) -> None:
         """Machines have what is free, what attempts took, and what is set aside."""
-        whole = [list(free) for free in self._whole_free]
+        expected = [list(free) for free in self._whole_free]
         for attempt in self._cluster.attempts:
             partition, position = place_of(attempt.unit)
-            whole[partition - self._first][position] -= self.packing[attempt.request]
-        for here, position, packed in self._kept_back():
-            whole[here][position] -= packed
-        whole = [[self.packing.settled(free) for free in machines] for machines in whole]
-        assert whole == self.free_amounts, "amounts without a task, or tasks that share an amount"
+            expected[partition - self._first][position] -= self.packing[attempt.request]
+        for row, position, packed in self._kept_back():
+            expected[row][position] -= packed
+        expected = [[self.packing.settled(free) for free in machines] for machines in expected]
+        assert expected == self.free_amounts, "amounts without a task, or tasks that share an amount"
 
     def _kept_back(self) -> Iterable[tuple[int, int, int]]:
         """Amounts that are neither free nor taken by an attempt."""
-        for node, (here, position) in self._seats.items():
+        for node, (row, position) in self._seats.items():
             if not self._cluster.is_usable(node):
-                taken = sum(self.packing[attempt.request] for attempt in self._cluster.attempts.at(node))
-                yield here, position, self._whole_free[here][position] - self._guards - taken
-            elif reserved := self._reserved(here, position):
-                yield here, position, reserved
+                taken_amount = sum(self.packing[attempt.request] for attempt in self._cluster.attempts.at(node))
+                yield row, position, self._whole_free[row][position] - self._guards - taken_amount
+            elif reserved := self._reserved(row, position):
+                yield row, position, reserved
 
     def check_rest(self) -> None:
         assert self.free_amounts == [list(free) for free in self._whole_free], "amounts are taken"

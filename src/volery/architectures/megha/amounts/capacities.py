@@ -12,12 +12,12 @@ class Capacities:
     """Amounts that the machines of a layout offer; slots are one resource of them.
 
     Args:
-        layout: of the cluster, by machine.
+        layout: Layout of the cluster, by machine.
 
     Attributes:
         ladders: requests as the indices look for them.
         whole: per partition, everything free; to be copied.
-        state_bytes: how many bytes one machine takes in a message.
+        state_bytes: Number of bytes of one machine in a message.
     """
 
     def __init__(self, cluster: Cluster, layout: Layout) -> None:

@@ -115,7 +115,7 @@ class CapacityView:
         self._dirty = [0] * len(layout.size)
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
-        partition, after = self.next, self.search.after
+        partition, next_partition = self.next, self.search.after
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
@@ -125,16 +125,16 @@ class CapacityView:
             if kind in nowhere or kind in waiting:
                 unplaced.append(task)
                 continue
-            chosen, position = self._find(partition, task)
-            if chosen < 0 or not self.satisfiable(task):  # a view may hold more than the machine has
+            target, position = self._find(partition, task)
+            if target < 0 or not self.satisfiable(task):  # a view may hold more than the machine has
                 nowhere.add(kind)
                 unplaced.append(task)
                 continue
-            claim = self._take(task, chosen, position)
-            partition = after[chosen]
-            batch = batches.get(chosen)
+            claim = self._take(task, target, position)
+            partition = next_partition[target]
+            batch = batches.get(target)
             if batch is None:
-                batch = batches[chosen] = ([], [])
+                batch = batches[target] = ([], [])
             batch[0].append(claim)
             batch[1].append(position)
         self.next = partition
@@ -186,19 +186,19 @@ class CapacityView:
     def room(self, partition: int, constraints: int, request: Amounts) -> int:
         return self.index[partition].fitting(self._ladders[request], self._layout.matches[partition][constraints])
 
-    def requested(self, lm: int, wanted: Wanted) -> None:
-        self._under_way[lm].append(wanted)
-        self._promise(wanted, 1)
+    def requested(self, lm: int, request: Wanted) -> None:
+        self._under_way[lm].append(request)
+        self._promise(request, 1)
 
-    def arrived(self, lm: int, heard: int) -> None:
+    def arrived(self, lm: int, last_request: int) -> None:
         """A Local Master has received the requests up to this one."""
         under_way = self._under_way[lm]
-        while under_way and under_way[0][0] <= heard:
+        while under_way and under_way[0][0] <= last_request:
             self._promise(under_way.popleft(), -1)
 
-    def _promise(self, wanted: Wanted, sign: int) -> None:
+    def _promise(self, request: Wanted, sign: int) -> None:
         """Count what is under way to machines."""
-        _, partition, tasks, places = wanted
+        _, partition, tasks, places = request
         promised, packing = self._promised[partition], self.packing
         for task, position in zip(tasks, places, strict=True):
             amount = promised.get(position, 0) + sign * packing[task.request]
@@ -231,7 +231,7 @@ class CapacityView:
 
     def offer(self, partition: int, places: Iterable[int]) -> None:
         constraints, index = self._layout.constraints[partition], self.index[partition]
-        tasks, taken = [], []
+        tasks, places_taken = [], []
         for position in places:
             while self.queue.length:
                 offered, free = constraints[position], index.free[position]
@@ -240,46 +240,52 @@ class CapacityView:
                     break
                 self._host.dequeued(task, partition, offered, free)
                 tasks.append(self._take(task, partition, position))
-                taken.append(position)
+                places_taken.append(position)
         if tasks:
-            self._host.request(partition, tasks, taken)
+            self._host.request(partition, tasks, places_taken)
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
         self.arrived(lm, update.last_request)
         return [(state.partition, freed) for state in update.states if (freed := self._adopt(state))]
 
     def _adopt(self, state: PartitionState) -> int:
-        partition, told, width = state.partition, state.free, self.capacities.state_bytes
+        partition, packed_state, width = state.partition, state.free, self.capacities.state_bytes
         promised = self._promised[partition]
-        index, more, guards = self.index[partition], 0, self._guards
+        index, freed_machines, guards = self.index[partition], 0, self._guards
         if state.positions:
             listed = positions(bytes_vector(state.positions))
             places: Iterable[int] = range(len(listed))
         else:
-            places = listed = self._news(partition, told)
+            places = listed = self._news(partition, packed_state)
         for place, position in zip(places, listed, strict=True):
-            free = int.from_bytes(told[place * width : place * width + width], "little")
+            free = int.from_bytes(packed_state[place * width : place * width + width], "little")
+
+            # The state is older than what this GM has requested since: that is under way, and is taken off again.
             if position in promised:
                 self._dirty[partition] |= 1 << position
-                left = self.packing.settled(free - promised[position])
-                free = left if left & guards == guards else guards  # something will be refused, with the state
-            before = index.free[position]
-            if free != before:
+                remainder = self.packing.settled(free - promised[position])
+                free = (
+                    remainder if remainder & guards == guards else guards
+                )  # something will be refused, with the state
+            free_before = index.free[position]
+            if free != free_before:
                 index.put(position, free)
-                if (before - (free ^ guards)) & guards != guards:
-                    more |= 1 << position
-        return more
+                if (free_before - (free ^ guards)) & guards != guards:
+                    freed_machines |= 1 << position
+        return freed_machines
 
-    def _news(self, partition: int, told: bytes) -> list[int]:
+    def _news(self, partition: int, packed_state: bytes) -> list[int]:
         """Machines of which a whole state may be news: since the last one it or this GM has changed them."""
-        dirty, seen = self._dirty[partition], self._seen.get(partition)
-        self._dirty[partition], self._seen[partition] = 0, told
-        if seen is None:
+        dirty, last_state = self._dirty[partition], self._seen.get(partition)
+        self._dirty[partition], self._seen[partition] = 0, packed_state
+        if last_state is None:
             return list(range(self._layout.size[partition]))
-        if seen == told:
+        if last_state == packed_state:
             return positions(dirty)
         rows = (-1, self.capacities.state_bytes)
-        differs = (np.frombuffer(seen, np.uint8) != np.frombuffer(told, np.uint8)).reshape(rows).any(axis=1)
+        differs = (
+            (np.frombuffer(last_state, np.uint8) != np.frombuffer(packed_state, np.uint8)).reshape(rows).any(axis=1)
+        )
         return positions(dirty | bytes_vector(np.packbits(differs, bitorder="little").tobytes()))
 
     def count_refused(self, lm: int, count: int) -> None:
@@ -327,10 +333,10 @@ class CapacityView:
     def reasons(self, copy: Any, task: Task, partition: int, called: int) -> Reasons:
         need, suits = self._ladders[task.request], self._layout.matches[partition][task.constraints]
         large = self.capacities.whole[partition].fitting(need, suits)
-        taken = large & ~copy.fitting(need, suits)
-        share, fitting = (taken & called).bit_count(), suits.bit_count()
+        places_taken = large & ~copy.fitting(need, suits)
+        share, fitting = (places_taken & called).bit_count(), suits.bit_count()
         lacking, small = self._layout.size[partition] - fitting, fitting - large.bit_count()
-        return lacking, small, taken.bit_count() - share, share
+        return lacking, small, places_taken.bit_count() - share, share
 
     def check(self) -> None:
         for mask, request in self.queue.kinds():

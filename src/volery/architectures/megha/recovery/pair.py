@@ -221,29 +221,29 @@ class Paired:
         self._host.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
     def _is_there(self, active: RunningAttempt, node: Address) -> bool:
-        known = self._host.attempts.find(active.task, node)
-        return known is not None and known.attempt == active.attempt
+        current = self._host.attempts.find(active.task, node)
+        return current is not None and current.attempt == active.attempt
 
     def evict(self, node: Address, active: RunningAttempt) -> None:
         self._host.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
-        wanted = frozenset(tasks)
+        task_set = frozenset(tasks)
         for number in tasks:
             self.listed_tasks.pop(number, None)
         for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
-                if task.id in wanted and self._is_there(active, node):
-                    known = self._host.attempts.by_task[task.id]
-                    self._host.note_end(self.allocations.credit(known), task.id, now)
-                    self._host.release(known)
+                if task.id in task_set and self._is_there(active, node):
+                    current = self._host.attempts.by_task[task.id]
+                    self._host.note_end(self.allocations.credit(current), task.id, now)
+                    self._host.release(current)
         for node in self._nodes:
             self._maybe_hand_back(node)
         if self._is_void(gm, self.term_of(gm)):
             return
         for active in self._host.attempts:
-            if active.task in wanted:
+            if active.task in task_set:
                 self._host.send(self._host.attempts.node_of(active), Kill(active.task))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
@@ -276,16 +276,17 @@ class Paired:
 
     def on_result(self, message: Result, node: Address, now: Time) -> None:
         """Keep a result; an attempt that was evicted, or that its node could not begin, goes back to its own GM."""
+        # An evicted attempt has no result: its task goes back to its GM, which alone numbers attempts.
         if not message.is_evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
-            known = self._host.attempts.find(message.active.task, node)
-            if known is None or known.attempt != message.active.attempt:
+            current = self._host.attempts.find(message.active.task, node)
+            if current is None or current.attempt != message.active.attempt:
                 return
-            if self._preemptions is not None and self._preemptions.evicted(known, now):
-                self._host.release(known)
+            if self._preemptions is not None and self._preemptions.evicted(current, now):
+                self._host.release(current)
             else:
-                self._hand_back([known])
+                self._hand_back([current])
         if self._preemptions is not None:
             self._preemptions.resume(node, now)
 
@@ -299,14 +300,17 @@ class Paired:
 
     def _end(self, active: RunningAttempt, node: Address, now: Time) -> bool:
         """Keep a result; whether the owner is sent a notice of it."""
+        # Results of attempts may overtake each other: the latest is kept.
         earlier = self._results.get(active.task)
         if earlier is None or earlier[0].attempt <= active.attempt:
             self._results[active.task] = (active, node)
-        known = self._host.attempts.find(active.task, node)
-        if known is None or known.attempt != active.attempt:
+
+        # It is not in the account of this master: it follows, or the attempt was given up.
+        current = self._host.attempts.find(active.task, node)
+        if current is None or current.attempt != active.attempt:
             return False
-        self._host.release(known)
-        self._host.note_end(self.allocations.credit(known), known.task, now)
+        self._host.release(current)
+        self._host.note_end(self.allocations.credit(current), current.task, now)
         self._host.schedule_news(now)
         return True
 
@@ -320,9 +324,9 @@ class Paired:
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
             self.listed_tasks.pop(task, None)
-            known = self._results.pop(task, None)
-            if known is not None:
-                at.setdefault(known[1], []).append(task)
+            current = self._results.pop(task, None)
+            if current is not None:
+                at.setdefault(current[1], []).append(task)
         for node, tasks in at.items() if self.leadership.leading else ():
             self._host.send(node, Forget(tuple(tasks)))
 
@@ -356,17 +360,17 @@ class Paired:
         attempts = self._host.attempts
         running = {active.task for active in status.running}
         finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
-        gone = [active for active in attempts.at(node) if active.task not in running]
-        self._hand_back([active for active in gone if self._to_relaunch(active, node) is None])
-        again = [self._relaunch(active, node) for active in list(attempts.at(node)) if active.task not in running]
-        fresh = [self._with_owner(active) for active in status.running if active.task not in attempts.by_task]
-        for active in fresh:
+        missing_attempts = [active for active in attempts.at(node) if active.task not in running]
+        self._hand_back([active for active in missing_attempts if self._to_relaunch(active, node) is None])
+        relaunched = [self._relaunch(active, node) for active in list(attempts.at(node)) if active.task not in running]
+        new_attempts = [self._with_owner(active) for active in status.running if active.task not in attempts.by_task]
+        for active in new_attempts:
             self._host.adopt(active)
         if self.leadership.reachable(node):
             self.node_back(node)
         if self.opened:
             for address in self._host.gms:
-                self._report(address, [*again, *fresh], finished, whole=False)
+                self._report(address, [*relaunched, *new_attempts], finished, whole=False)
 
     def node_dead(self, node: Address) -> None:
         """Its tasks go back to their owners, or wait for it, and nobody gets their places."""
@@ -392,11 +396,11 @@ class Paired:
         """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""
         task, low = self._to_relaunch(active, node), active.attempt % ATTEMPTS
         assert task is not None, "a task that was handed back"
-        again = replace(active, attempt=active.attempt + max(1, ATTEMPTS // 2 - low))
-        self._host.attempts.put(again)
+        relaunched = replace(active, attempt=active.attempt + max(1, ATTEMPTS // 2 - low))
+        self._host.attempts.put(relaunched)
         self._host.observe(Counted("relaunches"))
-        self.launch(((task, again, node),))
-        return again
+        self.launch(((task, relaunched, node),))
+        return relaunched
 
     def _hand_back(self, dead: list[RunningAttempt]) -> None:
         owners: dict[Address, list[RunningAttempt]] = {}
@@ -452,9 +456,9 @@ class Paired:
         if self.opened and self.leadership.fenced:
             self._report(source, (), (), whole=False)
 
-    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
+    def adopt_moves(self, new_attempts: Sequence[Reassignment]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
-        for move in fresh:
+        for move in new_attempts:
             if move.origin not in self._host.gms:  # stored by nodes when the federation had more GMs
                 continue
             self._host.forget_update_request(move.origin)
@@ -462,15 +466,15 @@ class Paired:
             self._note_restart(self._host.gms[move.origin])
         running, finished = [], []
         for active in list(self._host.attempts):
-            now_owned = self._with_owner(active)
-            if now_owned is not active:
-                self._host.attempts.put(now_owned)
-                running.append(now_owned)
+            moved_attempt = self._with_owner(active)
+            if moved_attempt is not active:
+                self._host.attempts.put(moved_attempt)
+                running.append(moved_attempt)
         for task, (active, node) in self._results.items():
-            now_owned = self._with_owner(active)
-            if now_owned is not active:
-                self._results[task] = now_owned, node
-                finished.append(now_owned)
+            moved_attempt = self._with_owner(active)
+            if moved_attempt is not active:
+                self._results[task] = moved_attempt, node
+                finished.append(moved_attempt)
         for heir in dict.fromkeys(active.owner for active in (*running, *finished)) if self.opened else ():
             self._report(heir, running, finished, whole=False)
 

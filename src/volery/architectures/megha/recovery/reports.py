@@ -205,6 +205,8 @@ class ReportRecovery:
         if epoch:
             for task in tasks:
                 self._host.attempts.setdefault(task.id, self._first_of(epoch))
+
+        # Until every cluster has reported, or is fenced against the origin of a move, any of these tasks may run.
         if self._clusters_to_report or epoch > min(self._fenced_epochs):
             self._tasks_to_schedule += tasks
             self._resubmitted_jobs.update({task.job: None for task in tasks})
@@ -265,12 +267,12 @@ class ReportRecovery:
             return
         earlier = self._move_epoch_of.pop(job, None) is not None or job in self._resubmitted_jobs
         self._resubmitted_jobs.pop(job, None)
-        kept = dict.fromkeys(self._results.pop(job, ())) | self._listed_tasks.pop(job, {})
+        results = dict.fromkeys(self._results.pop(job, ())) | self._listed_tasks.pop(job, {})
         if self._printed and earlier:
-            tasks = dict.fromkeys(task for _, task in kept)
-            kept |= {(lm, task): None for lm in range(len(self.epochs)) for task in tasks}
-        if kept:
-            self._forget(kept)
+            tasks = dict.fromkeys(task for _, task in results)
+            results |= {(lm, task): None for lm in range(len(self.epochs)) for task in tasks}
+        if results:
+            self._forget(results)
 
     def _forget(self, results: Iterable[tuple[int, TaskId]]) -> None:
         at: dict[int, list[TaskId]] = {}
@@ -298,8 +300,8 @@ class ReportRecovery:
 
     def preempted(self, task: TaskId, attempt: int) -> None:
         """Forget an attempt of which perhaps only its node and its Local Master knew."""
-        found = self._running_orphans.get(task)
-        if found is not None and found.attempt == attempt:
+        orphan = self._running_orphans.get(task)
+        if orphan is not None and orphan.attempt == attempt:
             del self._running_orphans[task]
 
     # Reports.
@@ -321,10 +323,16 @@ class ReportRecovery:
 
     def _adopt(self, message: ResyncReply, source: Address) -> None:
         gm, lm = self._host, self._host.lm_at[source]
+
+        # Only a whole report may open an epoch: an increment of a newer one would leave unknown tasks unmentioned.
         if message.epoch < self.epochs[lm] or (message.epoch > self.epochs[lm] and not message.is_whole):
             return
+
+        # Another master leads. What seems to run there is unconfirmed until it is mentioned or the cluster has settled.
         if message.epoch > self.epochs[lm]:
-            self.epochs[lm], gm.lms[lm], gm.last_update[source] = message.epoch, source, 0
+            self.epochs[lm] = message.epoch
+            gm.lms[lm] = source
+            gm.last_update[source] = 0
             self._unconfirmed_tasks[lm] = self._tasks_at(lm)
             gm.view.start_epoch(lm)
             if self._fairness is not None:
@@ -336,23 +344,28 @@ class ReportRecovery:
             self._runs(lm, active)
         for active in message.finished_attempts:
             self._has_finished(lm, active)
+
+        # Every node has answered: what none of them has mentioned runs nowhere, and is placed again.
         if message.is_settled:
             doubted, self._unconfirmed_tasks[lm] = self._unconfirmed_tasks[lm], {}
             for task in doubted:
                 self._running_orphans.pop(task, None)
             self._place_again([task for task in doubted if task in gm.placed])
             self._clusters_to_report.pop(lm, None)
+
         self._fenced_epochs[lm] = max(self._fenced_epochs[lm], message.fenced_epoch)
         if message.is_whole and self._moves and message.fenced_epoch < self._moves[-1].epoch:
             gm.send(source, Moved(self._moves))  # it may lead because whoever was sent them is gone
+
+        # What waits gets what is free, then what an earlier incarnation may have placed already.
         gm.offer_all(freed)
         if not self._clusters_to_report and self._tasks_to_schedule:
             held_back, self._tasks_to_schedule = self._tasks_to_schedule, []
             jobs: dict[JobId, list[Task]] = {}
             for waiting in held_back:
                 jobs.setdefault(waiting.job, []).append(waiting)
-            for job, held in jobs.items():
-                gm.schedule(held)
+            for job, waiting_tasks in jobs.items():
+                gm.schedule(waiting_tasks)
                 self.maybe_forget(job)
         gm.answered(lm)
 
@@ -360,8 +373,8 @@ class ReportRecovery:
         """All tasks that run in a cluster, as far as is known."""
         lm_of = self._lm_of
         placed = {task: None for task, place in self._host.placed.items() if lm_of[place[1]] == lm}
-        found = {task: None for task, active in self._running_orphans.items() if lm_of[place_of(active.unit)[0]] == lm}
-        return placed | found
+        orphan = {task: None for task, active in self._running_orphans.items() if lm_of[place_of(active.unit)[0]] == lm}
+        return placed | orphan
 
     def _runs(self, lm: int, active: RunningAttempt) -> None:
         place = self._host.placed.get(active.task)

@@ -166,11 +166,11 @@ class WeightedFairness:
         self.account.hold(claim.id, HeldTask(self.user_of(claim), partition, position, claim.request or SLOT))
 
     def _release(self, task: TaskId) -> HeldTask | None:
-        held = self.account.let_go(task)
-        if held is not None:
-            self._users_without_victims.discard(held.user)
+        holding = self.account.let_go(task)
+        if holding is not None:
+            self._users_without_victims.discard(holding.user)
             self._unavailable_victims.discard(task)
-        return held
+        return holding
 
     def promised(self, tasks: Sequence[Task], sign: int) -> None:
         for task in tasks:
@@ -207,9 +207,9 @@ class WeightedFairness:
         for kind in islice(self.lines.kinds_of(user), KINDS_MAX):
             request = kind[1] or SLOT
             if self.account.may_claim(user, (0,) * len(request) if self._printed else request):
-                found = next(self._preemptible(user, kind), None)
-                if found is not None:
-                    self._preempt(self.lines.pop_kind(user, kind), *found)
+                victim_choice = next(self._preemptible(user, kind), None)
+                if victim_choice is not None:
+                    self._preempt(self.lines.pop_kind(user, kind), *victim_choice)
                     return True
         return False
 
@@ -228,25 +228,25 @@ class WeightedFairness:
         machines: dict[tuple[int, int], list[TaskId]] = {}
         losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
-            held = running[task]
-            if task not in self._unavailable_victims and matches[held.partition][mask] >> held.position & 1:
-                free = index[held.partition].free[held.position]
-                left = packing.settled(free + packing[held.request]) - need
-                if held.request not in losable:
-                    losable[held.request] = self._can_lose(loser, (held,))
-                if not losable[held.request]:
+            holding = running[task]
+            if task not in self._unavailable_victims and matches[holding.partition][mask] >> holding.position & 1:
+                free = index[holding.partition].free[holding.position]
+                remainder = packing.settled(free + packing[holding.request]) - need
+                if holding.request not in losable:
+                    losable[holding.request] = self._can_lose(loser, (holding,))
+                if not losable[holding.request]:
                     continue
-                if left & guards == guards:
+                if remainder & guards == guards:
                     return [task]
-                machines.setdefault((held.partition, held.position), []).append(task)
+                machines.setdefault((holding.partition, holding.position), []).append(task)
         for (partition, position), tasks in machines.items():
-            free, given = index[partition].free[position], list[int]()
+            free, returned = index[partition].free[position], list[int]()
             room = free
             for task in tasks:
-                given.append(packing[running[task].request])
-                room = packing.settled(room + given[-1])
+                returned.append(packing[running[task].request])
+                room = packing.settled(room + returned[-1])
                 if (room - need) & guards == guards:
-                    victims = [tasks[place] for place in packing.needed(free, need, given)]
+                    victims = [tasks[place] for place in packing.needed(free, need, returned)]
                     if self._can_lose(loser, [running[one] for one in victims]):
                         return victims
         return []
@@ -264,20 +264,20 @@ class WeightedFairness:
             if victim in self._placed:
                 self._released_tasks.add(victim)
         self._claims[task.id] = claimed
-        had = sum([self._packing[held.request] for held in claimed.values()])
+        had = sum([self._packing[holding.request] for holding in claimed.values()])
         task = self.view.take_over(task, partition, position, had)
         request = task.request or SLOT
         self.account.hold(task.id, HeldTask(user, partition, position, request))
         self._doubt(user, request, 1)
         gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
-        (epoch, term), attempt, taken = gm.epoch_and_term(lm), gm.attempt_of(task.id), tuple(victims)
+        (epoch, term), attempt, victim_tasks = gm.epoch_and_term(lm), gm.attempt_of(task.id), tuple(victims)
         number, weighed = gm.next_request(lm), self._weights_number
-        asked = Preempt(
-            number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
+        preemption = Preempt(
+            number, partition, position, task, user, attempt, loser, victim_tasks, weighed, gain, loss, epoch, term
         )
         for address in gm.route(lm, (task,)):
-            gm.send(address, asked)
+            gm.send(address, preemption)
         gm.claimed(task)
 
     def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:
@@ -318,9 +318,9 @@ class WeightedFairness:
             if number not in self._placed:
                 continue
             withdrawn = number in self._claims
-            for victim, held in self._settle(number).items():
+            for victim, holding in self._settle(number).items():
                 if victim not in self._released_tasks:
-                    self.account.hold(victim, held)
+                    self.account.hold(victim, holding)
             self._release(number)
             self._forget_victim(number)
             self._host.attempts.pop(number, None)
@@ -334,10 +334,10 @@ class WeightedFairness:
         """Take refused tasks off; a refused preemption is tried again with other victims."""
         for task in message.tasks:
             claimed = self._settle(task)
-            for victim, held in claimed.items():
+            for victim, holding in claimed.items():
                 self._released_tasks.discard(victim)
                 if victim not in self.account.held:
-                    self.account.hold(victim, held)
+                    self.account.hold(victim, holding)
             self._unavailable_victims.update(claimed.keys() & message.unavailable_victims)
             if message.is_vetoed and claimed:
                 self._vetoing_users.add(next(iter(claimed.values())).user)
@@ -352,7 +352,7 @@ class WeightedFairness:
             self._whole_holdings[source] = message
             return
         if message.number <= self._last_holdings.get(source, 0):
-            return
+            return  # a repeat
         self._last_holdings[source] = message.number
         lm = self._host.lm_at[source]
         for task in [one for one in message.ended_tasks if not self._can_crash or self._last_seen(one) in (lm, None)]:
@@ -362,12 +362,12 @@ class WeightedFairness:
 
     def _last_seen(self, task: TaskId) -> int | None:
         """The cluster in which another's task runs, as far as is known."""
-        held = (
+        holding = (
             self._claims[self._beneficiary_of[task]][task]
             if task in self._beneficiary_of
             else self.account.held.get(task)
         )
-        return None if held is None else self._layout.lm_of[held.partition]
+        return None if holding is None else self._layout.lm_of[holding.partition]
 
     def _learn_started(self, started: Iterable[Holding]) -> None:
         """Others have these tasks here, and no longer where they were before, if components may crash."""
@@ -399,15 +399,17 @@ class WeightedFairness:
             return
         self._last_preemption_request[source] = message.number
         self.view.arrived(self._host.lm_at[source], message.last_request)
-        known = [self.account.held[task] for task in message.tasks if task in self.account.held]
-        knows_all = len(known) == len(message.tasks) and self._host.knows_all()
-        agreed = knows_all and self._can_lose(message.user, known)
-        loss, before = None, self.account.has(message.user)
+        own_holdings = [self.account.held[task] for task in message.tasks if task in self.account.held]
+        knows_all = len(own_holdings) == len(message.tasks) and self._host.knows_all()
+
+        # Nobody but this GM knows what its user has; and where it does not know all, it gives nothing up.
+        agreed = knows_all and self._can_lose(message.user, own_holdings)
+        loss, holdings_before = None, self.account.has(message.user)
         if agreed:
             for task in message.tasks:
                 self._released_tasks.add(task)
                 self._release(task)
-            loss = self.account.change(message.user, before)
+            loss = self.account.change(message.user, holdings_before)
         self._host.send(source, PreemptionVote(message.number, agreed, loss))
 
     def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
@@ -437,7 +439,7 @@ class WeightedFairness:
     def adopt_whole_holdings(self, source: Address, lm: int) -> None:
         """Others have there what the picture shows, and nothing else."""
         picture, lm_of = self._whole_holdings[source], self._layout.lm_of
-        for task in [task for task, held in self.account.held.items() if lm_of[held.partition] == lm]:
+        for task in [task for task, holding in self.account.held.items() if lm_of[holding.partition] == lm]:
             if task not in self._placed:
                 self._forget_victim(task)
                 self._release(task)
@@ -466,10 +468,10 @@ class WeightedFairness:
             self._release(task.id)
             self._released_tasks.add(task.id)
             return
-        held = HeldTask(self.user_of(task), *place_of(active.unit), active.request or SLOT)
-        if task.id not in self._released_tasks and self.account.held.get(task.id) != held:
+        holding = HeldTask(self.user_of(task), *place_of(active.unit), active.request or SLOT)
+        if task.id not in self._released_tasks and self.account.held.get(task.id) != holding:
             self._release(task.id)
-            self.account.hold(task.id, held)
+            self.account.hold(task.id, holding)
 
     def forget_task(self, task: TaskId) -> None:
         self._release(task)
@@ -482,6 +484,6 @@ class WeightedFairness:
         ours = self._placed.keys() - self._released_tasks
         assert ours <= self.account.held.keys(), "placed tasks that count for nobody"
         assert self._released_tasks <= self._placed.keys(), "tasks were given up that are not placed"
-        assert self._beneficiary_of.keys() == {one for claimed in self._claims.values() for one in claimed}, (
+        assert self._beneficiary_of.keys() == {task for claimed in self._claims.values() for task in claimed}, (
             "prey of nobody"
         )

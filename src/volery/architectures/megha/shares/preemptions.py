@@ -87,17 +87,17 @@ class PreemptionClaim:
     """A preemption under way.
 
     Attributes:
-        wanted: what was asked for.
+        wanted: Message that asks for it.
         owner: the GM that asked.
-        position: of the machine, with the place of its partition among this LM's.
+        position: Place of the machine's partition among this LM's, and of the machine there.
         node: the machine.
         losers: users who have lost the place, now or before.
         victims: those that have not ended yet; they are active.
-        pool: what is set aside, packed.
+        pool: Amount that is set aside, packed.
         asked: the GM that has been asked for the victims; nobody while that is not needed.
-        agreed: whether the victims' GM has given them up.
-        withdrawn: whether the job of the beneficiary was cancelled meanwhile.
-        loss: what the loser has before and after it; its own GM knows best.
+        agreed: Whether the victims' GM has given them up.
+        withdrawn: Whether the job of the beneficiary was cancelled meanwhile.
+        loss: Holdings of the loser before and after it; its own GM knows best.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class ClaimTable:
         """Return the claims on a node."""
         return [claim for claim in self.by_task.values() if claim.node == node]
 
-    def reserved(self, here: int, position: int) -> int:
+    def reserved(self, row: int, position: int) -> int:
         """Return the amount that is set aside on a machine, packed."""
-        return sum(claim.pool for claim in self.by_task.values() if claim.position == (here, position))
+        return sum(claim.pool for claim in self.by_task.values() if claim.position == (row, position))
 
     def add(self, claim: PreemptionClaim) -> None:
         """Add a claim on a machine."""
@@ -265,29 +265,33 @@ class WeightedShares:
             return
         owner.request = message.number
         if not nodes.is_usable(node) or message.task.id in self._claims.by_task:
-            self._deny(message, owner, kept=True)  # it is worth another try, and not at once
+            self._deny(message, owner, is_vetoed=True)  # it is worth another try, and not at once
             return
         self._adopt_weights(message.weights_number)
         allocations, packing = self._allocations, self._packing
-        here, position = message.partition - self._first, message.position
+        row, position = message.partition - self._first, message.position
         running = self._host.attempts.by_task
         victims = [task for task in message.victims if task in running]  # those that have ended are no loss
-        given = sum(packing[running[task].request] for task in victims)
+        returned = sum(packing[running[task].request] for task in victims)
         need = packing[message.task.request]
         self._host.observe(Counted("preemption_attempts"))
         can_be_had = all(self._may_end(task, message) for task in victims)  # else `given` is of other machines
-        if not can_be_had or not allocations.room_for(need, given, here, position):
-            self._deny(message, owner, kept=False)
+        if not can_be_had or not allocations.room_for(need, returned, row, position):
+            self._deny(message, owner, is_vetoed=False)
             return
-        pool = packing.beyond(need, given)
-        claim = PreemptionClaim(message, owner, (here, position), node, pool, set(victims))
+
+        # From here on nothing else can get the room: what is missing is taken now, what victims return is set aside.
+        pool = packing.beyond(need, returned)
+        claim = PreemptionClaim(message, owner, (row, position), node, pool, set(victims))
         self._claims.add(claim)
-        allocations.set_aside(here, position, pool, owner)
+        allocations.set_aside(row, position, pool, owner)
         self._host.set_heartbeat(now)
         losers = self._host.gms[running[victims[0]].owner] if victims else owner
         if self._printed or losers is owner or message.loser == self._others:
             self._agree(claim, now)
             return
+
+        # Only the loser's own GM knows what its user has in the whole cluster (decision 11).
         self._last_preemption_request += 1
         self._claims_to_confirm[self._last_preemption_request] = claim
         claim.asked = losers.address
@@ -308,19 +312,28 @@ class WeightedShares:
         active = self._host.attempts.by_task.get(task)
         if active is None or task in self._claims.by_victim or message.user in self._losers_of.get(task, ()):
             return False
+
+        # The view of the GM may be old: the victim may run elsewhere, or for another user. Where GMs may crash, half
+        # of the numbers of one incarnation's attempts are kept for what is lost.
         runs_there = place_of(active.unit) == (message.partition, message.position)
         if self._can_crash and active.attempt % ATTEMPTS >= PREEMPTIONS_MAX:
             return False
         return runs_there and active.account == message.loser and active.attempt < ATTEMPT_MAX
 
-    def _deny(self, message: Preempt, owner: GmSyncState, *, kept: bool) -> None:
+    def _deny(self, message: Preempt, owner: GmSyncState, *, is_vetoed: bool) -> None:
         """Refuse, with the state."""
         self._host.observe(Counted("preemptions_denied"))
-        gone = () if kept else tuple([task for task in message.victims if not self._may_end(task, message)])
+
+        # A veto says nothing about the victims: they may be asked for again when the user has more.
+        unavailable: tuple[TaskId, ...] = ()
+        if not is_vetoed:
+            unavailable = tuple([task for task in message.victims if not self._may_end(task, message)])
         owner.lacks[message.partition - self._first] |= 1 << message.position
         self._host.send_ends(owner)
         self._allocations.consider()
-        self._host.send(owner.address, Refusal((message.task.id,), self._allocations.delta(owner), gone, kept))
+        self._host.send(
+            owner.address, Refusal((message.task.id,), self._allocations.delta(owner), unavailable, is_vetoed)
+        )
 
     def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
@@ -331,13 +344,13 @@ class WeightedShares:
             claim.loss = message.loss
             self._agree(claim, now)
         else:
-            self._give_up(claim, kept=True)
+            self._give_up(claim, is_vetoed=True)
 
-    def _give_up(self, claim: PreemptionClaim, *, kept: bool) -> None:
+    def _give_up(self, claim: PreemptionClaim, *, is_vetoed: bool) -> None:
         """Nothing comes of a claim."""
         self._forget(claim)
         if not claim.withdrawn:
-            self._deny(claim.wanted, claim.owner, kept=kept)
+            self._deny(claim.wanted, claim.owner, is_vetoed=is_vetoed)
 
     def _forget(self, claim: PreemptionClaim) -> None:
         self._claims.remove(claim)
@@ -375,6 +388,7 @@ class WeightedShares:
         # A user that has lost a place never takes it back from those that got it: no circle.
         if claim.wanted.weights_number == self._weights_number and not self._printed:
             claim.losers |= losers | {claim.wanted.loser}
+
         if self._can_crash:
             self._allocations.recount(claim.node)
         else:
@@ -419,7 +433,7 @@ class WeightedShares:
             claim.withdrawn = claim.withdrawn or claim.owner is gm
             if claim.asked == gm.address and not claim.agreed:
                 self._unask(claim)
-                self._give_up(claim, kept=True)
+                self._give_up(claim, is_vetoed=True)
 
     def _unask(self, claim: PreemptionClaim) -> None:
         self._claims_to_confirm = {
@@ -433,7 +447,7 @@ class WeightedShares:
     def node_dead(self, node: Address) -> None:
         for claim in self._claims.at(node):
             self._unask(claim)
-            self._give_up(claim, kept=False)
+            self._give_up(claim, is_vetoed=False)
 
     def check(self) -> None:
         active = self._host.attempts.by_task.keys()

@@ -15,7 +15,7 @@ from volery.policies.fairness import ShareLedger, Sharer, nodes, parse_shares_te
 from volery.policies.queues import Kind, VectorQueue
 
 UNNAMED = ""
-"""In the ledger, all users whom the tree does not name: they are due nothing."""
+"""Name in the ledger of all users whom the tree does not name: they are due nothing."""
 PLACE = "megha:shares"
 
 
@@ -28,12 +28,12 @@ class Users:
     Args:
         shares: text of a tree, see `parse_shares_text`.
         queues: the GM of each user of the tree, as 0+1+1+2; empty: in turn.
-        gm_count: how many GMs there are.
+        gm_count: Number of GMs.
 
     Attributes:
-        names: by number.
-        others: the number of those whom the tree does not name.
-        gm_of: by number; nobody's for `others`.
+        names: Names of users, by number.
+        others: Number of the users whom the tree does not name.
+        gm_of: GM of each user, by number; `others` has none.
 
     Raises:
         InputError: the tree is malformed, or there are more or fewer GMs named than users.
@@ -70,11 +70,11 @@ class Users:
             InputError: as `reweighed`.
         """
         ledger = self.ledger(weights)
-        found = []
+        shares = []
         for node, within in nodes(reweighed(self._tree, weights)):
             due = sum((ledger.due(leaf.name) for leaf in node.leaves()), Fraction(0))
-            found.append(Share(node.name, within, node.weight, due, len(node.members)))
-        return tuple(found)
+            shares.append(Share(node.name, within, node.weight, due, len(node.members)))
+        return tuple(shares)
 
     def due(self) -> dict[str, Fraction]:
         """Per user of the tree, its share."""
@@ -123,22 +123,22 @@ class UserAccount:
         self.running: list[dict[TaskId, HeldTask]] = [{} for _ in users.names]
         self._doubtful: list[Amounts] = [(0,) * len(packing.amounts(0)) for _ in users.names]
 
-    def hold(self, task: TaskId, held: HeldTask) -> None:
-        self.held[task] = self.running[held.user][task] = held
-        self._ledger.launched(self._users.names[held.user], self._packing.asked(held.request))
+    def hold(self, task: TaskId, holding: HeldTask) -> None:
+        self.held[task] = self.running[holding.user][task] = holding
+        self._ledger.launched(self._users.names[holding.user], self._packing.asked(holding.request))
 
     def let_go(self, task: TaskId) -> HeldTask | None:
         """Count a task no longer; return it if it counted."""
-        held = self.held.pop(task, None)
-        if held is not None:
-            del self.running[held.user][task]
-            self._ledger.ended(self._users.names[held.user], self._packing.asked(held.request))
-        return held
+        holding = self.held.pop(task, None)
+        if holding is not None:
+            del self.running[holding.user][task]
+            self._ledger.ended(self._users.names[holding.user], self._packing.asked(holding.request))
+        return holding
 
     def doubt(self, user: int, request: Amounts, sign: int) -> None:
         """Count amounts that may be refused; a sign of -1: no longer."""
         pairs = zip(self._doubtful[user], self._packing.asked(request), strict=True)
-        self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
+        self._doubtful[user] = tuple([amount + sign * change for amount, change in pairs])
 
     def is_doubtful(self, user: int) -> bool:
         """Find out whether anything of a user's may be refused."""
@@ -151,7 +151,7 @@ class UserAccount:
     def can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether a user keeps its share without these tasks, whatever else may still be refused."""
         return self.keeps_share(
-            user, sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
+            user, sum_of([self._doubtful[user], *(self._packing.asked(holding.request) for holding in tasks)])
         )
 
     def keeps_share(self, user: int, losing: Amounts) -> bool:
@@ -186,11 +186,11 @@ class UserLines:
     before the others, in turn among themselves.
 
     Args:
-        user_of: whose task it is.
-        is_short: whether a user has less than its share; None: they take turns alone.
+        user_of: Function that returns the user of a task.
+        is_short: Function that tells whether a user has less than its share; None: users take turns alone.
 
     Attributes:
-        length: how many tasks wait.
+        length: Number of tasks that wait.
     """
 
     __slots__ = ("_is_short", "_lines", "_packing", "_user_of", "length")
