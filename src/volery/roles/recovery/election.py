@@ -470,8 +470,6 @@ class Leadership:
             self._partner_lost = False
             self._port.send(peer, LeaderStatus(self.epoch, self.leading))
             return
-
-        # Within its grace it has ended nothing; where it opened a new session meanwhile, `Renewed` came before this.
         self._unreachable_nodes.pop(peer, None)
         self._lease_expired_at.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
