@@ -304,6 +304,7 @@ class SlotAllocations:
             self._closed[partition] |= mask
 
     def skip(self, gm: GmSyncState) -> None:
+        # Nothing differs from what it was sent, so nothing is sent.
         gm.busy[:] = self._busy
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
@@ -360,9 +361,11 @@ class SlotAllocations:
         changes, entry_count = [], 0
         stale = [p for p in self._partitions if seen[p] != busy[p] or repeat[p]]
         for partition in self._partitions if stale and self._snapshots else stale:
+            # The difference between the truth and what the GM has been sent, both ways.
             taken = busy[partition] & ~seen[partition]
             freed = (seen[partition] | repeat[partition]) & ~busy[partition]
             if self._snapshots:
+                # The first Megha sends all that is free, and what is not free is taken.
                 freed, taken = layout.whole(partition) & ~busy[partition], 0
             if taken or freed or self._snapshots:
                 changes.append(Change(partition, vector_bytes(freed), vector_bytes(taken)))

@@ -244,6 +244,8 @@ class GlobalMaster(Component):
             self._port.send(self.lms[lm], Withdraw(tuple(tasks)))
 
         job = message.job
+
+        # What waits ends here; what is placed ends when its node reports it.
         dropped = self.view.queue.remove(lambda task: task.job == job)
         if self.observer is not None:
             self.observer.dropped(dropped)
@@ -268,6 +270,7 @@ class GlobalMaster(Component):
         if ready is None:
             return
         for task in self.place(ready):
+            # A task that fits no machine, even an empty one, would wait for ever.
             if self.view.satisfiable(task):
                 self.view.queue.push(task)
             else:
@@ -280,6 +283,7 @@ class GlobalMaster(Component):
         """Ask the Local Masters for units of these partitions."""
         for partition, (tasks, places) in batches.items():
             self.request(partition, tasks, places)
+        # A match in another GM's partition is an external one.
         outside = self.view.search.external
         external = sum(len(batch[0]) for partition, batch in batches.items() if outside[partition])
         if external:
@@ -337,6 +341,8 @@ class GlobalMaster(Component):
         """Offer the units of tasks that have ended to the queue, and count their jobs down."""
         self._note(message, source, now)
         jobs = () if self.recovery is None else self.recovery.ended(message.tasks, source)
+
+        # Results and given-up tasks are noted while the view still knows the tasks.
         released = {} if self.fairness is None else self.fairness.ended(message.tasks)
         self.view.end(message, self.lm_at[source])
         for job, count in released.items():
@@ -356,6 +362,7 @@ class GlobalMaster(Component):
         """Change the view; an update older than the last one is stale."""
         if update.number <= self.last_update[source]:
             return []
+        # An update that was overtaken would bring back an older state.
         self.last_update[source] = update.number
         self._port.observe(Counted("updates"))
         return self.view.learn(update, self.lm_at[source])

@@ -261,6 +261,7 @@ class LocalMaster(Component):
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; when the node reports the end, what it took is freed, and its GM is sent the end."""
         if self.preemptions is not None:
+            # A task that still waits for its victims runs nowhere: no node can report its end.
             self.preemptions.withdraw(message.tasks, now)
         self.nodes.withdraw(message.tasks, source, now)
 
@@ -344,6 +345,8 @@ class LocalMaster(Component):
         """Answer the GMs that have asked, as far as there is room that they do not know of."""
         self._is_news_scheduled = False
         self.allocations.consider()
+
+        # A GM for which there is nothing goes on waiting: a question is answered once, when there is room.
         for address in list(self._gms_to_update):
             gm = self.gms[address]
             if self.allocations.has_news(gm):
@@ -358,6 +361,7 @@ class LocalMaster(Component):
 
     def send_news_soon(self) -> None:
         """Send news at once: a heartbeat, and answers to the GMs that have asked."""
+        # At once, but after this handler, so that one update contains all that it changes.
         self.schedule_news(-NEWS_US)
         if not self._is_heartbeat_set and self.nodes.opened:
             self._is_heartbeat_set = True
@@ -399,6 +403,8 @@ class LocalMaster(Component):
         self.attempts.clear()
         self._gms_to_update.clear()
         self._gms_to_notify.clear()
+
+        # In place: parts refer to this table.
         self.gms.update(self._new_gms())
         self.allocations.clear()
         if self.preemptions is not None:

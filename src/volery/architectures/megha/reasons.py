@@ -93,6 +93,7 @@ class DecisionNarrator:
         self._matching = False
         waiting = {task.id for task in unplaced}
         for task in chosen:
+            # The view has moved on with the batch: each task is judged by a copy from before it.
             order = view.search.orders[start]
             if task.id in waiting:
                 fits = view.satisfiable(task)

@@ -200,6 +200,7 @@ class SlotView:
                     unplaced.append(task)
                     continue
                 bit = bits[position]
+            # Taken in the view at once: the next task must not be matched to it.
             free[target] ^= bit
             placed[task.id] = (task, target, position)
             partition = next_partition[target]
@@ -243,8 +244,11 @@ class SlotView:
                 continue
             task, partition, position = place
             free[partition] |= bits[position]
+
+            # Only where tasks wait is there somebody to offer the slot to.
             if queue.length:
                 freed.setdefault(partition, []).append(position)
+            # Tasks of one job end together often: their job is counted down once.
             if task.job != job:
                 if count:
                     jobs.finished(job, count)

@@ -227,6 +227,8 @@ class Leadership:
             self.drained[node] = None
         else:
             del self.drained[node]
+
+        # A node that is not there is drained, or usable, when it comes back.
         if self.leading and self.reachable(node):
             (self._master.node_away if message.drained else self._master.node_back)(node)
 
@@ -238,6 +240,8 @@ class Leadership:
             return
         self.moves = tuple(sorted([*self.moves, *fresh], key=lambda move: move.epoch))
         self._master.adopt_moves(fresh)
+
+        # Nodes that were given up run nothing, and cannot answer; when they come back, they are fenced first.
         if self.leading:
             self._nodes_to_fence = {node: None for node in self._nodes if not self.given_up(node)}
             for node in self._nodes:
@@ -508,6 +512,7 @@ class Leadership:
         self._advance()
 
     def _renew_leases(self, now: Time) -> None:
+        # While this leader was not sure of its partner, a node may have had the partner as its master: it waits again.
         self._lease_expired_at.clear()
         for node in self._unreachable_nodes:
             self._port.set_timer(("lease", node), now + self._lease.lease_us)

@@ -375,6 +375,8 @@ class GuardedNode(Component):
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Without its master it goes on for a while."""
         self._lost_masters.add(event.peer)
+
+        # A restarted node has forgotten which of the pair it obeyed.
         if event.peer == self._master or self._is_restarted:
             self._watch_master(now)
 
@@ -396,6 +398,8 @@ class GuardedNode(Component):
         self._running.clear()
         self._unseated_tasks.clear()
         self._evicted_tasks.clear()
+
+        # In a new session whatever a master has sent so far is refused: it may give these tasks to others now.
         for master in self._pair:
             self._port.renew(master)
         self._tell_status(*self._pair)

@@ -234,6 +234,7 @@ class AmountAllocations:
     # News for Global Masters.
 
     def consider(self) -> None:
+        # Put off until a message is made: once per message, not once per task and GM.
         gms = list(self._cluster.gms.values())
         for row in range(len(self.free_amounts)):
             causes = [gm for gm in gms if gm.changed[row]]
@@ -268,6 +269,7 @@ class AmountAllocations:
 
     def delta(self, gm: GmSyncState) -> StateUpdate:
         """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
+        # What has ended or begun is in the state; after it, the GM would count it twice.
         self._cluster.send_before_state(gm)
         states, entries = [], 0
         for row, partition in enumerate(self._partitions):

@@ -193,6 +193,8 @@ class CapacityView:
     def arrived(self, lm: int, last_request: int) -> None:
         """A Local Master has received the requests up to this one."""
         under_way = self._under_way[lm]
+
+        # Requests of one link arrive in order, so the state contains all up to this one.
         while under_way and under_way[0][0] <= last_request:
             self._promise(under_way.popleft(), -1)
 
@@ -219,6 +221,8 @@ class CapacityView:
                 continue
             task, partition, position = place
             index = self.index[partition]
+
+            # The owner counts an end itself: no update mentions it.
             index.put(position, self.packing.settled(index.free[position] + self.packing[task.request]))
             freed[partition] = freed.get(partition, 0) | 1 << position
             ended[task.job] = ended.get(task.job, 0) + 1

@@ -238,6 +238,7 @@ class Paired:
                     current = self._host.attempts.by_task[task.id]
                     self._host.note_end(self.allocations.credit(current), task.id, now)
                     self._host.release(current)
+        # A task that is cancelled waits for its dead machine no longer.
         for node in self._nodes:
             self._maybe_hand_back(node)
         if self._is_void(gm, self.term_of(gm)):
@@ -433,6 +434,7 @@ class Paired:
         if self.opened and not self._is_void(gm, message.term):
             self._note_restart(self._host.gms[gm])
             if self._printed:
+                # As printed: a GM that has begun anew is rebuilt from a heartbeat.
                 self._gms_to_report_to[gm] = None
                 self._host.set_heartbeat(now)
             else:

@@ -246,6 +246,7 @@ class ReportRecovery:
             self._moves = message.moves
             relieved = any(move.origin == self._address and move.epoch > self.term for move in message.moves)
         if relieved:
+            # Its jobs are another's now: whatever it knows of them is void.
             gm.restart(message.moves)
         for address in gm.lm_at:
             gm.send(address, message)
@@ -294,6 +295,8 @@ class ReportRecovery:
                 gm.attempts.pop(number, None)
             elif number in self._running_orphans:
                 active = self._running_orphans.pop(number)
+
+                # An earlier incarnation has placed it, and its job has not been submitted again yet.
                 self._finished_orphans[number] = (lm, active)
                 gm.view.give_back(active)
         return jobs
@@ -302,6 +305,7 @@ class ReportRecovery:
         """Forget an attempt of which perhaps only its node and its Local Master knew."""
         orphan = self._running_orphans.get(task)
         if orphan is not None and orphan.attempt == attempt:
+            # Its attempt is over: it is not to be recognised when its job comes again.
             del self._running_orphans[task]
 
     # Reports.

@@ -202,6 +202,7 @@ class WeightedFairness:
                     self._users_without_victims.add(user)
 
     def _maybe_preempt(self, user: int) -> bool:
+        # Those whom the tree does not name are due nothing, so they claim nothing.
         if user == self._users.others:
             return False
         for kind in islice(self.lines.kinds_of(user), KINDS_MAX):
@@ -216,6 +217,7 @@ class WeightedFairness:
     def _preemptible(self, user: int, kind: Kind) -> Iterator[tuple[int, list[TaskId]]]:
         """Users from the largest violation down, each with tasks whose end makes room for a task of this kind."""
         for loser in self.account.violators():
+            # Section IV-C: victims are sought from the largest violation down.
             if loser != user and loser not in self._vetoing_users:
                 victims = self._victims(loser, kind)
                 if victims:
@@ -315,6 +317,7 @@ class WeightedFairness:
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
         given_up: dict[JobId, int] = {}
         for number in tasks:
+            # A repeat, or the end of a task that another cluster has reported.
             if number not in self._placed:
                 continue
             withdrawn = number in self._claims
@@ -349,6 +352,7 @@ class WeightedFairness:
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
         """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
         if message.is_whole:
+            # It belongs to the report that follows, and counts with it.
             self._whole_holdings[source] = message
             return
         if message.number <= self._last_holdings.get(source, 0):

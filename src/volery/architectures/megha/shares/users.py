@@ -233,6 +233,8 @@ class UserLines:
     def pop_fitting(self, offered: int, free: int) -> Task | None:
         """Take the first task that a machine can take from the line of the user that is next; see `VectorQueue`."""
         users = list(self._lines)
+
+        # Several users wait: that is contention, and those below their share come first.
         if len(users) > 1:
             short = {user for user in users if self._is_short(user)}
             users = [user for user in users if user in short] + [user for user in users if user not in short]
@@ -267,6 +269,7 @@ class UserLines:
         return removed
 
     def _line_of(self, task: Task) -> VectorQueue:
+        # One queue per user: first come, first served is among its own tasks alone.
         user = self._user_of(task)
         if user not in self._lines:
             self._lines[user] = VectorQueue(self._packing)
