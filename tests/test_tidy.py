@@ -37,8 +37,8 @@ VAGUE_NAMES = frozenset(
         r"\w+",
         "found one ones other others told known unknown before after held left asked chosen wanted whole kept here "
         "there gone taken given made done seen heard said sent anew again beside ahead away more less rest some any "
-        "all none both each such same this that these those it its they them their what who which whose where when how why "
-        "yes no much many few nothing something anything everything everyone somebody nobody thing things stuff",
+        "all none both each such same this that these those it its they them their what who which whose where when how "
+        "why yes no much many few nothing something anything everything everyone somebody nobody thing things stuff",
     )
 )
 """Names of variables and parameters that say no noun."""
