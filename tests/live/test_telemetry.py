@@ -147,5 +147,5 @@ def test_what_it_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         federation("127.0.0.1:4318")
     monkeypatch.setitem(sys.modules, "volery.live.service.telemetry", None)
     monkeypatch.delattr("volery.live.service.telemetry")
-    with pytest.raises(InputError, match="install 'volery\\[otel\\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[otel\]'"):
         federation(COLLECTOR)

@@ -74,7 +74,7 @@ def test_every_measure_of_a_run_has_a_definition(pages: dict[str, str]) -> None:
     for struct in holders:
         told = args(struct)
         assert [name for name in struct.__struct_fields__ if not told.get(name)] == [], struct.__name__
-    assert "| `makespan_s` | s | number | first submit to last answer or finish. |" in pages["measures"]
+    assert "| `makespan_s` | s | number | Time from first submit to last answer or finish. |" in pages["measures"]
     assert "| `messages` | count | whole number |" in pages["measures"]
 
 

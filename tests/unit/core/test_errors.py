@@ -52,6 +52,7 @@ def missing_part(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
             pool._elsewhere((), "a:1", none, bool)
         case "otel":
             monkeypatch.setitem(sys.modules, "volery.live.service.telemetry", None)
+            monkeypatch.delattr("volery.live.service.telemetry", raising=False)  # another test may have loaded it
             job_tracer(federation, none)
         case _:
             with live_extra():

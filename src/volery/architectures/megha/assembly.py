@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from volery.architectures.megha.allocations import Allocations, ClusterState, SlotAllocations
 from volery.architectures.megha.attachments import DecisionObserver, MasterParts, StateRecovery
@@ -42,6 +43,24 @@ from volery.roles.recovery.leases import GuardedNode, Lease
 if TYPE_CHECKING:
     from volery.architectures.megha.amounts.attachment import Amounts
     from volery.architectures.megha.shares.attachment import ShareAttachment
+
+_ATTACHED: Final = {
+    "CapacityView": "amounts.view",
+    "ReportRecovery": "recovery.reports",
+    "WeightedFairness": "shares.fairness",
+}
+"""Modules of the attached classes of which methods realise stages, by class."""
+
+
+def __getattr__(name: str) -> Any:
+    """An attached class, imported when a stage that it realises is looked up in this module.
+
+    Raises:
+        AttributeError: nothing attached has that name.
+    """
+    if name not in _ATTACHED:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(f"{__package__}.{_ATTACHED[name]}"), name)
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
