@@ -330,14 +330,19 @@ class CallExecutor:
 
         worker.kill()
         self._means.descendants.kill_all(worker.mark, worker.pid)
-        code = await worker.wait()
-        self._means.ended(worker.pid)
 
-        # Once more: a process that was just being started may have escaped the first time.
-        self._means.descendants.kill_all(worker.mark, worker.pid)
-        self._means.descendants.release(worker.mark)
+        end = asyncio.ensure_future(worker.wait())
+        try:
+            return await asyncio.shield(end)
+        except asyncio.CancelledError:
+            await end  # this executor is being closed: a killed process ends soon, and nobody else reaps it
+            raise
+        finally:
+            self._means.ended(worker.pid)
 
-        return code
+            # Once more: a process that was just being started may have escaped the first time.
+            self._means.descendants.kill_all(worker.mark, worker.pid)
+            self._means.descendants.release(worker.mark)
 
     async def _call(self, worker: WorkerProcess, attempt: _CallAttempt, call: Call) -> bool:
         """Make one call; true if the worker can make another."""
