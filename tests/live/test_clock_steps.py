@@ -58,7 +58,8 @@ def test_a_clock_that_is_set_does_not_change_for_how_long_a_task_has_run(
     step_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes, real = NodeTable({"node/0": 0}, Fleet(MACHINES, [1, 1]), set()), time.time_ns
-    began_us, began = unix_now_us() - 5 * SECOND, time.monotonic()
+    began = time.monotonic()  # before the other clock: between two readings another process may run
+    began_us = unix_now_us() - 5 * SECOND
     first = TaskReport(1, 0, 0, "node/0", "running", began_us)
     nodes.report(first)
     monkeypatch.setattr(time, "time_ns", lambda: real() + step_s * 1_000_000_000)

@@ -78,11 +78,12 @@ def test_users_have_what_they_are_due_after_a_change_and_the_ledger_says_who_los
         assert {(one.job, one.for_job, one.reason) for one in ledger} == {
             (of_ada, of_bob, "share"), (of_bob, of_ada, "share"),
         }  # fmt: skip
-        # Two Local Masters preempt at the same time, and either may report first.
-        # Only the earliest preemption has seen bob with nothing.
+        # Two Local Masters preempt at the same time, and either may report first. One that is asked for what another
+        # GM has just done with the machine refuses, and is asked again when bob has something elsewhere: that a
+        # preemption finds bob with nothing is likely, and not sure.
         equal_weights = ledger[-4:]
         assert max(one.loss.before for one in equal_weights if one.loss is not None) == 1
-        assert min(one.gain.before for one in equal_weights if one.gain is not None) == 0
+        assert all(0 <= one.gain.before < one.gain.due for one in equal_weights if one.gain is not None)
         for one in equal_weights:
             assert one.loss is not None
             assert one.gain is not None

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _STEP_US: Final = 100_000
 """Deviation above which a clock was set; below, it was adjusted."""
+_READINGS: Final = 5
+"""Readings of both clocks for one offset between them."""
 COLLECT_EVERY: Final = 50_000
 """Objects between two searches for cycles. Messages are in none: a search after every 700 would only walk queues."""
 
@@ -203,6 +205,17 @@ class AttemptTimes:
         return wall_us + now_us - began_us
 
 
+def _unix_offset_us() -> Time:
+    """The wall clock less the monotonic one, now.
+
+    Another process may run between two readings, for milliseconds on a busy machine: the wall clock is read between
+    two readings of the monotonic one, and of a few such readings the closest counts.
+    """
+    readings = [(monotonic_now_us(), unix_now_us(), monotonic_now_us()) for _ in range(_READINGS)]
+    began_us, unix_us, ended_us = min(readings, key=lambda reading: reading[2] - reading[0])
+    return unix_us - (began_us + ended_us) // 2
+
+
 class ClockSteps:
     """The steps of the clock that people set, as far as this process has seen them.
 
@@ -210,12 +223,11 @@ class ClockSteps:
     """
 
     def __init__(self) -> None:
-        self._offsets_us = [unix_now_us() - monotonic_now_us()]
+        self._offsets_us = [_unix_offset_us()]
 
     def monotonic_us(self, unix_us: Time) -> Time:
         """The moment of a report that comes soon after it, by the clock that nobody sets."""
-        now_us = monotonic_now_us()
-        offset_us = unix_now_us() - now_us
+        offset_us, now_us = _unix_offset_us(), monotonic_now_us()
         if abs(offset_us - self._offsets_us[-1]) > _STEP_US:
             self._offsets_us.append(offset_us)
         # Which setting of the clock the report was made under is not known: the moment next to now is taken.
