@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -60,7 +62,8 @@ def federation(volery: str, core: int) -> Iterator[str]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
             assert server.stdout is not None
             try:
-                server.stdout.readline()
+                if not server.stdout.readline():
+                    raise SystemExit(f"{volery} up has ended before it was at work")
                 yield f"127.0.0.1:{port}"
             finally:
                 server.send_signal(signal.SIGINT)
@@ -70,12 +73,16 @@ def federation(volery: str, core: int) -> Iterator[str]:
 
 
 def healths(address: str, stop: threading.Event, found: list[float]) -> None:
-    """Ask again and again, on a connection of its own each time."""
+    """Ask again and again, on a connection of its own each time; what is not answered counts as for ever."""
     while not stop.is_set():
         began = time.perf_counter()
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
-            answer.read()
-        found.append(time.perf_counter() - began)
+        try:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
+                answer.read()
+        except OSError:
+            found.append(math.inf)
+        else:
+            found.append(time.perf_counter() - began)
         time.sleep(0.005)
 
 
@@ -107,7 +114,7 @@ def measure(volery: str, core: int, name: str, path: str, body: bytes) -> str:
 def main() -> None:
     """Measure all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--volery", default="volery", help="the program")
+    parser.add_argument("--volery", default=str(Path(sys.executable).with_name("volery")), help="the program")
     parser.add_argument("--core", type=int, default=1, help="the server's")
     parser.add_argument("--only", default="", help="requests whose name holds this")
     given = parser.parse_args()
