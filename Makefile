@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
+.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -122,8 +122,8 @@ bench-prototypes: $(VENV)/.tools  ## the prototypes of two papers on 120 live no
 bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
 	$(BIN)/python benchmarks/serving.py
 
-bench-window: $(VENV)/.tools  ## what open pages cost a federation and a browser, as JSON; needs chromium; twenty minutes
-	$(BIN)/python -m benchmarks.window
+bench-dashboard: $(VENV)/.tools  ## what open pages cost a federation and a browser, as JSON; needs chromium; twenty minutes
+	$(BIN)/python -m benchmarks.dashboard
 
 # Ray stands in an environment of its own, beside the tree; where it cannot be had, its line says so.
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/volery/peers
