@@ -86,11 +86,11 @@ conformance: $(VENV)/.tools  ## all tests: every check on every design and varia
 ROOMS := core roles policies architectures sim live workload metrics statistics study whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
 TESTS_OF_architectures := tests/scripts
-TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/live/test_load.py tests/live/test_calibrate.py tests/live/test_forecasts.py
+TESTS_OF_cli := tests/live/cli
 TESTS_OF_conformance := tests/conformance/test_mutants.py
 TESTS_OF_faults := tests/faults/test_recovery.py
 TESTS_OF_live := tests/live
-TESTS_OF_playback := tests/live/test_filming.py tests/live/test_recorded.py
+TESTS_OF_playback := tests/live/playback
 
 coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that its own tests reach
 
@@ -169,7 +169,7 @@ figure: $(VENV)/.installed  ## the figure of README.md, from the command that st
 	cp build/first/pictures/delay-0-all.svg docs/figures/first-delay.svg
 
 screenshot: $(VENV)/.tools  ## the picture of the dashboard in docs/how-to/watch-a-federation.md; needs chromium
-	$(BIN)/python -m tests.live.screenshot
+	$(BIN)/python -m tests.live.dashboard.screenshot
 
 reproduce: $(VENV)/.installed  ## every experiment of the lab book, and the pages of its claims (long)
 	$(BIN)/python -m experiments run -p $(JOBS)

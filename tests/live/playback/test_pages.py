@@ -12,8 +12,8 @@ import httpx2
 import msgspec
 import pytest
 from tests.live.bench import LIMIT_S
-from tests.live.shown import showing
-from tests.live.test_replay import record
+from tests.live.playback.shown import showing
+from tests.live.runtime.test_replay import record
 
 from volery import architectures, sim
 from volery.cli.watch import FilmSpan, of_demonstration, of_journals

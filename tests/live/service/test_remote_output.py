@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from tests.live.commands import Serving, serving, volery
 from tests.live.conftest import CALLS, RUN_AS
-from tests.live.test_tls import Guarded, guarded
+from tests.live.transport.test_tls import Guarded, guarded
 
 from volery.core.model import SUBMITTER
 from volery.live.client import Client

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.live.browsing import BROWSER, chromium, opened
-from tests.live.shown import showing
+from tests.live.playback.shown import showing
 
 from volery.cli.watch import FilmSpan, of_demonstration
 

@@ -1,7 +1,7 @@
 """The picture of the dashboard in docs/how-to/watch-a-federation.md: a federation of three clusters, in chromium.
 
-`make screenshot` writes docs/figures/live-page.png; `python -m tests.live.screenshot FOLDER` writes every view at
-400, 1200 and 3840 pixels, light and dark, to be looked at.
+`make screenshot` writes docs/figures/live-page.png; `python -m tests.live.dashboard.screenshot FOLDER` writes every
+view at 400, 1200 and 3840 pixels, light and dark, to be looked at.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.live.accessibility import complaints_about, unreachable
 from tests.live.bench import LIMIT_S
 from tests.live.browsing import BROWSER, chromium, opened
+from tests.live.dashboard.accessibility import complaints_about, unreachable
 from tests.live.serving import at_work, serving
 
 from volery.cli.forecast import answer
