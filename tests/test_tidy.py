@@ -55,8 +55,6 @@ ENTRY_POINTS = {
 }
 FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
-FOR_PROGRAMS = {"volery.live.asyncclient"}
-"""What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
 FOR_AUTHORS = {
@@ -379,7 +377,6 @@ def test_no_module_is_an_orphan() -> None:
         - rooms
         - ENTRY_POINTS
         - FOR_TESTS
-        - FOR_PROGRAMS
         - FOR_DOCUMENTS
         - {"volery"}
     )

@@ -16,7 +16,7 @@ import msgspec
 from volery.core.model import NEVER, SECOND, JobId
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
-from volery.live.asyncclient import AsyncClient
+from volery.live.client import AsyncClient
 from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load import PROGRESS_S, Loaded, LoadProgress, refuse_tags
