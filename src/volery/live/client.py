@@ -57,6 +57,10 @@ class JobFuture(Future[JobStatus]):
         self._client = client
         opened(self)
 
+    def cancel(self) -> bool:
+        """Ask the federation to give the job up; the future ends when the job has."""
+        return not self._client.cancel(self.id).ended
+
 
 class Requests:
     """The requests of both clients that need nothing but their arguments; see `api_calls`."""
@@ -196,10 +200,6 @@ class Client(Requests):
     def value(self, ended: TaskStatus) -> Any:
         """The value that the call of a task returned; raises what it raised."""
         return api_calls.value_of(ended, self._ask(api_calls.result(ended.job, ended.index)))
-
-    def cancel(self, number: int) -> JobStatus:
-        """Cancel a job that has not ended."""
-        return self._ask(api_calls.cancel(number))
 
     def plan(self, job: JobLike) -> JobPlan:
         """The prospects of a job if it were submitted now; nothing is submitted.

@@ -9,22 +9,9 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import (
-    UNIT_SHIFT,
-    AttemptsLost,
-    Holding,
-    Holdings,
-    PartitionState,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
-    Refusal,
-    Request,
-    StateUpdate,
-    TasksEnded,
-    Withdraw,
-)
+from volery.architectures.megha.messages import UNIT_SHIFT, PartitionState, Refusal, Request, StateUpdate, TasksEnded, Withdraw
+from volery.architectures.megha.recovery.messages import AttemptsLost
+from volery.architectures.megha.shares.messages import Holding, Holdings, Preempt, PreemptionDone, PreemptionRequest, PreemptionVote
 from volery.architectures.megha.shares.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery, DueShares
