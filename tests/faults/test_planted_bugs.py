@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from tests.faults.splits import split
+from volery.architectures.megha.recovery.messages import ResyncReply
 
 from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
@@ -16,7 +17,6 @@ from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
 from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import place_of
-from volery.architectures.megha.recovery.messages import ResyncReply
 from volery.architectures.megha.recovery.pair import Paired
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness

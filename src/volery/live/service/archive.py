@@ -253,7 +253,7 @@ def demand_digests(jobs: Path) -> bool:
     """Compare a file of jobs, and the one of their tasks, with their digests.
 
     Returns:
-        False where there are none, because an earlier version wrote the files.
+        False where there are none, because the pass that wrote the files was interrupted.
 
     Raises:
         DamagedError: a file has another digest, or is missing.

@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.unit.architectures.parts import SUBMITTER, messages
-
-from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import UNIT_SHIFT, PartitionState, Refusal, Request, StateUpdate, TasksEnded, Withdraw
 from volery.architectures.megha.recovery.messages import AttemptsLost, ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import Holdings, Preempt, PreemptionRequest, PreemptionVote
+
+from volery.architectures import configure, lookup
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    PartitionState,
+    Refusal,
+    Request,
+    StateUpdate,
+    TasksEnded,
+    Withdraw,
+)
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component

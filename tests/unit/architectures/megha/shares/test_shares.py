@@ -7,11 +7,26 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages
+from volery.architectures.megha.recovery.messages import AttemptsLost
+from volery.architectures.megha.shares.messages import (
+    Holding,
+    Holdings,
+    Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
+)
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import UNIT_SHIFT, PartitionState, Refusal, Request, StateUpdate, TasksEnded, Withdraw
-from volery.architectures.megha.recovery.messages import AttemptsLost
-from volery.architectures.megha.shares.messages import Holding, Holdings, Preempt, PreemptionDone, PreemptionRequest, PreemptionVote
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    PartitionState,
+    Refusal,
+    Request,
+    StateUpdate,
+    TasksEnded,
+    Withdraw,
+)
 from volery.architectures.megha.shares.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery, DueShares
