@@ -11,8 +11,9 @@ submission, but what ran before has no span in them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, get_args
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -29,9 +30,10 @@ import volery
 from volery.core.model import SECOND, JobId, TaskId, Time
 from volery.live.clock import in_background
 from volery.live.messages import TaskReport, identity_of, number_of
+from volery.live.service.figures import federation_meters
 from volery.live.service.queries import JobQueries
 from volery.live.service.store import JobStore
-from volery.live.status import JobStatus, NodeState
+from volery.live.status import JobStatus
 
 REFRESH_S: Final = 5.0
 """Time between two reads of the figures; exporters take the last ones, in their own thread."""
@@ -76,48 +78,31 @@ class Telemetry:
         self._tracer = self._tracers.get_tracer("volery", volery.__version__)
         self._jobs: dict[JobId, _JobSpan] = {}
         self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
-        self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        self._figures: dict[str, list[Observation]] = {}
 
-        meter = self._meters.get_meter("volery", volery.__version__)
-        self._took = meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
-
-        for figure, meaning in (
-            ("volery.jobs", "jobs that have not ended"),
-            ("volery.tasks", "tasks that have not ended"),
-            ("volery.slots", "tasks that nodes run at once"),
-            ("volery.slots_taken", "tasks that run"),
-            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"),
-            ("volery.nodes", "nodes"),
-        ):
-            meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
-
-        figure = "volery.attempts"
-        meter.create_observable_counter(figure, [self._reader_of(figure)], description="reports of nodes, by state")
-
-    def _reader_of(self, figure: str) -> Any:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(value, labels) for value, labels in self._figures.get(figure, ())]
-
-        return read
+        self._meter = self._meters.get_meter("volery", volery.__version__)
+        self._took = self._meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
 
     def look(self, queries: JobQueries) -> None:
-        loads, nodes = queries.loads(), queries.nodes()
-        counts = {
-            state: [sum(getattr(load, f"{kind}_{state}") for load in loads) for kind in ("jobs", "tasks")]
-            for state in ("pending", "running")
-        }
+        """Read the meters of Prometheus that OpenTelemetry has too: `volery_slots` is `volery.slots` here."""
+        loads = queries.loads()
+        states = ("pending", "running")
+        tasks = [({"state": state}, sum(getattr(load, f"tasks_{state}") for load in loads)) for state in states]
+        meters = (*federation_meters(queries), ("volery_tasks", "gauge", "tasks that have not ended", tasks))
 
-        self._figures = {
-            "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in counts.items()],
-            "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in counts.items()],
-            "volery.slots": [(sum(node.slots for node in nodes), {})],
-            "volery.slots_usable": [(sum(node.slots for node in nodes if node.state == "in use"), {})],
-            "volery.nodes": [
-                (sum(node.state == state for node in nodes), {"state": state}) for state in get_args(NodeState)
-            ],
-            "volery.slots_taken": [(sum(node.running for node in nodes), {})],
-            "volery.attempts": [(count, {"state": state}) for state, count in queries.told.items()],
-        }
+        for name, kind, meaning, samples in meters:
+            figure = name.removesuffix("_total").replace("_", ".", 1)
+            is_new = figure not in self._figures
+            self._figures[figure] = [Observation(value, labels) for labels, value in samples]
+            if is_new:
+                meter = self._meter
+                create: Callable[..., object] = (
+                    meter.create_observable_counter if kind == "counter" else meter.create_observable_gauge
+                )
+                create(figure, [partial(self._observed, figure)], description=meaning)
+
+    def _observed(self, figure: str, _: CallbackOptions) -> Iterable[Observation]:
+        return self._figures[figure]
 
     def attempt(self, store: JobStore, report: TaskReport) -> None:
         """Add the report of an attempt to the span of its job."""
