@@ -116,7 +116,7 @@ class AsksLater(Protocol):
     def _ask(self, call: ApiCall[AnswerT], /) -> Coroutine[Any, Any, AnswerT]: ...
 
 
-class Request(Generic[Arguments, AnswerT]):
+class ApiMethod(Generic[Arguments, AnswerT]):
     """A method of both clients: it makes a call of its arguments, and asks it.
 
     Args:

@@ -22,7 +22,7 @@ import httpx2
 
 from volery.core.errors import InputError
 from volery.live import api_calls
-from volery.live.api_calls import ApiCall, EventReader, JobLike, Request
+from volery.live.api_calls import ApiCall, ApiMethod, EventReader, JobLike
 from volery.live.follower import RECONNECT_S, FutureFollower, opened
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
@@ -62,30 +62,30 @@ class JobFuture(Future[JobStatus]):
         return not self._client.cancel(self.id).ended
 
 
-class Requests:
+class ApiMethods:
     """The requests of both clients that need nothing but their arguments; see `api_calls`."""
 
-    job = Request(api_calls.job)
-    jobs = Request(api_calls.jobs)
-    task = Request(api_calls.task)
-    log_piece = Request(api_calls.log_piece)
-    cancel = Request(api_calls.cancel)
-    why = Request(api_calls.why)
-    forecast_of = Request(api_calls.forecast_of)
-    forecasts = Request(api_calls.forecasts)
-    nodes = Request(api_calls.nodes)
-    hosts = Request(api_calls.hosts)
-    drain = Request(api_calls.drain)
-    undrain = Request(api_calls.undrain)
-    users = Request(api_calls.users)
-    shares = Request(api_calls.shares)
-    share = Request(api_calls.share)
-    reweighs = Request(api_calls.reweighs)
-    preemptions = Request(api_calls.preemptions)
-    revision = Request(api_calls.revision)
+    job = ApiMethod(api_calls.job)
+    jobs = ApiMethod(api_calls.jobs)
+    task = ApiMethod(api_calls.task)
+    log_piece = ApiMethod(api_calls.log_piece)
+    cancel = ApiMethod(api_calls.cancel)
+    why = ApiMethod(api_calls.why)
+    forecast_of = ApiMethod(api_calls.forecast_of)
+    forecasts = ApiMethod(api_calls.forecasts)
+    nodes = ApiMethod(api_calls.nodes)
+    hosts = ApiMethod(api_calls.hosts)
+    drain = ApiMethod(api_calls.drain)
+    undrain = ApiMethod(api_calls.undrain)
+    users = ApiMethod(api_calls.users)
+    shares = ApiMethod(api_calls.shares)
+    share = ApiMethod(api_calls.share)
+    reweighs = ApiMethod(api_calls.reweighs)
+    preemptions = ApiMethod(api_calls.preemptions)
+    revision = ApiMethod(api_calls.revision)
 
 
-class Client(Requests):
+class Client(ApiMethods):
     """A client of the API of a federation; a thread that follows its events resolves futures.
 
     Args:
@@ -296,7 +296,7 @@ class Client(Requests):
         raise end
 
 
-class AsyncClient(Requests):
+class AsyncClient(ApiMethods):
     """A client of the API of a federation, for programs that await.
 
     Args:
