@@ -199,5 +199,4 @@ def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
         from volery.live.service import telemetry
     except ImportError as error:
         raise InputError("telemetry", f"{error.name} is not installed; {install_command('otel')} installs it") from None
-    exporter = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
-    return telemetry.JobTracer(exporter, store)
+    return telemetry.JobTracer(federation.file.name, store, *telemetry.exporters(endpoint.rstrip("/")))
