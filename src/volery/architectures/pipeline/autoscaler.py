@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from volery.architectures.pipeline.attempts import Placements
-from volery.architectures.pipeline.messages import SwitchOff, SwitchOn
+from volery.architectures.pipeline.node import SwitchOff, SwitchOn
 from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
 from volery.core.capabilities import HOUR, Billing
 from volery.core.component import sent_to

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
-from volery.architectures.pipeline.messages import Report
+from volery.architectures.pipeline.node import Report
 from volery.architectures.pipeline.policies import JobRecord, Running, Waiting
 from volery.core.events import Counted
 from volery.core.model import Amounts, Key, Time

@@ -10,7 +10,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.local_manager import BROKER, Broker
-from volery.architectures.pipeline.messages import Cleaned, Launch, Pass, Ready, Report, Restarted
+from volery.architectures.pipeline.node import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
@@ -339,15 +339,9 @@ class Scheduler(Component):
             self._settle(record, now)
             self._cycle.changed(now)
 
-    def on_cleaned(self, message: Cleaned, source: Address, now: Time) -> None:
-        """Use a machine again on which files are deleted."""
-        self._cycle.cleaned(message, now)
-
-    def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """Pass the report of a node on to the cycle."""
-        self._cycle.on_report(message, source, now)
-
-    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+    def on_node(
+        self, event: Cleaned | Report | PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time
+    ) -> None:
         """Pass the news of a node on to the cycle."""
         self._cycle.on_node(event, source, now)
 
@@ -370,8 +364,8 @@ class Scheduler(Component):
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
         Completed: on_completed,
-        Cleaned: on_cleaned,
-        Report: on_report,
+        Cleaned: on_node,
+        Report: on_node,
         TimerFired: on_timer,
         PeerLost: on_node,
         PeerBack: on_node,
