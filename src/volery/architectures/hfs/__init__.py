@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.hfs.node import MESSAGES, TRACKER, Node
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
-from volery.architectures.hfs.tracker import JobTracker
+from volery.architectures.hfs.tracker import MESSAGES, TRACKER, JobTracker, Node
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component, Deployment
@@ -25,7 +24,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness.shares import parse_shares_text
 from volery.policies.locality import delay_policy
 from volery.roles.heartbeats import Heartbeats
 

@@ -24,8 +24,7 @@ Deviates The paper was not at hand, only its abstract: "a hybrid resource manage
 from __future__ import annotations
 
 from volery.architectures.mercury.coordinator import Coordinator, LoadView, Shaping
-from volery.architectures.mercury.messages import MESSAGES
-from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
+from volery.architectures.mercury.node import COORDINATOR, MESSAGES, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
 from volery.core.component import Architecture, Component, Deployment

@@ -25,11 +25,19 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.omega.cell import CellState, Conflicts
-from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
-from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
-from volery.architectures.omega.jobs import DecisionTimes, Elasticity, JobQueue, PlacementSetting, Policy
-from volery.architectures.omega.limits import LocalLimit
+from volery.architectures.omega.cell import CellState, ChangeLog, Claims, Conflicts, PrecedenceClaims
+from volery.architectures.omega.jobs import (
+    WORKLOADS,
+    DecisionTimes,
+    Elasticity,
+    Front,
+    JobQueue,
+    LocalLimit,
+    PlacementSetting,
+    Policy,
+    Workload,
+    parse_rule,
+)
 from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.placement import Layout, Rings
@@ -41,7 +49,8 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import WeightedDrf, parse_shares_text
+from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.shares import parse_shares_text
 from volery.policies.tags import TagIndex
 from volery.roles.node import Node
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
@@ -165,7 +174,7 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
 
 def _index(cluster: Cluster, config: OmegaConfig) -> TagIndex | None:
     """A count of tags of its own for one component; None: tags are not heeded."""
-    return TagIndex.of(cluster) if config.tags else None
+    return TagIndex(cluster) if config.tags else None
 
 
 def _check_tags(config: OmegaConfig) -> None:

@@ -24,8 +24,10 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import FairOrder, FairVectorQueue, HierarchicalDrf, WeightedDrf, parse_shares_text
-from volery.policies.fairness.naive import NaiveHierarchy, collapsed
+from volery.policies.fairness.drf import FairOrder, WeightedDrf
+from volery.policies.fairness.hdrf import HierarchicalDrf, NaiveHierarchy, collapsed
+from volery.policies.fairness.queue import FairVectorQueue
+from volery.policies.fairness.shares import parse_shares_text
 from volery.roles.node import NODE_MESSAGES, Node
 
 

@@ -1,4 +1,7 @@
-"""The machine's side: stages files in and deletes them, runs tasks, reports on them, and is switched on and off."""
+"""The machine's side: stages files in and deletes them, runs tasks, reports on them, and is switched on and off.
+
+The messages of all roles are here: between a machine and the component that places tasks, and `Pass` between those.
+"""
 
 from __future__ import annotations
 

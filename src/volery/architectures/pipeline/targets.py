@@ -146,7 +146,7 @@ class TaggedTargets:
         self.state = machines.state
         self.view = machines.view
 
-        self._index = TagIndex.of(machines.state.cluster)
+        self._index = TagIndex(machines.state.cluster)
         self._classes: EquivalenceClasses | None = None
 
         self.select = machines.select

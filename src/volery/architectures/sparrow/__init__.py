@@ -12,8 +12,7 @@ Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is pr
 
 from __future__ import annotations
 
-from volery.architectures.sparrow.messages import MESSAGES
-from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
+from volery.architectures.sparrow.node import MESSAGES, EarlyNodeMonitor, NodeMonitor, NodeSetting
 from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError

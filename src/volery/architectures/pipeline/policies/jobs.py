@@ -1,6 +1,8 @@
-"""Policies of jobs: their eligibility (J2), and the files that they or their tasks need (J5, T5) and leave (J7, T8).
+"""Policies of jobs: eligibility (J2), the order of jobs and tasks (J3, T2), files needed (J5, T5) and left (J7, T8).
 
-Andreadis et al., SC18, section III-D.
+Andreadis et al., SC18, section III-D. A keyed order gives every task a rank when it is queued. An order that gives
+turns has lines of tasks take turns, and is asked before every turn, because what decides changes in between. Inside a
+line, and between equal keys, the order of jobs decides, and then who came first.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from volery.architectures.pipeline.policies.view import View
 from volery.core.bounds import Count, Period, PositiveCount, PositiveRatio, Ratio, Seconds, param
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Time
-from volery.policies.fairness import HierarchicalDrf, Sharer, parse_shares_text
-from volery.policies.fairness.shares import share_key
+from volery.policies.fairness.hdrf import HierarchicalDrf
+from volery.policies.fairness.shares import Sharer, parse_shares_text, share_key
 
 
 class PassAll(Policy, frozen=True):

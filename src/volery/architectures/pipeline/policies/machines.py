@@ -1,7 +1,11 @@
-"""Policies of machines: those that a user may have (R2), their distance from input (R3), and the one to take (R5).
+"""Policies of machines: a user's (R2), near input (R3), the one to take (R5), to provision (R6), and how many (R7).
 
 Andreadis et al., SC18, section III-D4. Ties that a policy of R5 does not decide go to the machine that meets the fewest
 constraints: it is the least useful to others (minimum constraints, Thiyyakat et al., IoT 2023, section 4.3).
+
+The autoscalers (R7) are those that Ilyushkin et al. compare (ICPE 2017; reference 14 of the reference architecture),
+each reduced to its idea: parameters, and what is said to be ours, are our choice. Units are slots, or those of the
+resource that counts processors: thousandths where it does. `PlanScaler` and `Token` look into workflows.
 """
 
 from __future__ import annotations

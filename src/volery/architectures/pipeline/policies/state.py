@@ -1,6 +1,7 @@
 """The state of a scheduler that is assembled from stages: machines, jobs, tasks that wait and run, what users hold.
 
-Whoever schedules changes it; policies are shown a `View` of it.
+Whoever schedules changes it; policies are shown a `View` of it, and read its records without changing them. Units are
+processors; slots where machines offer nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Policies of attempts: copies (T9), preemption (T10), recovery (T11) and migration (T12).
+"""Policies of running tasks: reports (T6), copies (T9), preemption (T10), recovery (T11) and migration (T12).
 
-Andreadis et al., SC18, section III-D. No policy of T10 makes a circle. By priority a place only ever goes from a lower
-to a strictly higher priority. By fairness it goes from a user who keeps its share without it to one who has no more
-than its share with it.
+Andreadis et al., SC18, section III-D; a policy of T6 "could decide to preempt a task or to start recovery actions". No
+policy of T10 makes a circle. By priority a place only ever goes from a lower to a strictly higher priority. By fairness
+it goes from a user who keeps its share without it to one who has no more than its share with it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from volery.core.bounds import Period, PositiveCount, PositiveRatio, Seconds, pa
 from volery.core.errors import InputError
 from volery.core.events import PreemptionReason
 from volery.core.model import NEVER, SECOND, Time
-from volery.policies.fairness import dominant_share, parse_shares_text
-from volery.policies.fairness.shares import Resources, minus, plus
+from volery.policies.fairness.shares import Resources, dominant_share, minus, parse_shares_text, plus
 
 LATEST: Final = 256
 """Number of tasks of a user that are looked at, the youngest first."""
