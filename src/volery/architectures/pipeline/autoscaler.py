@@ -83,20 +83,6 @@ class MachinePool:
         first: Number of units of the machines that were on at first.
     """
 
-    __slots__ = (
-        "_peaks",
-        "_state",
-        "_units",
-        "awake",
-        "booting",
-        "changed_us",
-        "first",
-        "happened_us",
-        "off",
-        "rental",
-        "since_us",
-    )
-
     def __init__(self, state: State, rental: Rental) -> None:
         self._state = state
         self.rental = rental

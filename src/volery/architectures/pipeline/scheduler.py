@@ -37,24 +37,6 @@ class Scheduler(Component):
         delay: The search for machines near the input, the same as in the cycle; None: there is none.
     """
 
-    __slots__ = (
-        "_arrivals",
-        "_broker",
-        "_clean_up_job",
-        "_cleaning_users",
-        "_cycle",
-        "_delay",
-        "_eligibility",
-        "_graphs",
-        "_graphs_without_edges",
-        "_jobs",
-        "_lines_of_jobs",
-        "_setup_job",
-        "_staging_jobs",
-        "_state",
-        "_unqueued_tasks",
-    )
-
     def __init__(
         self,
         cycle: Cycle,

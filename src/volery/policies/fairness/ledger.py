@@ -100,18 +100,6 @@ class ShareLedger:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = (
-        "_capacity",
-        "_due",
-        "_is_outdated",
-        "_names",
-        "_numbers",
-        "_ranking",
-        "_tree",
-        "_used",
-        "_wanted_shares",
-    )
-
     def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
         self._capacity = checked_capacity(capacity)
         self._tree = tree
