@@ -16,7 +16,7 @@ from typing import Literal
 
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
-from volery.architectures.hfs.tracker import MESSAGES, TRACKER, JobTracker, Node
+from volery.architectures.hfs.tracker import MESSAGES, TRACKER, JobTracker, Node, Offers
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component, Deployment
@@ -75,17 +75,8 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
     delay = delay_policy(config.delay, node_wait, rack_wait)
 
-    tracker = JobTracker(
-        cluster,
-        order,
-        pools,
-        delay,
-        beats,
-        config.out_of_band,
-        config.per_heartbeat,
-        streams.of(TRACKER),
-        preemptor,
-    )
+    offers = Offers(beats, config.out_of_band, config.per_heartbeat)
+    tracker = JobTracker(cluster, order, pools, delay, offers, streams.of(TRACKER), preemptor)
 
     components: dict[Address, Component] = {TRACKER: tracker}
     machines = {f"node/{machine}": machine for machine in range(len(order))}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -90,6 +90,20 @@ class JobWork(msgspec.Struct, eq=False):
     launched_count: int = 0
 
 
+class Offers(NamedTuple):
+    """The occasions on which machines are offered to jobs.
+
+    Args:
+        beats: Heartbeats of the machines.
+        at_once: Whether a machine reports an end at once, and not with its next heartbeat.
+        per_heartbeat: Number of tasks that a machine is given in a heartbeat at most; 0: as many as fit.
+    """
+
+    beats: Heartbeats
+    at_once: bool
+    per_heartbeat: int
+
+
 class JobTracker(Component):
     """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
 
@@ -103,9 +117,7 @@ class JobTracker(Component):
         order: Sequence[int],
         pools: Pools,
         delay: DelayPolicy,
-        beats: Heartbeats,
-        at_once: bool,
-        per_heartbeat: int,
+        offers: Offers,
         stream: Random,
         preemptor: Preemptor | None = None,
     ) -> None:
@@ -124,9 +136,7 @@ class JobTracker(Component):
 
         self._pools = pools
         self._delay = delay
-        self._beats = beats
-        self._at_once = at_once
-        self._per_heartbeat = per_heartbeat
+        self._beats, self._at_once, self._per_heartbeat = offers
         self._stream = stream
 
         self._work: dict[JobId, JobWork] = {}

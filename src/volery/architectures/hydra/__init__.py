@@ -246,10 +246,6 @@ HYDRA = Architecture(
         "node_expiry_s": (3.0, 600.0),
         "alpha": (1.0, 0.5),
     },
-    features={
-        "constraints": "",
-        "users": "queues or routing=hash",
-        "locality": "split=locality or routing=locality",
-    },
+    features={"constraints": "", "users": "queues or routing=hash", "locality": "split=locality or routing=locality"},
     immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
 )

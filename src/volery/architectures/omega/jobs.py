@@ -284,12 +284,7 @@ class JobQueue:
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        setting: PlacementSetting,
-        cell: Address,
-        stream: Random,
-        limit: LocalLimit | None = None,
+        self, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random, limit: LocalLimit | None = None
     ) -> None:
         self._limit = limit
         self._limited: dict[JobId, None] = {}

@@ -134,6 +134,7 @@ class PipelineConfig(Parameters, frozen=True):
 
 
 POLICY_STAGES = tuple([stage for stage in Stage if stage in METHODS])
+ENTRY: Address = "scheduler/0"
 DEFAULTS = PipelineConfig()
 UNTAGGED = ("J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines")
 """Parameters that keep their defaults beside `tags`."""
@@ -175,8 +176,7 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     if is_reserving and (has_turns or is_drawn or hasattr(policies[Stage.J3], "turns")):
         name = config.T2 if has_turns or is_drawn else config.J3
         raise InputError(
-            "pipeline:T3",
-            f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
+            "pipeline:T3", f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one"
         )
 
     _check_preemption(config, policies)
@@ -184,8 +184,7 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
 
     if config.T9 != "none" and (config.progress == "keep" or policies[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError(
-            "pipeline:T9",
-            "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart",
+            "pipeline:T9", "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart"
         )
 
     for name, others, problem in EXCLUSIONS:
@@ -291,6 +290,53 @@ def _check_machines(config: PipelineConfig, cluster: Cluster, machine_count: int
         )
 
 
+def _schedulers(
+    cluster: Cluster, config: PipelineConfig, parts: Assembly, streams: Streams, rental: Rental | None
+) -> tuple[dict[Address, Component], dict[int, Address], list[Cycle]]:
+    """The components that place tasks, the manager of each machine that is not the scheduler's, and their cycles."""
+    count = len(cluster.constraints)
+    own_count = count - config.broker_machines
+
+    components: dict[Address, Component] = {}
+    manager_of: dict[int, Address] = {}
+    cycles: list[Cycle] = []
+    broker = None
+
+    def cycle(
+        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None = None
+    ) -> Cycle:
+        stream = streams.of(address)
+        machines = MachineTargets(inventory, parts.policies, stream)
+        targets: Targets = TaggedTargets(machines) if config.tags else machines
+        cycles.append(_cycle(targets, parts, stream, rental, delay))
+        return cycles[-1]
+
+    if config.broker_machines:
+        inventory = _inventory(cluster, range(own_count, count))
+        broker = Broker(inventory, parts.policies["M1"])
+
+        components[BROKER] = LocalManager(cycle(BROKER, inventory, None), ENTRY, round(config.broker_delay_s * SECOND))
+        manager_of |= dict.fromkeys(inventory.numbers, BROKER)
+    if config.lrms:
+        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own_count, config.lrms)]
+        managers = [f"lrm/{number}" for number in range(config.lrms)]
+        stream = streams.of(ENTRY)
+        upper = _upper(parts)
+        targets = ManagerTargets(inventories, managers, upper.policies, stream)
+
+        components[ENTRY] = _scheduler(_cycle(targets, upper, stream), upper, broker)
+        for address, inventory in zip(managers, inventories, strict=True):
+            components[address] = LocalManager(cycle(address, inventory, rental), ENTRY)
+            manager_of |= dict.fromkeys(inventory.numbers, address)
+    else:
+        inventory = _inventory(cluster, range(own_count))
+        waits_us = parts.policies["R3"].waits_us()
+
+        delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
+        components[ENTRY] = _scheduler(cycle(ENTRY, inventory, rental, delay), parts, broker, delay)
+    return components, manager_of, cycles
+
+
 def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
     """Components for a cluster.
 
@@ -303,46 +349,8 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     _check_machines(config, cluster, own_count)
 
     parts = assembly(config)
-    entry = "scheduler/0"
-
-    components: dict[Address, Component] = {}
-    manager_of: dict[int, Address] = {}
-    broker = None
     rental = None if config.R7 == "none" else _rental(config, own_count, units_per_processor(cluster.resources))
-    cycles: list[Cycle] = []
-
-    def cycle(
-        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None = None
-    ) -> Cycle:
-        stream = streams.of(address)
-        machines = MachineTargets(inventory, parts.policies, stream)
-        targets = TaggedTargets(machines) if config.tags else machines
-        cycles.append(_cycle(targets, parts, stream, rental, delay))
-        return cycles[-1]
-
-    if config.broker_machines:
-        inventory = _inventory(cluster, range(own_count, count))
-        broker = Broker(inventory, parts.policies["M1"])
-
-        components[BROKER] = LocalManager(cycle(BROKER, inventory, None), entry, round(config.broker_delay_s * SECOND))
-        manager_of |= dict.fromkeys(inventory.numbers, BROKER)
-    if config.lrms:
-        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own_count, config.lrms)]
-        managers = [f"lrm/{number}" for number in range(config.lrms)]
-        stream = streams.of(entry)
-        upper = _upper(parts)
-        targets = ManagerTargets(inventories, managers, upper.policies, stream)
-
-        components[entry] = _scheduler(_cycle(targets, upper, stream), upper, broker)
-        for address, inventory in zip(managers, inventories, strict=True):
-            components[address] = LocalManager(cycle(address, inventory, rental), entry)
-            manager_of |= dict.fromkeys(inventory.numbers, address)
-    else:
-        inventory = _inventory(cluster, range(own_count))
-        waits_us = parts.policies["R3"].waits_us()
-
-        delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
-        components[entry] = _scheduler(cycle(entry, inventory, rental, delay), parts, broker, delay)
+    components, manager_of, cycles = _schedulers(cluster, config, parts, streams, rental)
 
     first_machines = {machine for cycle_ in cycles for machine in cycle_.first_machines}
     use = Use(round(config.use_least * 1000), round(config.use_most * 1000), config.use_jumps)
@@ -350,7 +358,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
 
     def node(machine: int, incarnation: int) -> Node:
         rented = machine if rental is not None and machine < own_count else -1
-        manager = manager_of.get(machine, entry)
+        manager = manager_of.get(machine, ENTRY)
         on = not incarnation and machine in first_machines
         stream = streams.of(node_address(machine), incarnation) if upkeep.report_us else None
         return Node(manager, incarnation, rented, on=on, upkeep=upkeep, stream=stream)
@@ -361,11 +369,11 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     capabilities = _capabilities(config, parts, rental)
     checkpoint_us = parts.policies["T11"].period_us()
     if checkpoint_us is not None:
-        pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
+        pairs = tuple([(manager_of.get(machine, ENTRY), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
         capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
 
-    deployment = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
+    deployment = Deployment(components, machines, lambda _: ENTRY, capabilities=tuple(capabilities))
     return linked(deployment, MESSAGES) if config.reliable and checkpoint_us is None else deployment
 
 

@@ -14,13 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from volery.architectures.pipeline.allocs import Allocs
-from volery.architectures.pipeline.attempts import (
-    AfterEviction,
-    Evictions,
-    Migration,
-    PendingEviction,
-    Speculation,
-)
+from volery.architectures.pipeline.attempts import AfterEviction, Evictions, Migration, PendingEviction, Speculation
 from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
@@ -113,13 +107,7 @@ class Cycle:
         parts: Parts that are there only where a policy needs them.
     """
 
-    def __init__(
-        self,
-        targets: Targets,
-        assembly: Assembly,
-        stream: Random,
-        parts: CycleParts = NO_PARTS,
-    ) -> None:
+    def __init__(self, targets: Targets, assembly: Assembly, stream: Random, parts: CycleParts = NO_PARTS) -> None:
         policies = assembly.policies
         self.targets = targets
         self.nodes = targets.nodes

@@ -102,26 +102,10 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
     Stage.J7: {"none": jobs.NoCleanup, "delete": jobs.Delete},
     Stage.T6: {"none": tasks.NoMonitor, "overrun": tasks.EndOverrun, "reclaim": tasks.Reclaim},
     Stage.T8: {"none": jobs.NoCleanup, "delete": jobs.Delete},
-    Stage.T9: {
-        "none": tasks.NoCopies,
-        "fixed": tasks.FixedCopies,
-        "straggler": tasks.Speculative,
-    },
-    Stage.T10: {
-        "none": tasks.NoPreemption,
-        "priority": tasks.ByPriority,
-        "fairness": tasks.ByFairness,
-    },
-    Stage.T11: {
-        "none": tasks.NoRecovery,
-        "restart": tasks.Restart,
-        "checkpoint": tasks.Checkpoint,
-    },
-    Stage.T12: {
-        "none": tasks.NoMigration,
-        "consolidate": tasks.Consolidate,
-        "rebalance": tasks.Rebalance,
-    },
+    Stage.T9: {"none": tasks.NoCopies, "fixed": tasks.FixedCopies, "straggler": tasks.Speculative},
+    Stage.T10: {"none": tasks.NoPreemption, "priority": tasks.ByPriority, "fairness": tasks.ByFairness},
+    Stage.T11: {"none": tasks.NoRecovery, "restart": tasks.Restart, "checkpoint": tasks.Checkpoint},
+    Stage.T12: {"none": tasks.NoMigration, "consolidate": tasks.Consolidate, "rebalance": tasks.Rebalance},
     Stage.M1: {"none": managers.NoBroker, "long": managers.LongToBroker, "overflow": managers.OverflowToBroker},
     Stage.M4: {"all": managers.AllManagers, "managed": managers.Managed, "free-fraction": managers.FreeFraction},
     Stage.M5: {
@@ -143,11 +127,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "borg": machines.Borg,
         "ranked": machines.RankedMatch,
     },
-    Stage.R6: {
-        "first": machines.InOrder,
-        "cheapest": machines.Cheapest,
-        "biggest": machines.Biggest,
-    },
+    Stage.R6: {"first": machines.InOrder, "cheapest": machines.Cheapest, "biggest": machines.Biggest},
     Stage.R7: {
         "none": machines.AllOn,
         "static": machines.Static,
