@@ -16,10 +16,10 @@ from typing import Literal
 
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
-from volery.architectures.hfs.tracker import MESSAGES, TRACKER, JobTracker, Node, Offers
+from volery.architectures.hfs.tracker import TRACKER, JobTracker, Node, Offers
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
@@ -50,6 +50,9 @@ class HfsConfig(Parameters, frozen=True):
     min_share_timeout_s: Seconds = param(0.0, "preempt after so long below the minimum share, seconds; 0: never")
     fair_share_timeout_s: Seconds = param(0.0, "preempt after so long below half the fair share, seconds; 0: never")
     update_s: Period = param(0.5, "shares are looked at for preemption so long after a change, seconds")
+
+
+MESSAGES = sent_by(JobTracker, Node)
 
 
 def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:

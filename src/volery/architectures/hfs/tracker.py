@@ -33,9 +33,6 @@ class Heartbeat(Message, frozen=True):
     ended: tuple[Completed, ...]
 
 
-MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Kill, Heartbeat})
-
-
 class Node(node.Node):
     """One worker machine.
 

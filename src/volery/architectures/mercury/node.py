@@ -111,11 +111,6 @@ class Revoked(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {GuaranteedRequest, Start, Place, Returned, Heartbeat, Loads, Limit, Revoke, Revoked, Kill, Completed}
-)
-
-
 COORDINATOR: Address = "central/0"
 MOVES_MAX = 3
 """Number of times that a container is shed; then it stays, as where one machine alone suits."""

@@ -39,12 +39,11 @@ from volery.architectures.omega.jobs import (
     parse_rule,
 )
 from volery.architectures.omega.mesos import Allocator, Framework, Terms
-from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import Refusals, TagPlacement
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -113,6 +112,10 @@ class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     refuse_s: Seconds = param(5.0, "no offers for so long after one of which nothing was used")
     hoard_s: Seconds = param(60.0, "gangs keep what they have found for so long; 0: for ever (may deadlock)")
     shares: str = param("batch:1+service:1", "weights of the roles, for DRF")
+
+
+MESSAGES = sent_by(Front, Scheduler, CellState, Node)
+OFFER_MESSAGES = sent_by(Front, Framework, Allocator, Node)
 
 
 def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment:
@@ -272,7 +275,7 @@ def _wired(
 
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
     deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
-    return linked(deployment, MESSAGES | OFFER_MESSAGES | FORWARDED) if config.reliable else deployment
+    return linked(deployment, MESSAGES | OFFER_MESSAGES) if config.reliable else deployment
 
 
 STAGES = {
@@ -303,7 +306,7 @@ OMEGA = Architecture(
     summary="shared state: schedulers place on private copies and commit optimistically",
     source="Schwarzkopf, Konwinski, Abd-El-Malek, Wilkes: Omega, EuroSys 2013, sections 3 to 6",
     defaults=OmegaConfig(),
-    messages=MESSAGES | FORWARDED | LINK_MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages={**STAGES, Stage.T10: PREEMPTION},
     build=build,
     hops=6,
@@ -345,7 +348,7 @@ MESOS = msgspec.structs.replace(
     defaults=MesosConfig(),
     tags="",
     features=HEEDS,
-    messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
+    messages=OFFER_MESSAGES | LINK_MESSAGES,
     build=build_mesos,
     immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={

@@ -31,7 +31,7 @@ from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.architectures.pipeline.local_manager import BROKER, Broker, LocalManager
 from volery.architectures.pipeline.monitor import Monitor
-from volery.architectures.pipeline.node import MESSAGES, Node, Upkeep, Use
+from volery.architectures.pipeline.node import Node, Upkeep, Use
 from volery.architectures.pipeline.policies import METHODS, Policy, parse
 from volery.architectures.pipeline.policies.jobs import PoorestUser
 from volery.architectures.pipeline.policies.tasks import ByFairness, NoCopies, NoMigration, NoMonitor, NoPreemption
@@ -63,7 +63,7 @@ from volery.core.capabilities import (
     Resumption,
     TagPlacement,
 )
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.records import ATTEMPT_MAX
@@ -335,6 +335,9 @@ def _schedulers(
         delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
         components[ENTRY] = _scheduler(cycle(ENTRY, inventory, rental, delay), parts, broker, delay)
     return components, manager_of, cycles
+
+
+MESSAGES = sent_by(Scheduler, LocalManager, Node)
 
 
 def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:

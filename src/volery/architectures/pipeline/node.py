@@ -117,11 +117,6 @@ class Pass(Message, frozen=True):
     came_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {Launch, Kill, Completed, Cleaned, Report, Restarted, SwitchOn, Ready, SwitchOff, Pass}
-)
-
-
 BOOT, CLEAN = "boot", "clean"
 REPORT = "report"
 ALL: Final = 1000

@@ -51,11 +51,6 @@ class Place(Message, frozen=True):
     user: str = ""
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {Probe, TaskRequest, Assign, NoTask, Withdraw, QueueLength, Place, Kill, Completed}
-)
-
-
 class UserOrder(Protocol):
     """The order in which the users of a worker are served."""
 
