@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.effects import RecordingPort, Sent
 
 from volery.core.capabilities import Draining, Replication, Resumption
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of
 from volery.core.model import Address, Message, Time
-from volery.sim.effects import RecordingPort, Sent
 
 
 class Ping(Message, frozen=True):
