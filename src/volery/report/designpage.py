@@ -179,8 +179,8 @@ def _messages(design: DescribedDesign) -> Iterator[Sequence[str]]:
 
 def _parameters(design: DescribedDesign) -> Iterator[Sequence[str]]:
     for name, kind, default, meaning in design.parameters:
-        others = [choice for choice in kind.split(" | ") if choice != str(default)] if "|" in kind else []
-        yield f"`{name}`", _shown(default) + (f" ({', '.join(others)})" if others else ""), meaning
+        alternatives = [choice for choice in kind.split(" | ") if choice != str(default)] if "|" in kind else []
+        yield f"`{name}`", _shown(default) + (f" ({', '.join(alternatives)})" if alternatives else ""), meaning
 
 
 def _shown(value: Any) -> str:

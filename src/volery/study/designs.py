@@ -56,7 +56,8 @@ def _described(entry: Architecture) -> DescribedDesign:
 def _base_of(entry: Architecture) -> DescribedDesign | None:
     """The first design of the registry that is built by the same module, or None if it is this one."""
     module = entry.build.__module__
-    first = next((other for other in architectures.REGISTRY.values() if other.build.__module__ == module), entry)
+    designs = architectures.REGISTRY.values()
+    first = next((design for design in designs if design.build.__module__ == module), entry)
     return None if first.name == entry.name else _described(first)
 
 
