@@ -29,6 +29,17 @@ class UnknownMessageError(TypeError):
     """A component was handed an event that its `receives` table does not list."""
 
 
+class _Handlers(dict[type, Handler]):
+    """Handlers of a role; a look-up of any other event finds that of what is attached to the component."""
+
+    def __missing__(self, event_type: type) -> Handler:
+        return _handle_attached
+
+
+def _handle_attached(component: Component, event: Event, source: Address, now: Time) -> None:
+    component.handle_attached(event, source, now)
+
+
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
@@ -38,7 +49,7 @@ class Component:
     """
 
     __slots__ = ("_port",)
-    receives: ClassVar[Mapping[type, Handler]] = {}
+    receives: ClassVar[Mapping[type, Handler]] = _Handlers()
     sends: ClassVar[Sends] = frozenset()
     _port: Port
 
@@ -46,7 +57,9 @@ class Component:
         """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
         # The table names the base's functions; without this an override in a subclass would never be called.
-        cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
+        cls.receives = _Handlers(
+            {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
+        )
 
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
@@ -65,10 +78,11 @@ class Component:
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
-        handler = self.receives.get(type(event))
-        if handler is None:
-            raise UnknownMessageError(unknown(self, event, source, now))
-        handler(self, event, source, now)
+        self.receives[type(event)](self, event, source, now)
+
+    def handle_attached(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event that `receives` does not list: one of a part that is attached here, or none."""
+        raise UnknownMessageError(unknown(self, event, source, now))
 
     def believed_free(self) -> Mapping[int, int] | None:
         """The free slots of each machine in the component's view, to compare with the truth; None: it has no view.

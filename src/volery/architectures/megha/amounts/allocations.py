@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import ClusterState, GmSyncState, Start
-from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import Capacities
 from volery.architectures.megha.messages import (
     UNIT_MASK,
     UNIT_SHIFT,
@@ -21,11 +21,9 @@ from volery.architectures.megha.messages import (
     Refusal,
     Request,
     StateUpdate,
-    TasksEnded,
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -51,8 +49,6 @@ class AmountAllocations:
         can_crash: Whether another Local Master may take over; then all GMs lack a change from the moment that it is
             made, because the successor cannot know who has caused it.
     """
-
-    sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
     def __init__(
         self,

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import PartitionState, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, TaskQueue, ViewHost, Wanted
 from volery.core.events import Counted
-from volery.core.model import Amounts, JobId, Task, TaskId
-from volery.policies.capacity import CapacityIndex, Choice
+from volery.core.model import Amounts, Cluster, JobId, Task, TaskId
+from volery.core.resources import packing_of
+from volery.policies.capacity import CapacityIndex, Choice, Ladders
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import Kind, VectorQueue
 from volery.roles.recovery.leases import RunningAttempt
@@ -25,6 +25,40 @@ CHOICES: dict[MeghaMatch, Choice] = {
     "random": "random", "min-constraints": "first", "best-fit": "best-fit", "first": "first"
 }  # fmt: skip
 """Machines of a partition stand in the order of their constraints, the fewest first; for `first` in their own order."""
+
+
+class Capacities:
+    """Amounts that the machines of a layout offer; slots are one resource of them.
+
+    Args:
+        layout: Layout of the cluster, by machine.
+
+    Attributes:
+        ladders: requests as the indices look for them.
+        whole: per partition, everything free; to be copied.
+        state_bytes: Number of bytes of one machine in a message.
+    """
+
+    def __init__(self, cluster: Cluster, layout: Layout) -> None:
+        capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
+        self.ladders = Ladders(capacities, packing_of(cluster))
+        self.whole = [
+            CapacityIndex([capacities[machine] for machine in machines], self.ladders) for machines in layout.machines
+        ]
+        self.state_bytes = (self.ladders.packing.guards.bit_length() + 7) // 8
+        self._matches = layout.matches
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+
+    def fits_somewhere(self, task: Task) -> bool:
+        """Find out whether some machine, empty, could run the task."""
+        kind = (task.constraints, task.request)
+        if kind not in self._possible:
+            need = self.ladders[task.request]
+            self._possible[kind] = any(
+                index.fitting(need, matches[task.constraints])
+                for index, matches in zip(self.whole, self._matches, strict=True)
+            )
+        return self._possible[kind]
 
 
 class FittingQueue(TaskQueue, Protocol):

@@ -15,7 +15,9 @@ from itertools import islice
 from typing import ClassVar, Final, Protocol
 
 from volery.architectures.megha.amounts.view import CapacityView
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.messages import Refusal, place_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.messages import (
     AttemptsLost,
     Holding,
     Holdings,
@@ -23,15 +25,12 @@ from volery.architectures.megha.messages import (
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
-    Refusal,
-    place_of,
 )
-from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
-from volery.architectures.megha.view import Place
+from volery.architectures.megha.view import MasterHost, Place
 from volery.core.component import Sends, sent_to
-from volery.core.events import Reweigh, TimerFired
-from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.events import Event, Reweigh, TimerFired
+from volery.core.model import Address, Amounts, Job, JobId, Key, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing
 from volery.policies.queues import Kind
 from volery.roles.recovery.leases import RunningAttempt
@@ -43,42 +42,14 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class FairnessHost(Protocol):
-    """A Global Master as the shares of its users call it.
-
-    Attributes:
-        lms: Local Master that leads, per cluster.
-        lm_at: Cluster of a Local Master, by its address.
-        attempts: Numbers of attempts, of tasks that were placed more than once.
-    """
-
-    lms: list[Address]
-    lm_at: dict[Address, int]
-    attempts: dict[TaskId, int]
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
+class FairnessHost(MasterHost, Protocol):
+    """A Global Master as the shares of its users call it."""
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Set a timer of the component."""
 
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
-
-    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Return refused tasks without those of cancelled jobs, which end here."""
-
-    def attempt_of(self, task: TaskId) -> int:
-        """Return the number of a task's present attempt."""
-
-    def next_request(self, lm: int) -> int:
-        """Return the number of the next request to a cluster."""
-
-    def route(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
-        """Return the addresses to which a request of tasks to a cluster is sent."""
-
-    def epoch_and_term(self, lm: int) -> tuple[int, int]:
-        """Return the epoch of a cluster's leader and the term of this GM, for a request."""
+    def address_request(self, lm: int, tasks: Sequence[Task]) -> tuple[int, tuple[Address, ...], int, int]:
+        """Return number and receivers of the next request to a cluster, its leader's epoch, and the term of this GM."""
 
     def knows_all(self) -> bool:
         """Find out whether all that runs is known."""
@@ -273,12 +244,12 @@ class WeightedFairness:
         self._doubt(user, request, 1)
         gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
-        (epoch, term), attempt, victim_tasks = gm.epoch_and_term(lm), gm.attempt_of(task.id), tuple(victims)
-        number, weighed = gm.next_request(lm), self._weights_number
+        number, addresses, epoch, term = gm.address_request(lm, (task,))
+        attempt, weighed = gm.attempt_of(task.id), self._weights_number
         preemption = Preempt(
-            number, partition, position, task, user, attempt, loser, victim_tasks, weighed, gain, loss, epoch, term
+            number, partition, position, task, user, attempt, loser, tuple(victims), weighed, gain, loss, epoch, term
         )
-        for address in gm.route(lm, (task,)):
+        for address in addresses:
             gm.send(address, preemption)
         gm.claimed(task)
 
@@ -300,10 +271,29 @@ class WeightedFairness:
 
     # What the submitter and the Local Masters send.
 
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event of shares; that of a timer ends the time for which users are spared."""
+        match event:
+            case Reweigh():
+                self.on_reweigh(event)
+            case Holdings():
+                self.on_holdings(event, source)
+            case PreemptionDone():
+                self._settle(event.task)
+                self.enforce()
+            case PreemptionRequest():
+                self.on_preemption_request(event, source)
+            case AttemptsLost():
+                self.on_preempted(event)
+            case _:
+                self._vetoing_users.clear()
+                self._users_without_victims.clear()
+                self.enforce()
+
     def submitted(self, job: Job) -> None:
         self._user_of_job[job.id] = self._users.number_of(job.user)
 
-    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
+    def on_reweigh(self, message: Reweigh) -> None:
         """Users are due something else: what could not be had may be had now."""
         if message.number <= self._weights_number:
             return
@@ -349,7 +339,7 @@ class WeightedFairness:
             self._forget_victim(task)
             self._released_tasks.discard(task)
 
-    def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
+    def on_holdings(self, message: Holdings, source: Address) -> None:
         """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
         if message.is_whole:
             # It belongs to the report that follows, and counts with it.
@@ -388,16 +378,7 @@ class WeightedFairness:
                 self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
             self._users_without_victims.clear()
 
-    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        self._vetoing_users.clear()
-        self._users_without_victims.clear()
-        self.enforce()
-
-    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
-        self._settle(message.task)
-        self.enforce()
-
-    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
+    def on_preemption_request(self, message: PreemptionRequest, source: Address) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""
         if message.number <= self._last_preemption_request.get(source, 0):
             return
@@ -416,7 +397,7 @@ class WeightedFairness:
             loss = self.account.change(message.user, holdings_before)
         self._host.send(source, PreemptionVote(message.number, agreed, loss))
 
-    def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
+    def on_preempted(self, message: AttemptsLost) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
         gm = self._host
         for active in message.attempts:

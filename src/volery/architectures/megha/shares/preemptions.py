@@ -9,16 +9,17 @@ take back what they had given up, and what they had claimed, when another begins
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import AttemptTable, GmSyncState
+from volery.architectures.megha.allocations import ClusterState, GmSyncState
 from volery.architectures.megha.amounts.allocations import AmountAllocations
-from volery.architectures.megha.attachments import NodeControl
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.messages import UNIT_SHIFT, Refusal, place_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.messages import (
     ATTEMPTS,
-    UNIT_SHIFT,
     AttemptsLost,
     Holding,
     Holdings,
@@ -26,12 +27,9 @@ from volery.architectures.megha.messages import (
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
-    Refusal,
-    place_of,
 )
-from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
-from volery.core.events import Counted, Fact, Preemption
+from volery.core.events import Counted, Event, Preemption
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.roles.recovery.leases import RunningAttempt
@@ -41,27 +39,26 @@ PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 other attempts are for what is lost."""
 
 
-class PreemptionHost(Protocol):
-    """A Local Master as its preemptions call it.
+class PreemptionHost(ClusterState, Protocol):
+    """A Local Master as its preemptions call it."""
 
-    Attributes:
-        gms: Synchronisation states of the Global Masters.
-        attempts: Attempts that run in the cluster.
-        nodes: Control of its nodes.
-    """
+    def accept(self, message: Preempt, tasks: Sequence[Task], source: Address) -> GmSyncState | None:
+        """Return the state of the GM whose request is to be answered; None: it has no effect."""
 
-    gms: dict[Address, GmSyncState]
-    attempts: AttemptTable
-    nodes: NodeControl
+    def is_reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there, and to obey this master."""
+
+    def term_of(self, gm: Address) -> int:
+        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message to another component."""
 
-    def observe(self, fact: Fact) -> None:
-        """Report a fact to the driver."""
-
     def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
+
+    def evict(self, node: Address, attempt: RunningAttempt) -> None:
+        """Have a node end an attempt for another task's sake."""
 
     def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
         """Send a GM, in this instant, the end of a task of its own."""
@@ -255,16 +252,22 @@ class WeightedShares:
 
     # Preemption.
 
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take a preemption, or a vote on one."""
+        match event:
+            case Preempt():
+                self.on_preempt(event, source, now)
+            case PreemptionVote():
+                self.on_preemption_vote(event, now)
+
     def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
-        owner = self._host.gms[source]
-        node = self._nodes_of[message.partition][message.position]
-        nodes = self._host.nodes
-        nodes.note_requested((message.task,), source, message.term)
-        if message.number <= owner.request or not nodes.accepts(source, message.epoch, message.term):
+        owner = self._host.accept(message, (message.task,), source)
+        if owner is None:
             return
-        owner.request = message.number
-        if not nodes.is_usable(node) or message.task.id in self._claims.by_task:
+
+        node = self._nodes_of[message.partition][message.position]
+        if not self._host.is_usable(node) or message.task.id in self._claims.by_task:
             self._deny(message, owner, is_vetoed=True)  # it is worth another try, and not at once
             return
         self._adopt_weights(message.weights_number)
@@ -335,7 +338,7 @@ class WeightedShares:
             owner.address, Refusal((message.task.id,), self._allocations.delta(owner), unavailable, is_vetoed)
         )
 
-    def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
+    def on_preemption_vote(self, message: PreemptionVote, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
         claim = self._claims_to_confirm.pop(message.number, None)
         if claim is None:
@@ -361,7 +364,7 @@ class WeightedShares:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
-                self._host.nodes.evict(claim.node, self._host.attempts.by_task[task])
+                self._host.evict(claim.node, self._host.attempts.by_task[task])
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
@@ -402,7 +405,7 @@ class WeightedShares:
     def _maybe_launch(self, claim: PreemptionClaim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = claim.node, claim.wanted
-        if claim.victims or not claim.agreed or not self._host.nodes.is_reachable(node):
+        if claim.victims or not claim.agreed or not self._host.is_reachable(node):
             return
         self._forget(claim)
         if claim.withdrawn:
@@ -410,7 +413,7 @@ class WeightedShares:
         if claim.losers:
             self._losers_of[wanted.task.id] = claim.losers
         unit, task, owner = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task, claim.owner.address
-        term = self._host.nodes.term_of(owner)
+        term = self._host.term_of(owner)
         active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
         self._host.launch(task, active, is_lent=self._can_crash)
         self._host.send(owner, PreemptionDone(task.id))
