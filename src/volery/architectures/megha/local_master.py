@@ -336,6 +336,8 @@ class LocalMaster(Component):
                 self._send_updates()
 
     def _send_updates(self) -> None:
+        if self.pair is not None:
+            self.pair.report_to_restarted()
         self.allocations.consider()
         for gm in self.gms.values():
             news = self.allocations.news(gm)

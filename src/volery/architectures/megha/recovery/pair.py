@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import Allocations, ClusterState, GmSyncState, Start
-from volery.architectures.megha.local_master import HEARTBEAT
 from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import ATTEMPTS, AttemptsLost
 from volery.core.component import Sends, sent_to
@@ -229,14 +228,16 @@ class Paired:
             return True
         if not self.opened:
             return False
-        if event.key == HEARTBEAT:
-            joining, self._gms_to_report_to = self._gms_to_report_to, {}
-            for gm in joining:
-                self._report_whole(gm)
         for address, state in self._host.gms.items() if self._move_epoch_of else ():
             if self._is_void(address, self.term_of(address)):
                 self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
+
+    def report_to_restarted(self) -> None:
+        """As printed, send its report with this heartbeat to each GM that has begun anew."""
+        joining, self._gms_to_report_to = self._gms_to_report_to, {}
+        for gm in joining:
+            self._report_whole(gm)
 
     def _skip(self, gm: GmSyncState) -> None:
         self.allocations.skip(gm)

@@ -18,8 +18,8 @@ from volery.architectures.pipeline.policies.policy import Policy
 from volery.architectures.pipeline.policies.records import Offer, Supply
 from volery.architectures.pipeline.policies.view import View
 from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds, param
-from volery.core.capabilities import HOUR
 from volery.core.model import SECOND, JobId, Task, TaskId, Time
+from volery.core.records import HOUR
 
 
 class AllOn(Policy, frozen=True):
