@@ -7,13 +7,13 @@ their own, which their parts handle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.view import ClusterView, Freed
-from volery.core.component import Component, Sends, sent_to
+from volery.core.component import Component, sent_to
 from volery.core.events import (
     Cancel,
     Counted,
@@ -103,7 +103,7 @@ class GlobalMaster(Component):
         self.placed = self.view.placed
 
         # Recovery forwards the preemptions among lost attempts to the shares, so it comes first.
-        self._attached = tuple([part for part in (self.recovery, self.fairness) if part is not None])
+        self.attached = tuple([part for part in (self.recovery, self.fairness) if part is not None])
         masters_of = self.recovery.masters_of if self.recovery is not None else lambda lm: (f"lm/{lm}",)
         masters = [masters_of(lm) for lm in range(self.layout.lm_count)]
         self.lms = [addresses[0] for addresses in masters]
@@ -118,22 +118,10 @@ class GlobalMaster(Component):
         if self.recovery is not None:
             self.recovery.start()
 
-    def takes(self) -> Collection[type]:
-        """Return the types of events that it and its parts handle."""
-        return frozenset(self.receives).union(*[part.takes for part in self._attached])
-
-    def emits(self) -> Sends:
-        """Return the messages that it and its parts send."""
-        return self.sends.union(*[part.sends for part in self._attached])
-
     def handle_attached(self, event: Event, source: Address, now: Time) -> None:
         """Pass an event of shares or of recovery to the part that knows it."""
-        part = next((part for part in self._attached if type(event) in part.takes), None)
-        if part is None:
-            super().handle_attached(event, source, now)
-        else:
-            self._note(event, source, now)
-            part.handle(event, source, now)
+        self._note(event, source, now)
+        super().handle_attached(event, source, now)
 
     def accepts(self, message: Message, source: Address) -> bool:
         """Find out whether a message of a Local Master is valid."""
@@ -288,7 +276,7 @@ class GlobalMaster(Component):
         lm = self.layout.lm_of[partition]
         for start in range(0, len(tasks), self._batch_max):
             batch, where = tuple(tasks[start : start + self._batch_max]), tuple(places[start : start + self._batch_max])
-            if not self._attached:
+            if not self.attached:
                 number = self._requests[lm] = self._requests[lm] + 1
                 self.view.requested(lm, (number, partition, batch, where))
                 self._port.send(self.lms[lm], Request(number, partition, batch, where))

@@ -13,7 +13,7 @@ from volery.architectures.megha.allocations import Allocations, AttemptTable, Cl
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Drain, Event, Fact, TimerFired
+from volery.core.events import Drain, Fact, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
@@ -73,7 +73,7 @@ class LocalMaster(Component):
         self.preemptions = None if preemptions is None else preemptions(self, self.allocations)
         self.pair = None if pair is None else pair(self, self.allocations, self.preemptions)
         self.drained: set[Address] = set() if self.pair is None else self.pair.drained
-        self._attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
+        self.attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
         self._launches = 0
 
     def _new_gms(self) -> dict[Address, GmSyncState]:
@@ -93,21 +93,11 @@ class LocalMaster(Component):
 
     def takes(self) -> Collection[type]:
         """Return the types of events that it and its parts handle."""
-        own = self.receives.keys() - {Renewed} if self.pair is None else self.receives.keys() - {Completed}
-        return own.union(*[part.takes for part in self._attached])
+        return frozenset(super().takes()) - ({Renewed} if self.pair is None else {Completed})
 
     def emits(self) -> Sends:
-        """Return the messages that it and its parts send."""
-        own = self.sends if self.pair is None else self.sends - sent_to("node", Launch, Kill)
-        return own.union(*[part.sends for part in self._attached])
-
-    def handle_attached(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event of a pair or of preemption to the part that knows it."""
-        part = next((part for part in self._attached if type(event) in part.takes), None)
-        if part is None:
-            super().handle_attached(event, source, now)
-        else:
-            part.handle(event, source, now)
+        """Return the messages that it and its parts send; a guarded node is not sent `Launch`."""
+        return super().emits() - (frozenset() if self.pair is None else sent_to("node", Launch))
 
     # What parts ask for.
 

@@ -64,8 +64,9 @@ class DecisionNarrator:
     def receive(self, event: Event, source: Address, now: Time) -> None:
         """Keep the time, and that of the last message from the leader of each cluster."""
         self._now = now
-        if isinstance(event, NEWS):
-            host, lm = self._host, self._host.lm_at[source]
+        host = self._host
+        if isinstance(event, NEWS) and source in host.lm_at:
+            lm = host.lm_at[source]
             new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > self._epochs[lm]
             if new_leader or host.lms[lm] == source:
                 self._heard_at[lm] = now
