@@ -11,13 +11,14 @@ from itertools import islice
 from typing import Any, Final
 
 from volery.architectures.megha.amounts.view import CapacityView
+from volery.architectures.megha.hosts import MasterHost
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.recovery.messages import ResyncReply
 from volery.architectures.megha.shares.fairness import KINDS_MAX, WeightedFairness
 from volery.architectures.megha.shares.messages import AttemptsLost, PreemptionRequest
 from volery.architectures.megha.shares.users import sum_of
-from volery.architectures.megha.view import ClusterView, MasterHost
+from volery.architectures.megha.view import ClusterView
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejection, Scope

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.core.events import Counted, Fact
-from volery.core.model import Address, Amounts, Message, Task, TaskId
+from volery.core.model import Amounts, Task, TaskId
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import ConstraintQueue
 from volery.roles.recovery.leases import RunningAttempt
@@ -48,35 +48,6 @@ class TaskQueue(Protocol):
 
     def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
         """Take every task of this sort out; the others keep their places."""
-
-
-class MasterHost(Protocol):
-    """A Global Master as what is attached to it calls it.
-
-    Attributes:
-        lms: Local Master that leads, per cluster.
-        lm_at: Cluster of a Local Master, by its address.
-        attempts: Numbers of attempts, of tasks that were placed more than once.
-    """
-
-    lms: list[Address]
-    lm_at: dict[Address, int]
-    attempts: dict[TaskId, int]
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def observe(self, fact: Fact) -> None:
-        """Report a fact to the driver."""
-
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
-
-    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Return refused tasks without those of cancelled jobs, which end here."""
-
-    def attempt_of(self, task: TaskId) -> int:
-        """Return the number of a task's present attempt."""
 
 
 class ViewHost(Protocol):

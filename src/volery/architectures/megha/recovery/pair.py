@@ -13,16 +13,17 @@ any more. And a GM that has begun anew receives its report with the next heartbe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Allocations, ClusterState, GmSyncState, Start
+from volery.architectures.megha.allocations import Allocations, GmSyncState, Start
+from volery.architectures.megha.hosts import PairHost
 from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import ATTEMPTS, AttemptsLost
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Drain, Event, Moved, Reassignment, TimerFired
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
@@ -35,37 +36,6 @@ if TYPE_CHECKING:
 def pair_of(lm: int) -> tuple[Address, Address]:
     """The addresses of the two masters of a cluster."""
     return f"lm/{lm}", f"lm/{lm}/standby"
-
-
-class PairHost(ClusterState, Protocol):
-    """A Local Master as the control of its nodes calls it, where it is one of a pair."""
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def adopt(self, attempt: RunningAttempt) -> None:
-        """Take account of an attempt that runs."""
-
-    def release(self, attempt: RunningAttempt) -> None:
-        """Free what an attempt had that has ended, unless it was ended for another task."""
-
-    def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
-        """Send a GM, in this instant, the end of a task of its own."""
-
-    def set_heartbeat(self, now: Time) -> None:
-        """Set the heartbeat to the next multiple of its period, where it is not set."""
-
-    def schedule_news(self, now: Time) -> None:
-        """Look soon whether there is room for GMs that have asked."""
-
-    def send_news_soon(self, *, by_heartbeat: bool) -> None:
-        """Send news at once: answers to the GMs that have asked, and a heartbeat."""
-
-    def forget_update_request(self, gm: Address) -> None:
-        """Drop the question of a GM that has asked for news of room."""
-
-    def forget_all(self) -> None:
-        """Forget all attempts, all that is free and all that GMs have been sent."""
 
 
 class Paired:

@@ -11,8 +11,9 @@ tasks of these jobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from volery.architectures.megha.hosts import RecoveryHost
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.recovery.messages import MOVE_SHIFT, ResyncReply, ResyncRequest
@@ -24,12 +25,10 @@ from volery.architectures.megha.shares.messages import (
     PreemptionDone,
     PreemptionRequest,
 )
-from volery.architectures.megha.view import ClusterView, Freed, MasterHost, Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Event, Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Forget, LeaderStatus, RunningAttempt, StaleEpoch
-from volery.roles.submission import JobLedger
 
 if TYPE_CHECKING:
     from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -39,47 +38,6 @@ FROM_LEADERS: Final = frozenset(
 )
 """The messages of a Local Master that are void unless it leads. A report names its epoch itself, and whole holdings go
 before one."""
-
-
-class RecoveryHost(MasterHost, Protocol):
-    """A Global Master as its recovery calls it.
-
-    Attributes:
-        view: View of the cluster.
-        placed: Tasks that were requested and have not ended, of the view.
-        last_update: Number of the last update received, by address of the Local Master.
-    """
-
-    view: ClusterView
-    placed: dict[TaskId, Place]
-    last_update: dict[Address, int]
-
-    @property
-    def jobs(self) -> JobLedger: ...
-
-    def schedule(self, tasks: Sequence[Task]) -> None:
-        """Place tasks; those that fit nowhere now wait."""
-
-    def learn(self, update: StateUpdate, source: Address) -> Freed:
-        """Change the view by an update."""
-
-    def offer_all(self, freed: Freed) -> None:
-        """Give what has become free to the queue."""
-
-    def ask_all(self) -> None:
-        """While tasks wait, ask each Local Master for news once."""
-
-    def answered(self, lm: int) -> None:
-        """Ask again: news has come, or the Local Master that was asked is gone."""
-
-    def lost(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose attempts are dead."""
-
-    def restart(self, moves: tuple[Reassignment, ...]) -> None:
-        """Forget everything but these moves of jobs."""
-
-    def start(self, now: Time) -> None:
-        """Begin as a component that was restarted."""
 
 
 class ReportRecovery:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.hosts import FairnessHost
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.shares.fairness import FairnessHost, WeightedFairness
+from volery.architectures.megha.shares.fairness import WeightedFairness
 from volery.architectures.megha.shares.preemptions import ClaimTable, WeightedShares
 from volery.architectures.megha.shares.users import Users
 from volery.core.capabilities import DueShares, Resumption

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from volery.architectures.megha.amounts.view import CapacityView
+from volery.architectures.megha.hosts import FairnessHost
 from volery.architectures.megha.messages import Refusal, place_of
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.shares.messages import (
@@ -27,10 +28,10 @@ from volery.architectures.megha.shares.messages import (
     PreemptionVote,
 )
 from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
-from volery.architectures.megha.view import MasterHost, Place
+from volery.architectures.megha.view import Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Event, Reweigh, TimerFired
-from volery.core.model import Address, Amounts, Job, JobId, Key, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing
 from volery.policies.queues import Kind
 from volery.roles.recovery.leases import RunningAttempt
@@ -40,25 +41,6 @@ SEARCH_MAX: Final = 256
 KINDS_MAX: Final = 16
 """Kinds of waiting tasks of one user for which victims are sought."""
 SPARED: Final = "spared"
-
-
-class FairnessHost(MasterHost, Protocol):
-    """A Global Master as the shares of its users call it."""
-
-    def set_timer(self, key: Key, at: Time) -> None:
-        """Set a timer of the component."""
-
-    def address_request(self, lm: int, tasks: Sequence[Task]) -> tuple[int, tuple[Address, ...], int, int]:
-        """Return number and receivers of the next request to a cluster, its leader's epoch, and the term of this GM."""
-
-    def knows_all(self) -> bool:
-        """Find out whether all that runs is known."""
-
-    def claimed(self, task: Task) -> None:
-        """Report a task that takes the place of others."""
-
-    def preempted(self, task: TaskId, attempt: int) -> bool:
-        """Forget an attempt that was preempted; find out whether it is the present one of a placed task."""
 
 
 class WeightedFairness:

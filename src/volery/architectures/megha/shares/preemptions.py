@@ -9,13 +9,13 @@ take back what they had given up, and what they had claimed, when another begins
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import ClusterState, GmSyncState
+from volery.architectures.megha.allocations import GmSyncState
 from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.hosts import PreemptionHost
 from volery.architectures.megha.messages import UNIT_SHIFT, Refusal, place_of
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.shares.messages import (
@@ -30,44 +30,13 @@ from volery.architectures.megha.shares.messages import (
 )
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Event, Preemption
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import Address, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.roles.recovery.leases import RunningAttempt
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 """Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the
 other attempts are for what is lost."""
-
-
-class PreemptionHost(ClusterState, Protocol):
-    """A Local Master as its preemptions call it."""
-
-    def accept(self, message: Preempt, tasks: Sequence[Task], source: Address) -> GmSyncState | None:
-        """Return the state of the GM whose request is to be answered; None: it has no effect."""
-
-    def is_reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there, and to obey this master."""
-
-    def term_of(self, gm: Address) -> int:
-        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
-        """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
-
-    def evict(self, node: Address, attempt: RunningAttempt) -> None:
-        """Have a node end an attempt for another task's sake."""
-
-    def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
-        """Send a GM, in this instant, the end of a task of its own."""
-
-    def send_ends(self, gm: GmSyncState) -> None:
-        """Send a GM the ends of its tasks."""
-
-    def set_heartbeat(self, now: Time) -> None:
-        """Set the heartbeat to the next multiple of its period, where it is not set."""
 
 
 class HoldingsNews:
