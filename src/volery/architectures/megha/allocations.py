@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import repeat
 from typing import Protocol
 
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import (
     UNIT_MASK,
     UNIT_SHIFT,
@@ -209,20 +210,17 @@ class SlotAllocations:
 
     Args:
         cluster: State of the Local Master.
-        snapshots: Whether updates carry the full state, as in the first Megha.
-        twice: Whether a GM's own completions are repeated in the next update.
+        partitions: Partitions of the Local Master.
     """
 
-    def __init__(
-        self, cluster: ClusterState, layout: Layout, partitions: range, *, snapshots: bool, twice: bool
-    ) -> None:
+    def __init__(self, cluster: ClusterState, layout: Layout, partitions: range, config: MeghaConfig) -> None:
         self._cluster = cluster
         self._gms = cluster.gms
         self._layout = layout
         self._bits = layout.bits
         self._partitions = partitions
-        self._snapshots = snapshots
-        self._twice = twice
+        self._snapshots = config.updates == "snapshots"
+        self._twice = config.completion_notice == "twice"
         self._busy = [0] * len(layout.size)
         self._closed = [0] * len(layout.size)
 

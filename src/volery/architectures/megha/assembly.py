@@ -16,12 +16,12 @@ from volery.architectures.megha.view import ClusterView, SlotView
 from volery.core.capabilities import Draining
 from volery.core.component import Component, Deployment
 from volery.core.events import Reassignment
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import Address, Cluster
 from volery.core.streams import Streams
 from volery.roles.node import Node
 
 if TYPE_CHECKING:
-    from volery.architectures.megha.amounts import Amounts
+    from volery.architectures.megha.amounts.view import Capacities
     from volery.architectures.megha.reasons import DecisionNarrator
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares import ShareAttachment
@@ -36,7 +36,7 @@ class Recipe:
         streams: Random choices, per address and incarnation.
 
     Attributes:
-        amounts: Attached where machines offer several resources, or parameters need amounts; else None.
+        capacities: Amounts that machines offer, where they offer several resources or parameters need amounts; else None.
         shares: Attached where users have shares; else None.
     """
 
@@ -55,17 +55,16 @@ class Recipe:
                 self._machines.setdefault(address, machine)
                 self._lm_of.setdefault(address, lm)
 
-        self.amounts: Amounts | None = None
+        self.capacities: Capacities | None = None
         self.shares: ShareAttachment | None = None
         if by_machine:
-            from volery.architectures.megha.amounts import Amounts
+            from volery.architectures.megha.amounts.view import Capacities
 
-            self.amounts = Amounts(cluster, self._layout, config)
+            self.capacities = Capacities(cluster, self._layout)
             if config.shares:
                 from volery.architectures.megha.shares import ShareAttachment
 
-                packing = self.amounts.capacities.ladders.packing
-                self.shares = ShareAttachment(cluster, self._layout, packing, config)
+                self.shares = ShareAttachment(cluster, self._layout, self.capacities.ladders.packing, config)
 
     def master_parts(
         self, master: GlobalMaster, moves: tuple[Reassignment, ...], *, number: int, incarnation: int, stream: Random
@@ -76,17 +75,19 @@ class Recipe:
         recovery: ReportRecovery | None = None
         observer: DecisionNarrator | None = None
         view: ClusterView
-        if self.amounts is None:
-            view = SlotView(master, layout, search, match=config.match, stream=stream)
-        elif fairness is None:
-            view = self.amounts.view(master, number, stream, None, None)
+        if self.capacities is None:
+            view = SlotView(master, layout, search, config, stream)
         else:
-            view = fairness.view = self.amounts.view(master, number, stream, fairness.lines, fairness)
+            from volery.architectures.megha.amounts.view import CapacityView
+
+            queue = None if fairness is None else fairness.lines
+            view = CapacityView(master, layout, self.capacities, search, config, stream, queue, fairness)
+            if fairness is not None:
+                fairness.view = view
         if config.reliable:
             from volery.architectures.megha.recovery.reports import ReportRecovery
 
-            printed = config.recovery == "paper"
-            recovery = ReportRecovery(master, fairness, layout, number, incarnation, moves, printed=printed)
+            recovery = ReportRecovery(master, fairness, layout, number, incarnation, moves, config)
         if config.why:
             from volery.architectures.megha.reasons import DecisionNarrator
 
@@ -95,44 +96,32 @@ class Recipe:
 
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
-        config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        return GlobalMaster(
-            gm,
-            self._layout,
-            partial(self.master_parts, number=gm, incarnation=incarnation, stream=stream),
-            batch_max=config.batch_max,
-            eager_retry=config.eager_retry,
-            rescheduling=config.rescheduling,
-            queue_max=config.queue_max,
-            ask=config.ask,
-        )
+        stream = self._streams.of(f"gm/{gm}", incarnation)
+        parts = partial(self.master_parts, number=gm, incarnation=incarnation, stream=stream)
+        return GlobalMaster(gm, self._layout, self._config, parts)
 
     def local_master(self, lm: int, pair: Callable[..., Any] | None = None) -> LocalMaster:
         """One of the Local Masters; with a maker of a control of nodes one of a pair."""
         config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
         allocations: Callable[[ClusterState], Allocations]
         preemptions: Callable[..., Any] | None = None
-        if self.amounts is None:
-            is_snapshot, is_twice = config.updates == "snapshots", config.completion_notice == "twice"
-            allocations = partial(
-                SlotAllocations, layout=layout, partitions=partitions, snapshots=is_snapshot, twice=is_twice
-            )
-        elif self.shares is None:
-            allocations = self.amounts.allocations(partitions, None)
+        if self.capacities is None:
+            allocations = partial(SlotAllocations, layout=layout, partitions=partitions, config=config)
         else:
-            from volery.architectures.megha.shares.preemptions import ClaimTable
+            from volery.architectures.megha.amounts.allocations import AmountAllocations
 
-            claims = ClaimTable()
-            allocations = self.amounts.allocations(partitions, claims)
-            preemptions = self.shares.preemptions(partitions, claims)
-        return LocalMaster(
-            layout,
-            partitions,
-            heartbeat_us=round(config.heartbeat_s * SECOND),
-            allocations=allocations,
-            preemptions=preemptions,
-            pair=pair,
-        )
+            claims = None if self.shares is None else self.shares.claims()
+            allocations = partial(
+                AmountAllocations,
+                layout=layout,
+                capacities=self.capacities,
+                partitions=partitions,
+                config=config,
+                reservations=claims,
+            )
+            if self.shares is not None and claims is not None:
+                preemptions = self.shares.preemptions(partitions, claims)
+        return LocalMaster(layout, partitions, config, allocations, preemptions, pair)
 
     def deployment(self) -> Deployment:
         """Components of which none may crash, unless that is attached."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.megha.global_master import Rescheduling
-from volery.architectures.megha.local_master import CompletionNotice, Updates
-from volery.architectures.megha.view import MeghaMatch
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, param
 from volery.core.errors import InputError
+
+MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
+of arXiv 2103.08413, the first candidate with room in the order of machines."""
 
 
 class MeghaConfig(Parameters, frozen=True):
@@ -19,8 +20,8 @@ class MeghaConfig(Parameters, frozen=True):
     match: MeghaMatch = param("random", "which suitable worker is taken (section 4.3)")
     heartbeat_s: Period = param(5.0, "period of updates to the GMs, seconds")
     batch_max: PositiveCount = param(100, "placements per request to a Local Master")
-    updates: Updates = param("deltas", "what an update carries (section 4.4)")
-    completion_notice: CompletionNotice = param(
+    updates: Literal["deltas", "snapshots"] = param("deltas", "what an update carries (section 4.4)")
+    completion_notice: Literal["once", "twice"] = param(
         "once", "own completions: notice once, or again in the next update (4.4)"
     )
     eager_retry: bool = param(True, "place a refused task at once; false: the published code")
@@ -34,7 +35,9 @@ class MeghaConfig(Parameters, frozen=True):
     )
     detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
     repartition: bool = param(False, "external machines lend logical nodes (2021, IV-B4), else are requested as such")
-    rescheduling: Rescheduling = param("head", "a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
+    rescheduling: Literal["head", "tail"] = param(
+        "head", "a refused task that fits nowhere goes to this end (2021: tail, IV-B5)"
+    )
     shares: str = param("", "tree of users and weights, as a:1+b:2(c:1+d:1); empty: no fairness (2021, IV-C)")
     queues: str = param("", "the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
     turns: Literal["short-first", "round-robin"] = param(

@@ -8,8 +8,9 @@ their own, which their parts handle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.view import ClusterView, Freed
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares.fairness import WeightedFairness
 
-Rescheduling = Literal["head", "tail"]
-
 
 class MasterParts(NamedTuple):
     """Parts of a Global Master that knows nothing yet."""
@@ -52,13 +51,6 @@ class GlobalMaster(Component):
 
     Args:
         parts: Maker of its parts, of a component that knows of these moves of jobs.
-        batch_max: Placements per request.
-        eager_retry: Whether a task whose placement was invalid is placed at once; otherwise it waits at the head of the
-            queue for the next unit that becomes free (the published code).
-        rescheduling: End of the queue for a refused task that fits nowhere in the view: before all others, as in the
-            published code of 2023, or the tail (arXiv 2103.08413, section IV-B5).
-        queue_max: Tasks that may wait, see `JobLedger`.
-        ask: Whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
 
     Attributes:
         view, fairness, recovery, observer: Parts; all but the view may be None.
@@ -76,22 +68,13 @@ class GlobalMaster(Component):
         self,
         number: int,
         layout: Layout,
+        config: MeghaConfig,
         parts: Callable[[GlobalMaster, tuple[Reassignment, ...]], MasterParts],
-        *,
-        batch_max: int,
-        eager_retry: bool,
-        rescheduling: Rescheduling,
-        queue_max: int,
-        ask: bool = False,
     ) -> None:
         self.number = number
         self.layout = layout
-        self.eager_retry = eager_retry
+        self._config = config
         self._parts = parts
-        self._batch_max = batch_max
-        self._tail = rescheduling == "tail"
-        self._queue_max = queue_max
-        self._ask = ask
         self.restart(())
 
     def restart(self, moves: tuple[Reassignment, ...]) -> None:
@@ -112,7 +95,7 @@ class GlobalMaster(Component):
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs; a new incarnation asks every cluster what runs there."""
-        self.jobs = JobLedger(self._port.send, self._queue_max)
+        self.jobs = JobLedger(self._port.send, self._config.queue_max)
         if self.observer is not None:
             self.observer.start(now)
         if self.recovery is not None:
@@ -273,9 +256,9 @@ class GlobalMaster(Component):
 
     def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Ask a Local Master for units of a partition."""
-        lm = self.layout.lm_of[partition]
-        for start in range(0, len(tasks), self._batch_max):
-            batch, where = tuple(tasks[start : start + self._batch_max]), tuple(places[start : start + self._batch_max])
+        lm, batch_max = self.layout.lm_of[partition], self._config.batch_max
+        for start in range(0, len(tasks), batch_max):
+            batch, where = tuple(tasks[start : start + batch_max]), tuple(places[start : start + batch_max])
             if not self.attached:
                 number = self._requests[lm] = self._requests[lm] + 1
                 self.view.requested(lm, (number, partition, batch, where))
@@ -308,7 +291,7 @@ class GlobalMaster(Component):
 
     def ask_all(self) -> None:
         """While tasks wait, ask each Local Master for news once."""
-        if self._ask and self.view.queue.length:
+        if self._config.ask and self.view.queue.length:
             for lm, address in enumerate(self.lms):
                 if lm not in self._asked_clusters:
                     self._asked_clusters.add(lm)
@@ -375,12 +358,12 @@ class GlobalMaster(Component):
         # As in the published code of 2023 a refused task keeps its turn; in 2021 it goes to the tail (IV-B5), so that
         # what waits is offered first what the answer shows to be free.
         queue = self.view.queue
-        if self._tail:
+        if self._config.rescheduling == "tail":
             self.offer_all(freed)
-            for task in self.place(wanted) if self.eager_retry else wanted:
+            for task in self.place(wanted) if self._config.eager_retry else wanted:
                 queue.push(task)
         else:
-            for task in reversed(self.place(wanted) if self.eager_retry else wanted):
+            for task in reversed(self.place(wanted) if self._config.eager_retry else wanted):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
@@ -400,7 +383,7 @@ class GlobalMaster(Component):
 
     def check(self) -> None:
         """Check that nothing waits for what is free in the view (unless refused tasks wait by design)."""
-        if self.eager_retry:
+        if self._config.eager_retry:
             self.view.check()
         assert len(self.jobs) or not (self.placed or self.view.queue.length), "tasks without an open job"
         if self.fairness is not None:

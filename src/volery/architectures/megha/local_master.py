@@ -7,14 +7,15 @@ preemptions, where users have shares, and the control of its nodes by one of a p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from volery.architectures.megha.allocations import Allocations, AttemptTable, ClusterState, GmSyncState, Start
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Fact, TimerFired
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.channel import Renewed
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from volery.architectures.megha.recovery.pair import Paired
     from volery.architectures.megha.shares.messages import Preempt
     from volery.architectures.megha.shares.preemptions import WeightedShares
-
-Updates = Literal["deltas", "snapshots"]
-CompletionNotice = Literal["once", "twice"]
 
 HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
@@ -40,7 +38,6 @@ class LocalMaster(Component):
 
     Args:
         partitions: Partitions that it is in charge of.
-        heartbeat_us: Period of the updates; none is sent without news.
         allocations, preemptions, pair: Makers of its parts; all but the allocations may be None.
 
     Attributes:
@@ -53,8 +50,7 @@ class LocalMaster(Component):
         self,
         layout: Layout,
         partitions: range,
-        *,
-        heartbeat_us: Time,
+        config: MeghaConfig,
         allocations: Callable[[ClusterState], Allocations],
         preemptions: Callable[..., WeightedShares] | None = None,
         pair: Callable[[LocalMaster, Allocations, WeightedShares | None], Paired] | None = None,
@@ -64,7 +60,7 @@ class LocalMaster(Component):
         self.gms = self._new_gms()
         nodes = dict.fromkeys(node for at in partitions for node in layout.nodes[at]) if pair is not None else ()
         self.attempts = AttemptTable(layout, nodes)
-        self._heartbeat_us = heartbeat_us
+        self._heartbeat_us = round(config.heartbeat_s * SECOND)
         self._gms_to_update: dict[Address, None] = {}
         self._gms_to_notify: list[GmSyncState] = []
         self._is_news_scheduled = False

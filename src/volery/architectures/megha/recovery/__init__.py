@@ -9,12 +9,12 @@ from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.recovery.messages import MESSAGES
-from volery.architectures.megha.recovery.pair import Paired, pair_of
+from volery.architectures.megha.recovery.pair import Paired, lease_of, pair_of
 from volery.core.capabilities import CrashRecovery, Draining
 from volery.core.component import Component, Deployment, role_of
-from volery.core.model import SECOND, Address
+from volery.core.model import Address
 from volery.roles.recovery.channel import Linking
-from volery.roles.recovery.leases import GuardedNode, Lease
+from volery.roles.recovery.leases import GuardedNode
 
 
 def recoverable(
@@ -31,7 +31,7 @@ def recoverable(
         global_master: Maker of a Global Master, by its number and incarnation.
         local_master: Maker of a Local Master, by its cluster and the maker of its control of nodes.
     """
-    lease, linking = Lease(round(config.detection_s * SECOND)), Linking(MESSAGES)
+    lease, linking = lease_of(config), Linking(MESSAGES)
     gms = [f"gm/{gm}" for gm in range(config.gms)]
     pairs = [pair_of(lm) for lm in range(config.lms)]
 
@@ -46,9 +46,8 @@ def recoverable(
             gm = global_master(number, incarnation)
             return linking.around(gm, incarnation, gm.accepts)
 
-        me, printed = pairs[number].index(address), config.recovery == "paper"
-        nodes = tuple([node for node, lm in lm_of.items() if lm == number])
-        pair = partial(Paired, nodes=nodes, lm=number, me=me, lease=lease, incarnation=incarnation, printed=printed)
+        me, nodes = pairs[number].index(address), tuple([node for node, lm in lm_of.items() if lm == number])
+        pair = partial(Paired, nodes=nodes, lm=number, me=me, config=config, incarnation=incarnation)
         return linking.around(local_master(number, pair), incarnation)
 
     addresses = gms + [lm for pair in pairs for lm in pair] + list(machines)

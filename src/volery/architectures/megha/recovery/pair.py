@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import Allocations, GmSyncState, Start
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import PairHost
 from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import ATTEMPTS, AttemptsLost
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Drain, Event, Moved, Reassignment, TimerFired
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
@@ -31,6 +32,11 @@ from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, Runn
 
 if TYPE_CHECKING:
     from volery.architectures.megha.shares.preemptions import WeightedShares
+
+
+def lease_of(config: MeghaConfig) -> Lease:
+    """The lease of a node."""
+    return Lease(round(config.detection_s * SECOND))
 
 
 def pair_of(lm: int) -> tuple[Address, Address]:
@@ -48,7 +54,6 @@ class Paired:
         nodes: Machines of the cluster.
         lm: Number of the cluster.
         me: Place of this master in the pair: 0, or 1 for the standby.
-        printed: Whether it relaunches, and reports with heartbeats, as printed.
 
     Attributes:
         allocations: What is free in its cluster.
@@ -70,14 +75,13 @@ class Paired:
         nodes: Sequence[Address],
         lm: int,
         me: int,
-        lease: Lease,
+        config: MeghaConfig,
         incarnation: int,
-        printed: bool = False,
     ) -> None:
         self._host = host
         self.allocations = allocations
         self._preemptions = preemptions
-        self._printed = printed
+        self._printed = config.recovery == "paper"
         self.listed_tasks: dict[TaskId, Task] = {}
         self._gms_to_report_to: dict[Address, None] = {}
         self._nodes = nodes
@@ -85,7 +89,7 @@ class Paired:
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
+        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease_of(config), incarnation)
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()

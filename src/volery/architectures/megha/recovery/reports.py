@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import RecoveryHost
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout
@@ -49,7 +50,6 @@ class ReportRecovery:
         layout: The whole cluster.
         gm: Number of the Global Master.
         moves: Moves of jobs from one GM to another, of which this component knows.
-        printed: Whether the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({ResyncReply, AttemptsLost, Moved, LeaderStatus})
@@ -63,13 +63,12 @@ class ReportRecovery:
         gm: int,
         incarnation: int,
         moves: tuple[Reassignment, ...],
-        *,
-        printed: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._fairness = fairness
         self._address = f"gm/{gm}"
-        self._printed = printed
+        self._printed = config.recovery == "paper"
         self._moves = moves
         self.term = max((move.epoch for move in moves if move.origin == self._address), default=0)
         self.first_attempt = incarnation * ATTEMPTS
@@ -110,6 +109,8 @@ class ReportRecovery:
     def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
         if not self._printed:
             return (self._host.lms[lm],)
+
+        # As printed, the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
         for task in tasks:
             self._listed_tasks.setdefault(task.job, {})[lm, task.id] = None
         return pair_of(lm)

@@ -17,7 +17,7 @@ from volery.architectures.megha.shares.users import Users
 from volery.core.capabilities import DueShares, Resumption
 from volery.core.component import Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster
+from volery.core.model import Cluster
 from volery.core.resources import Packing
 
 
@@ -37,16 +37,11 @@ class ShareAttachment:
 
     def fairness(self, master: FairnessHost) -> WeightedFairness:
         """Make the account of users of a Global Master."""
-        return WeightedFairness(
-            master,
-            self._users,
-            self._layout,
-            self._packing,
-            spared_us=round(self._config.heartbeat_s * SECOND),
-            printed=self._config.preemption == "paper",
-            in_turn=self._config.turns == "round-robin",
-            can_crash=self._config.reliable,
-        )
+        return WeightedFairness(master, self._users, self._layout, self._packing, self._config)
+
+    def claims(self) -> ClaimTable:
+        """Make the table of preemptions under way in a cluster, whose amounts are set aside."""
+        return ClaimTable()
 
     def preemptions(self, partitions: range, claims: ClaimTable) -> Callable[..., Any]:
         """Return a maker of the preemptions of a Local Master."""
@@ -56,8 +51,7 @@ class ShareAttachment:
             layout=self._layout,
             partitions=partitions,
             others=self._users.others,
-            printed=self._config.preemption == "paper",
-            can_crash=self._config.reliable,
+            config=self._config,
         )
 
     def declared(self, deployment: Deployment) -> Deployment:

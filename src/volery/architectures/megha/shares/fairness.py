@@ -15,6 +15,7 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from volery.architectures.megha.amounts.view import CapacityView
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import FairnessHost
 from volery.architectures.megha.messages import Refusal, place_of
 from volery.architectures.megha.partitions import Layout
@@ -31,7 +32,7 @@ from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserL
 from volery.architectures.megha.view import Place
 from volery.core.component import Sends, sent_to
 from volery.core.events import Event, Reweigh, TimerFired
-from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing
 from volery.policies.queues import Kind
 from volery.roles.recovery.leases import RunningAttempt
@@ -50,11 +51,6 @@ class WeightedFairness:
         host: The Global Master.
         layout: The whole cluster, by machine.
         packing: Packing of amounts into one number.
-        spared_us: Time for which a user is not asked again whose GM has refused to give up a task.
-        printed: Whether algorithm 2 is as printed: a user with no more than its share *without* the task may claim any
-            task of one that has more, though that may leave it less.
-        in_turn: Whether users take turns alone; else those with less than their share come first.
-        can_crash: Whether what others have may move from one cluster to another when a leader is lost.
 
     Attributes:
         account: Account of what all users have, in this GM's view.
@@ -75,24 +71,26 @@ class WeightedFairness:
         users: Users,
         layout: Layout,
         packing: Packing,
-        *,
-        spared_us: Time,
-        printed: bool = False,
-        in_turn: bool = False,
-        can_crash: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._users = users
         self._layout = layout
-        self._printed = printed
-        self._spared_us = spared_us
-        self._can_crash = can_crash
+        self._spared_us = round(config.heartbeat_s * SECOND)
+
+        # As algorithm 2 is printed, a user with no more than its share *without* the task may claim any task of one
+        # that has more, though that may leave it less.
+        self._printed = config.preemption == "paper"
+        # What others have may move from one cluster to another when a leader is lost.
+        self._can_crash = config.reliable
         self._weights_number = 0
         self._is_refusal_uncertain = False
         self.account = UserAccount(users, packing)
         self._packing = packing
         self._user_of_job: dict[JobId, int] = {}
-        self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
+        self.lines = UserLines(
+            self._packing, self.user_of, None if config.turns == "round-robin" else self.account.is_short
+        )
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._beneficiary_of: dict[TaskId, TaskId] = {}
         self._released_tasks: set[TaskId] = set()

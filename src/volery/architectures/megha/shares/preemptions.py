@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import GmSyncState
 from volery.architectures.megha.amounts.allocations import AmountAllocations
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import PreemptionHost
 from volery.architectures.megha.messages import UNIT_SHIFT, Refusal, place_of
 from volery.architectures.megha.partitions import Layout
@@ -137,8 +138,6 @@ class WeightedShares:
         layout: The whole cluster.
         partitions: Partitions of the Local Master.
         others: Number of the users whom the tree does not name.
-        printed: Whether preemptions are verified here alone, and a place may go back, as algorithm 2 is printed.
-        can_crash: Whether another Local Master may take over.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, PreemptionVote})
@@ -152,9 +151,7 @@ class WeightedShares:
         layout: Layout,
         partitions: range,
         others: int,
-        *,
-        printed: bool = False,
-        can_crash: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._allocations = allocations
@@ -162,8 +159,10 @@ class WeightedShares:
         self._nodes_of = layout.nodes
         self._first = partitions.start
         self._others = others
-        self._printed = printed
-        self._can_crash = can_crash
+
+        # As algorithm 2 is printed, preemptions are verified here alone, and a place may go back.
+        self._printed = config.preemption == "paper"
+        self._can_crash = config.reliable
         self._packing = allocations.packing
         self._losers_of: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
         self._claims_to_confirm: dict[int, PreemptionClaim] = {}
