@@ -36,7 +36,7 @@ class Recipe:
         streams: Random choices, per address and incarnation.
 
     Attributes:
-        capacities: Amounts that machines offer, where they offer several resources or parameters need amounts; else None.
+        capacities: Amounts that machines offer, where they offer several resources or amounts are needed; else None.
         shares: Attached where users have shares; else None.
     """
 
