@@ -10,7 +10,15 @@ from tests.unit.architectures.parts import SUBMITTER, messages
 from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import UNIT_SHIFT, PartitionState, Refusal, Request, StateUpdate, TasksEnded, Withdraw
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    PartitionState,
+    Refusal,
+    Request,
+    StateUpdate,
+    TasksEnded,
+    Withdraw,
+)
 from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import (
     AttemptsLost,

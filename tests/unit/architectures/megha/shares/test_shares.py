@@ -10,7 +10,15 @@ from tests.unit.architectures.parts import Alone, messages
 from tests.unit.effects import Observed, Sent, TimerSet
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import UNIT_SHIFT, PartitionState, Refusal, Request, StateUpdate, TasksEnded, Withdraw
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    PartitionState,
+    Refusal,
+    Request,
+    StateUpdate,
+    TasksEnded,
+    Withdraw,
+)
 from volery.architectures.megha.shares.messages import (
     AttemptsLost,
     Holding,
