@@ -42,7 +42,7 @@ VAGUE_NAMES = frozenset(
     )
 )
 """Names of variables and parameters that say no noun."""
-VAGUE_NAMES_MAX = 290
+VAGUE_NAMES_MAX = 130
 """It only falls: most of them are parameters that users of a command or a protocol write."""
 IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "secrets", "socket", "subprocess"}
 IMPURE_CALLS = {"print", "hash", "id", "input", "open"}
