@@ -25,8 +25,8 @@ from volery.core.model import JobId
 from volery.live.clock import in_background, is_set_within
 from volery.live.jobs import TASKS_MAX
 from volery.live.service.batches import BatchWriter
-from volery.live.service.rows import WrittenRow
 from volery.live.service.store import JobStore
+from volery.live.service.task_rows import WrittenRow
 from volery.live.status import JobStatus, TaskStatus
 
 CHANGES_MAX: Final = 500

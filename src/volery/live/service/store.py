@@ -29,19 +29,17 @@ from volery.live.service.rows import (
     SELECT_TASK,
     JobListings,
     JobRow,
-    TaskRows,
     UsageTable,
     UserCounters,
-    WrittenRow,
     counts_of,
     key_of,
     sound_job,
     sound_task,
     state_after,
-    written_anyhow,
 )
 from volery.live.service.schema import Database, stored_description
 from volery.live.service.soundness import set_aside
+from volery.live.service.task_rows import TaskRows, WrittenRow, written_anyhow
 from volery.live.status import JobStatus, TaskState
 
 _UPDATE_JOB: Final = (
