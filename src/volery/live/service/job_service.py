@@ -100,7 +100,17 @@ class SubmitterComponent(Component):
         capacity: asks schedulers for their views; None: they do not answer.
     """
 
-    __slots__ = ("_capacity", "_drains", "_memory", "_outputs", "_sharing", "_submissions", "_writer")
+    __slots__ = (
+        "_capacity",
+        "_counts",
+        "_decisions",
+        "_drains",
+        "_nodes",
+        "_outputs",
+        "_sharing",
+        "_submissions",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -114,7 +124,7 @@ class SubmitterComponent(Component):
     ) -> None:
         self._writer = writer
         self._submissions = submissions
-        self._memory = memory
+        self._nodes, self._counts, self._decisions = memory
         self._drains = drains
         self._sharing = sharing
         self._outputs = outputs
@@ -122,11 +132,11 @@ class SubmitterComponent(Component):
 
     def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
         self._writer.note(event)
-        has_ended = self._memory.nodes.report(event)
+        has_ended = self._nodes.report(event)
         # A report that comes from a node itself, without a reporter, is kept by nobody: nothing to acknowledge.
         if has_ended and source != event.node and role_of(source) == AGENT:
             self._writer.acknowledge(source, (event.task, event.attempt))
-        self._memory.counts.report(event)
+        self._counts.report(event)
 
     def on_news(self, event: JobAccepted | JobRejected | JobDone, source: Address, now: Time) -> None:
         self._writer.note(event)
@@ -141,7 +151,7 @@ class SubmitterComponent(Component):
         self._submissions.submit_rejected(event.key)
 
     def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
-        self._memory.decisions.note(event)
+        self._decisions.note(event)
 
     def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
         self._drains.confined(event)
@@ -153,7 +163,7 @@ class SubmitterComponent(Component):
         self._outputs.receive(event, source)
 
     def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
-        self._memory.nodes.peer(event)
+        self._nodes.peer(event)
 
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
         if self._capacity is not None:
