@@ -217,9 +217,6 @@ class NodeControl(Protocol):
     def is_reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there, and to obey this master."""
 
-    def term_of(self, gm: Address) -> int:
-        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
-
     def launch(self, starts: Sequence[Start]) -> None:
         """Have nodes launch attempts."""
 

@@ -98,9 +98,6 @@ class Alone:
     def is_reachable(self, node: Address) -> bool:
         return True
 
-    def term_of(self, gm: Address) -> int:
-        return 0
-
     def launch(self, starts: Sequence[Start]) -> None:
         number, send = self._launches, self._port.send
         for task, attempt, node in starts:

@@ -193,9 +193,10 @@ class Paired:
 
     def answers(self, gm: Address) -> bool:
         """Answer as the leader; a GM that asks another asks again when this one reports."""
-        return self.opened and not self._is_void(gm, self.term_of(gm))
+        return self.opened and not self._is_void(gm, self._term_of(gm))
 
-    def term_of(self, gm: Address) -> int:
+    def _term_of(self, gm: Address) -> int:
+        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
         return self._terms.get(gm, 0)
 
     def _is_void(self, gm: Address, term: int) -> bool:
@@ -241,7 +242,7 @@ class Paired:
         # A task that is cancelled waits for its dead machine no longer.
         for node in self._nodes:
             self._maybe_hand_back(node)
-        if self._is_void(gm, self.term_of(gm)):
+        if self._is_void(gm, self._term_of(gm)):
             return
         for active in self._host.attempts:
             if active.task in task_set:
@@ -263,7 +264,7 @@ class Paired:
             for gm in joining:
                 self._report_whole(gm)
         for address, state in self._host.gms.items() if self._move_epoch_of else ():
-            if self._is_void(address, self.term_of(address)):
+            if self._is_void(address, self._term_of(address)):
                 self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
 
@@ -320,7 +321,7 @@ class Paired:
 
         Of a task that was requested here and ran elsewhere there is no result: it is listed no more.
         """
-        if self._is_void(gm, self.term_of(gm)):
+        if self._is_void(gm, self._term_of(gm)):
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
@@ -448,7 +449,7 @@ class Paired:
 
     def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """Adopt the term of a GM that this incarnation did not know, too."""
-        if source in self._host.gms and message.term > self.term_of(source):
+        if source in self._host.gms and message.term > self._term_of(source):
             self.on_resync_request(ResyncRequest(message.term), source, now)
         self.leadership.on_stale_epoch(message, source, now)
 
@@ -489,7 +490,7 @@ class Paired:
     def _report(
         self, address: Address, running: Iterable[RunningAttempt], finished: Iterable[RunningAttempt], *, whole: bool
     ) -> None:
-        if self._is_void(address, self.term_of(address)):
+        if self._is_void(address, self._term_of(address)):
             return
         gm, allocations, leadership = self._host.gms[address], self.allocations, self.leadership
         update = allocations.whole(gm) if whole else allocations.delta(gm)
