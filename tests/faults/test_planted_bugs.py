@@ -16,7 +16,7 @@ from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
 from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
+from volery.architectures.megha.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.recovery.pair import Paired
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -28,8 +28,9 @@ from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
-from volery.roles.recovery.election import Leadership
-from volery.roles.recovery.leases import GuardedNode, LeaderStatus, Lease, Result, Run
+from volery.roles.recovery.election import PairElection
+from volery.roles.recovery.leadership import LEADER, NODE, LeaderEvent, LeaderState, NodeEvent, NodeState
+from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -51,21 +52,17 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """A leader leads a machine that was restarted without asking its partner, which may have deposed it."""
-    patch.setattr(Leadership, "_confirm_node", lambda self, node, now: None)
+    """A leader leads a machine that was restarted before its partner, which may have deposed it, has answered."""
+    _, adopt = NODE[NodeState.UNREPORTED, NodeEvent.REPORT]
+    for state in NodeState:
+        patch.setitem(NODE, (state, NodeEvent.RESTARTED_REPORT), (NodeState.REPORTED, adopt))
+    patch.setitem(NODE, (NodeState.REPORTED, NodeEvent.CONFIRMED), (NodeState.REPORTED, lambda *_: None))
 
 
 def rash_partner(patch: pytest.MonkeyPatch) -> None:
     """A master that was restarted confirms an epoch before it knows which ones its nodes obey."""
-    patch.setattr(Leadership, "_note_epoch", lambda self, node, epoch: None)
-    answer = Leadership._answer
-
-    def answers(self: Leadership, asked: LeaderStatus) -> None:
-        self._nodes_without_epoch.clear()
-        self._is_epoch_uncertain = False
-        answer(self, asked)
-
-    patch.setattr(Leadership, "_answer", answers)
+    patch.setattr(PairElection, "knows_claims", lambda self: True)
+    patch.setattr(PairElection, "may_have_claimed", lambda self: False)
 
 
 def any_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -94,10 +91,8 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
 
     def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
-        allocations = self.allocations
-        if isinstance(allocations, SlotAllocations):
-            partition, position = place_of(message.active.unit)
-            allocations._busy[partition] &= ~(1 << position)
+        if isinstance(self.allocations, SlotAllocations):
+            self.allocations.free(message.active)
 
     patch.setattr(Paired, "on_result", frees)
 
@@ -125,15 +120,10 @@ def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:
-    """A second master does not ask its workers."""
-    claim = Leadership._claim
-
-    def silent(self: Leadership, above: int) -> None:
-        nodes, self._nodes = self._nodes, {}
-        claim(self, above)
-        self._nodes = nodes
-
-    patch.setattr(Leadership, "_claim", silent)
+    """A second master does not wait for its workers' reports."""
+    _, open_at_once = LEADER[LeaderState.COLLECTING, LeaderEvent.ALL_REPORTED]
+    for state in LeaderState:
+        patch.setitem(LEADER, (state, LeaderEvent.ELECTED), (LeaderState.SETTLED, open_at_once))
 
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:

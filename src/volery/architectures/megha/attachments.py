@@ -239,7 +239,7 @@ class NodeControl(Protocol):
 class PairControl(NodeControl, Protocol):
     """Control of nodes by one of two masters, which are rebuilt from their nodes; see `recovery`."""
 
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
+    def on_election(self, event: Event, source: Address, now: Time) -> None:
         """Take an event of the election, or of a node's lease."""
 
     def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:

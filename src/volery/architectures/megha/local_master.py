@@ -34,7 +34,7 @@ from volery.core.events import Drain, Event, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, pair_sends
+from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, pair_sends
 from volery.roles.recovery.leases import Fence, Forget, Result, Run, RunningAttempt, StaleEpoch
 
 Updates = Literal["deltas", "snapshots"]
@@ -422,9 +422,9 @@ class LocalMaster(Component):
         """Take the answer of the GM whose tasks are to be ended."""
         self._attached(self.preemptions, message, source, now).on_preemption_vote(message, source, now)
 
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
+    def on_election(self, event: Event, source: Address, now: Time) -> None:
         """Take an event of the election, or of a node's lease."""
-        self._attached(self.pair, event, source, now).on_leadership(event, source, now)
+        self._attached(self.pair, event, source, now).on_election(event, source, now)
 
     def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """Note that a later epoch is known, or a later term of a GM."""
@@ -456,7 +456,7 @@ class LocalMaster(Component):
         self.nodes.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        **dict.fromkeys((*LEADERSHIP, *MOVES_AND_DRAINS), on_leadership),
+        **dict.fromkeys((*ELECTION, *MOVES_AND_DRAINS), on_election),
         Request: on_request,
         Preempt: on_preempt,
         PreemptionVote: on_preemption_vote,

@@ -26,7 +26,7 @@ from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupS
 from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
-from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
+from volery.architectures.pigeon.recovery import DistributorRecovery, MasterElection, MasterRecovery, pair_of, seats_of
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery, Refusals
@@ -37,7 +37,8 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
-from volery.roles.recovery.election import Leadership, Led
+from volery.roles.recovery.election import PairElection
+from volery.roles.recovery.leadership import Led
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
@@ -226,14 +227,14 @@ class PigeonBuilder:
         number = int(numbers[0])
         group, seats = self._groups[number], self._seats[number]
 
-        def lead(master: Led, nodes: Iterable[Address]) -> Leading:
+        def elect(master: Led, nodes: Iterable[Address]) -> MasterElection:
             me, clients, lease = seats.index(address), self._distributors, self._lease
             if not self._config.candidates:
-                return Leadership(master, pair_of(number), me, nodes, clients, lease, incarnation)
+                return PairElection(master, pair_of(number), me, nodes, clients, lease, incarnation)
             powers = group.powers()[: len(seats)]
             return Candidacy(master, seats, me, powers, nodes, clients, lease, self._config.election, incarnation)
 
-        recovery = MasterRecovery(group, lead, self._distributors, self._update_us)
+        recovery = MasterRecovery(group, elect, self._distributors, self._update_us)
         return self.master(group, self._streams.of(address, incarnation), recovery)
 
 

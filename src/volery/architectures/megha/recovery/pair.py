@@ -25,7 +25,7 @@ from volery.core.events import Counted, Drain, Event, Fact, Moved, Reassignment,
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
+from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, PairElection, pair_sends
 from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
 
 
@@ -124,11 +124,11 @@ class Paired:
 
     Attributes:
         allocations: What is free in its cluster.
-        leadership: Election of the leader, and its account of the nodes.
+        leadership: State of its leadership and of the nodes.
         listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *ELECTION, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
         pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", ResyncReply, AttemptsLost)
     )
@@ -157,7 +157,8 @@ class Paired:
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
+        self._election = PairElection(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
+        self.leadership = self._election.leadership
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
@@ -167,13 +168,13 @@ class Paired:
         return self.leadership.opened
 
     def bind(self, port: Port) -> None:
-        self.leadership.bind(port)
+        self._election.bind(port)
 
     def start(self, now: Time) -> None:
-        self.leadership.start(now)
+        self._election.start(now)
 
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
-        self.leadership.handle(event, source, now)
+    def on_election(self, event: Event, source: Address, now: Time) -> None:
+        self._election.handle(event, source, now)
 
     def forget_all(self) -> None:
         """Forget all but results."""
@@ -253,8 +254,8 @@ class Paired:
         self._maybe_hand_back(message.node)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        if self.leadership.is_lease(event):
-            self.leadership.on_lease_timer(event, now)
+        if self._election.is_lease(event):
+            self._election.on_lease_timer(event, now)
             return True
         if not self.opened:
             self._host.drop_timer(event)
@@ -295,7 +296,7 @@ class Paired:
     def _with_owner(self, active: RunningAttempt) -> RunningAttempt:
         """An attempt as its present owner's, when its job was moved since it was placed."""
         owner, term = active.owner, active.term
-        for move in self.leadership.moves:
+        for move in self._election.moves:
             if move.origin == owner and move.epoch > term and move.heir in self._host.gms:
                 owner, term = move.heir, move.epoch
         return active if term == active.term else replace(active, owner=owner, term=term)
@@ -451,12 +452,12 @@ class Paired:
         """Adopt the term of a GM that this incarnation did not know, too."""
         if source in self._host.gms and message.term > self._term_of(source):
             self.on_resync_request(ResyncRequest(message.term), source, now)
-        self.leadership.on_stale_epoch(message, source, now)
+        self._election.on_stale_epoch(message, source, now)
 
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
-        self.leadership.learn(message.moves)
-        if self.opened and self.leadership.fenced:
+        self._election.learn(message.moves)
+        if self.opened and self._election.fenced:
             self._report(source, (), (), whole=False)
 
     def adopt_moves(self, new_attempts: Sequence[Reassignment]) -> None:
@@ -495,7 +496,7 @@ class Paired:
         gm, allocations, leadership = self._host.gms[address], self.allocations, self.leadership
         update = allocations.whole(gm) if whole else allocations.delta(gm)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
+        epoch, settled, fenced = leadership.epoch, leadership.settled, self._election.fenced
         self._host.send(address, ResyncReply(epoch, whole, settled, update, mine[0], mine[1], fenced))
 
     def check_rest(self) -> None:
