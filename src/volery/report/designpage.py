@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from volery.core.component import Architecture
 from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
-from volery.core.flow import Flow
+from volery.core.flow import Flow, Hop
 from volery.core.stages import STAGES, Stage
 from volery.look.text import markdown_table
+from volery.report.flowplot import arrows_svg
 
 COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
@@ -27,6 +29,10 @@ PARTIAL = "A *partial* stage lacks the policy or part of the work; one *with* a 
 OF_ALL = (
     "One page per scheduler of the registry: purpose, cost, message flow, parameters, stages, tolerated faults. "
     "`volery flow NAME:PARAMETER=VALUE` draws the flow of any of them under any parameters."
+)
+OF_STATES = (
+    "Boxes are states, arrows are transitions: the event, and what else is done. Any other event is illegal in a "
+    "state, and raises with the last transitions. The states of nodes count while their master leads."
 )
 
 
@@ -78,6 +84,39 @@ def index_page(entries: Iterable[Architecture]) -> str:
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
+
+
+def states_pages(module: ModuleType, tables: Mapping[str, Mapping[Any, Any]]) -> dict[str, str]:
+    """Return the page of a module with tables of states, by file name, and a picture of each table.
+
+    Args:
+        tables: Tables by title: (state, event) -> the state that follows, and the action.
+    """
+    name = module.__name__.rpartition(".")[2]
+    summary = (module.__doc__ or "").partition("\n")[0]
+    lines = [f"<!-- Written by `{COMMAND}` from `{module.__name__}`; change that. -->", f"# {name.title()}", ""]
+    lines += [summary, "", OF_STATES, ""]
+    texts = {}
+
+    for title, table in tables.items():
+        states = list(type(next(iter(table))[0]))
+        hops = [
+            Hop(state.name, f"{_words(event.name)} / {_words(action.__name__)}", following.name, "")
+            for (state, event), (following, action) in table.items()
+        ]
+        file = f"{name}-{title.lower()}.svg"
+        texts[file] = arrows_svg({state.name: [state.name] for state in states}, hops)
+
+        meanings = [(state.name, state.value) for state in states]
+        meanings += [(_words(event.name), event.value) for event in dict.fromkeys(event for _, event in table)]
+        lines += [f"## {title}", "", f"![States and transitions: {title.lower()}]({file})", ""]
+        lines += markdown_table(("state, event", "meaning"), meanings)
+
+    return {f"{name}.md": "\n".join(lines), **texts}
+
+
+def _words(name: str) -> str:
+    return name.lower().replace("_", " ").strip()
 
 
 def _sentence(text: str) -> str:

@@ -9,12 +9,11 @@ from typing import Any
 from volery import architectures
 from volery.core.component import Architecture
 from volery.core.errors import InputError
-from volery.core.flow import Flow, Hop, flow_of
+from volery.core.flow import Flow, flow_of
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-from volery.look.text import markdown_table
-from volery.report.designpage import COMMAND, design_page, index_page
-from volery.report.flowplot import arrows_svg, flow_svg
+from volery.report.designpage import design_page, index_page, states_pages
+from volery.report.flowplot import flow_svg
 from volery.report.page import write_page
 from volery.report.schema import FLOWS, Flows, LabelledFlow
 from volery.roles.recovery import leadership
@@ -22,15 +21,7 @@ from volery.study.results import write_json
 from volery.study.spec import RunSpec
 
 INDEX = "index.md"
-LEADERSHIP_TABLES: Mapping[str, Mapping[Any, Any]] = {
-    "Leader": leadership.LEADER,
-    "Node": leadership.NODE,
-    "Contact": leadership.CONTACT,
-}
-LEADERSHIP_TEXT = (
-    "Boxes are states, arrows are transitions: the event, and what else is done. Any other event is illegal in a "
-    "state, and raises with the last transitions. The states of nodes count while their master leads."
-)
+LEADERSHIP = {"Leader": leadership.LEADER, "Node": leadership.NODE, "Contact": leadership.CONTACT}
 
 
 def pages(entries: Iterable[Architecture]) -> dict[str, str]:
@@ -60,33 +51,7 @@ def pages(entries: Iterable[Architecture]) -> dict[str, str]:
 def all_pages() -> dict[str, str]:
     """The pages of all designs of this package, a list of them, and the states of leadership in some of them."""
     entries = list(architectures.REGISTRY.values())
-    return pages(entries) | {INDEX: index_page(entries)} | leadership_pages()
-
-
-def leadership_pages() -> dict[str, str]:
-    """The page of the states of leadership, and a picture of each of its tables."""
-    texts = {}
-    lines = [f"<!-- Written by `{COMMAND}` from `{leadership.__name__}`; change that. -->", "# Leadership", ""]
-    lines += [(leadership.__doc__ or "").partition("\n")[0], "", LEADERSHIP_TEXT, ""]
-
-    for title, table in LEADERSHIP_TABLES.items():
-        states = list(type(next(iter(table))[0]))
-        hops = [
-            Hop(state.name, f"{_words(event.name)} / {_words(action.__name__)}", following.name, "")
-            for (state, event), (following, action) in table.items()
-        ]
-        name = f"leadership-{title.lower()}.svg"
-        texts[name] = arrows_svg({state.name: [state.name] for state in states}, hops)
-        lines += [f"## {title}", "", f"![States and transitions: {title.lower()}]({name})", ""]
-        names = [(state.name, state.value) for state in states]
-        names += [(_words(event.name), event.value) for event in dict.fromkeys(event for _, event in table)]
-        lines += markdown_table(("state, event", "meaning"), names)
-
-    return {"leadership.md": "\n".join(lines), **texts}
-
-
-def _words(name: str) -> str:
-    return name.lower().replace("_", " ").strip()
+    return pages(entries) | {INDEX: index_page(entries)} | states_pages(leadership, LEADERSHIP)
 
 
 def write_pages(folder: Path, texts: Mapping[str, str]) -> list[Path]:

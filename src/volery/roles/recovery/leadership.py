@@ -423,7 +423,8 @@ def _table(*rows: tuple[Iterable[State], Happening, State, Action]) -> Table[Sta
 
 _FOLLOWS = (LeaderState.FOLLOWING, LeaderState.CLAIMING)
 _LEADS = (LeaderState.COLLECTING, LeaderState.OPEN, LeaderState.SETTLED)
-_RENEWABLE = (NodeState.REPORTED, NodeState.UNCONFIRMED, NodeState.VOID)
+_CERTAIN = (NodeState.UNREPORTED, NodeState.REPORTED, NodeState.VOID)
+_HAS_REPORTED = (NodeState.REPORTED, NodeState.UNCONFIRMED, NodeState.VOID)
 _GONE = (Contact.LOST, Contact.EXPIRED)
 
 LEADER: Final = _table(
@@ -438,21 +439,16 @@ LEADER: Final = _table(
 )
 
 NODE: Final = _table(
-    (
-        (NodeState.UNREPORTED, NodeState.REPORTED, NodeState.VOID),
-        NodeEvent.REPORT,
-        NodeState.REPORTED,
-        Leadership._adopt,
-    ),
-    # Only the voters can confirm: the node's word may be older than its restart under another master.
+    (_CERTAIN, NodeEvent.REPORT, NodeState.REPORTED, Leadership._adopt),
+    # Only the voters confirm: what a node says may be the effect of an earlier confirmation.
     ([NodeState.UNCONFIRMED], NodeEvent.REPORT, NodeState.UNCONFIRMED, Leadership._adopt),
     # It has forgotten whom it obeyed: perhaps another, which may have deposed this leader and launched elsewhere what
     # waits here. So its status is adopted, but nothing is launched there yet.
     (NodeState, NodeEvent.RESTARTED_REPORT, NodeState.UNCONFIRMED, Leadership._adopt),
     ([NodeState.UNCONFIRMED], NodeEvent.CONFIRMED, NodeState.REPORTED, Leadership._admit),
-    # What it answers `Lead` with is adopted as ever: that it has restarted meanwhile, its status says.
+    # Its answer to `Lead` is adopted as ever, and says itself that the node was restarted.
     ([NodeState.UNREPORTED], NodeEvent.RENEWED, NodeState.UNREPORTED, Leadership._leave),
-    (_RENEWABLE, NodeEvent.RENEWED, NodeState.VOID, Leadership._leave),
+    (_HAS_REPORTED, NodeEvent.RENEWED, NodeState.VOID, Leadership._leave),
     (NodeState, NodeEvent.IDLE, NodeState.VOID, Leadership._bury),
 )
 
