@@ -27,7 +27,7 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import parse_shares_text
 from volery.policies.locality import delay_policy
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 
 
 class HfsConfig(Parameters, frozen=True):

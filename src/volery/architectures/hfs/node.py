@@ -8,8 +8,7 @@ from volery.core.component import sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Message, Time
 from volery.roles import node
-from volery.roles.heartbeats import Heartbeats
-from volery.roles.node import Completed, Kill, Launch
+from volery.roles.node import Completed, Heartbeats, Kill, Launch
 
 TRACKER: Final[Address] = "jobtracker/0"
 BEAT: Final = "heartbeat"

@@ -15,8 +15,7 @@ from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption,
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
-from volery.roles.heartbeats import Heartbeats
-from volery.roles.node import Completed, Kill, Launch
+from volery.roles.node import Completed, Heartbeats, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 

@@ -31,7 +31,7 @@ from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired
 from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Port, Problem
 from volery.policies.fairness import FairQueue, WeightedDrf
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import Renewed
 
 SERVE: Final = "serve"

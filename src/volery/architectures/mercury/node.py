@@ -11,7 +11,7 @@ from volery.architectures.mercury.messages import Heartbeat, Limit, Place, Retur
 from volery.core.component import Component, sent_to
 from volery.core.events import Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.reservations import Completed, Kill
 
 COORDINATOR: Address = "central/0"

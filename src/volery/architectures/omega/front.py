@@ -12,8 +12,7 @@ from volery.core.component import sent_to
 from volery.core.errors import InputError
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import SECOND, Address, Job, Time
-from volery.roles.forwarder import Forwarder
-from volery.roles.submission import ANSWERS
+from volery.roles.submission import ANSWERS, Forwarder
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")

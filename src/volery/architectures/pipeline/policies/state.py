@@ -16,7 +16,7 @@ from volery.core.model import Amounts, Cluster, JobId, Tags, Task, TaskId, Time
 from volery.core.resources import Packing, packing_of, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders, Need
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.roles.readiness import Workflow
+from volery.roles.submission import Workflow
 
 Table = npt.NDArray[np.int64]
 AVERAGE_MIN = 0.5
