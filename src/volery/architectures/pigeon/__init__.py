@@ -38,7 +38,7 @@ from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.election import PairElection
-from volery.roles.recovery.leadership import Led
+from volery.roles.recovery.leadership import Leadership, Led
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
@@ -228,11 +228,11 @@ class PigeonBuilder:
         group, seats = self._groups[number], self._seats[number]
 
         def elect(master: Led, nodes: Iterable[Address]) -> MasterElection:
-            me, clients, lease = seats.index(address), self._distributors, self._lease
+            me, clients = seats.index(address), self._distributors
+            leadership = Leadership(master, me, len(seats), nodes, clients, self._lease, incarnation)
             if not self._config.candidates:
-                return PairElection(master, pair_of(number), me, nodes, clients, lease, incarnation)
-            powers = group.powers()[: len(seats)]
-            return Candidacy(master, seats, me, powers, nodes, clients, lease, self._config.election, incarnation)
+                return PairElection(leadership, pair_of(number))
+            return Candidacy(leadership, seats, group.powers()[: len(seats)], self._config.election)
 
         recovery = MasterRecovery(group, elect, self._distributors, self._update_us)
         return self.master(group, self._streams.of(address, incarnation), recovery)

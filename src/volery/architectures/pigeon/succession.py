@@ -19,7 +19,7 @@ Deviates The paper elects by messages among workers alone; here these decide who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from volery.architectures.pigeon.messages import Declared, Granted, Lineup, VoteRequest
@@ -30,8 +30,8 @@ from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import CLAIM, ELECTION
-from volery.roles.recovery.leadership import LeaderEvent, Leadership, LeaderState, Led, NodeState
-from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Lease, Result, StaleEpoch, Status, Unseat
+from volery.roles.recovery.leadership import LeaderEvent, Leadership, LeaderState, NodeEvent, NodeState
+from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Result, StaleEpoch, Status, Unseat
 
 Election = Literal["time", "power"]
 Rank = tuple[int, Time, int]
@@ -85,54 +85,38 @@ class Candidacy:
     """The part of one candidate in the election of its group's leader; `volery.roles.recovery.election` is for two.
 
     Args:
-        master: The component, which is called back; it gives `bind` its port.
+        leadership: State of the leadership and of the nodes; its clients are the distributors, which promise epochs.
         seats: The candidates; the first leads in the beginning, the second is its second.
-        me: The candidate's place among them.
         powers: Processing power of each candidate's worker.
-        nodes: The machines of the group.
-        distributors: The distributors, which promise epochs.
-        lease: The lease of the nodes.
         election: Which claims of those that have lost both masters: the first to declare, or the most powerful.
 
     Attributes:
-        leadership: State of the leadership and of the nodes.
         second: The second master; empty: none is known.
     """
 
     _port: Port
 
     def __init__(
-        self,
-        master: Led,
-        seats: Sequence[Address],
-        me: int,
-        powers: Sequence[int],
-        nodes: Iterable[Address],
-        distributors: Sequence[Address],
-        lease: Lease,
-        election: Election,
-        incarnation: int,
+        self, leadership: Leadership, seats: Sequence[Address], powers: Sequence[int], election: Election
     ) -> None:
-        self.leadership = Leadership(master, me, len(seats), nodes, distributors, lease, incarnation)
+        self.leadership = leadership
         self._seats = tuple(seats)
-        self._me = seats[me]
+        self._me = seats[leadership.place]
         self._others = [seat for seat in seats if seat != self._me]
         self._powers = dict(zip(seats, powers, strict=True))
-        self._distributors = tuple(distributors)
-        self._lease = lease
+        self._distributors = tuple(leadership.clients)
         self._by_power = election == "power"
-        self._restarted = incarnation > 0
-        self.second: Address = "" if incarnation or len(seats) == 1 else seats[1]
+        self.second: Address = "" if leadership.is_restarted or len(seats) == 1 else seats[1]
 
         self._own_rank: Rank | None = None
         self._best_rival: Rank | None = None
-        self._election_us = lease.detection_us // 2
+        self._election_us = leadership.lease.detection_us // 2
 
         self._votes: dict[Address, None] = {}
         self._formers: dict[Address, None] = {}
         self._unconfirmed_formers: dict[Address, None] = {}
         self._lost_candidates: dict[Address, None] = {}
-        self._silent_nodes = dict.fromkeys(self.leadership.nodes if incarnation else ())
+        self._silent_nodes = dict.fromkeys(leadership.nodes if leadership.is_restarted else ())
         self._pending_formers: dict[Address, dict[Address, None]] = {}
         self._confirmations: dict[Address, tuple[Time, dict[Address, None]]] = {}
 
@@ -159,7 +143,7 @@ class Candidacy:
 
     def start(self, now: Time) -> None:
         """A restarted candidate asks who leads."""
-        if self._restarted:
+        if self.leadership.is_restarted:
             for address in (*self._others, *self._distributors):
                 self._port.send(address, LeaderStatus(self.leadership.epoch, False))
 
@@ -243,7 +227,7 @@ class Candidacy:
             self._claim(epoch)
         # The leader is lost already: no `PeerLost` will come that would start the election.
         elif self._leader() in self._lost_candidates:
-            self._port.set_timer(CLAIM, now + self._lease.lease_us)
+            self._port.set_timer(CLAIM, now + self.leadership.lease.lease_us)
 
     # The other candidates.
 
@@ -316,7 +300,7 @@ class Candidacy:
         # The lease was over when this was asked, and a majority knows no later claim: its tasks cannot run unknown.
         if self.leadership.lease_over_us.get(node) == at_us:
             self._pending_formers.pop(node, None)
-            self.leadership.give_up(node)
+            self.leadership.on_node(node, NodeEvent.IDLE)
 
         self._call(node)
 
@@ -346,7 +330,7 @@ class Candidacy:
         elif (status := leadership.seat(source, message)) is not None:
             self._pending_formers.pop(source, None)
             self._confirmations.pop(source, None)
-            leadership.report(source, status)
+            leadership.on_node(source, NodeEvent.REPORT, status)
 
     # The election among those that have lost both masters.
 
@@ -411,7 +395,7 @@ class Candidacy:
         """
         peer, leadership = message.peer, self.leadership
         if peer in leadership.nodes and leadership.leading:
-            leadership.renew(peer)
+            leadership.on_node(peer, NodeEvent.RENEWED)
             at_us, _ = self._confirmations.pop(peer, (NEVER, {}))
 
             # The question was asked for an earlier session of the node: ask again, with a time that old answers miss.

@@ -24,8 +24,8 @@ from volery.core.model import NEVER, Address, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.leadership import LeaderEvent, Leadership, Led, NodeState
-from volery.roles.recovery.leases import Fence, Fenced, Lead, LeaderStatus, Lease, StaleEpoch, Status, Unseat
+from volery.roles.recovery.leadership import LeaderEvent, Leadership, NodeEvent, NodeState
+from volery.roles.recovery.leases import Fence, Fenced, Lead, LeaderStatus, StaleEpoch, Status, Unseat
 
 CLAIM: Final = "claim"
 
@@ -44,38 +44,19 @@ class PairElection:
     """Election of one master of a pair, with the moves of jobs that its nodes store.
 
     Args:
-        master: The component, which is called back; it gives `bind` its port.
+        leadership: State of the leadership and of the nodes; the election binds it to the master's port.
         pair: Addresses of the two.
-        me: Place of the master in the pair; the first leads in the beginning.
-        nodes: Machines that the pair leads.
-        clients: Components that place tasks on them.
-        lease: Lease of the nodes.
 
     Attributes:
-        leadership: State of the leadership and of the nodes.
         fenced: Epoch of the last move that all nodes have stored; 0: none.
         moves: Moves that are known.
     """
 
     _port: Port
 
-    def __init__(
-        self,
-        master: Led,
-        pair: tuple[Address, Address],
-        me: int,
-        nodes: Iterable[Address],
-        clients: Iterable[Address],
-        lease: Lease,
-        incarnation: int,
-    ) -> None:
-        self._master = master
-        self._partner = pair[1 - me]
-        self._me = me
-        self._clients = dict.fromkeys(clients)
-        self._lease = lease
-        self._restarted = incarnation > 0
-        self.leadership = Leadership(master, me, len(pair), nodes, self._clients, lease, incarnation)
+    def __init__(self, leadership: Leadership, pair: tuple[Address, Address]) -> None:
+        self.leadership = leadership
+        self._partner = pair[1 - leadership.place]
 
         # What this master knows of its partner, and has asked it about restarted nodes.
         self._is_followed = True
@@ -84,8 +65,8 @@ class PairElection:
         self._question_us_of: dict[Address, Time] = {}
 
         # What a restarted master has to find out before it answers its partner, and the question that waits for it.
-        self._nodes_without_epoch = dict.fromkeys(self.leadership.nodes if incarnation else ())
-        self._is_epoch_uncertain = incarnation > 0
+        self._nodes_without_epoch = dict.fromkeys(leadership.nodes if leadership.is_restarted else ())
+        self._is_epoch_uncertain = leadership.is_restarted
         self._open_question: LeaderStatus | None = None
 
         self.moves: tuple[Reassignment, ...] = ()
@@ -97,7 +78,7 @@ class PairElection:
             StaleEpoch: self.on_stale_epoch,
             Status: self.on_status,
             Fenced: self.on_fenced,
-            Drain: self.leadership.on_drain,
+            Drain: leadership.on_drain,
             PeerLost: self.on_peer_lost,
             PeerBack: self.on_peer_back,
             Renewed: self.on_renewed,
@@ -115,9 +96,10 @@ class PairElection:
 
     def start(self, now: Time) -> None:
         """A restarted master asks who leads."""
-        if self._restarted:
-            for address in (self._partner, *self.leadership.nodes, *self._clients):
-                self._port.send(address, LeaderStatus(self.leadership.epoch, False))
+        leadership = self.leadership
+        if leadership.is_restarted:
+            for address in (self._partner, *leadership.nodes, *leadership.clients):
+                self._port.send(address, LeaderStatus(leadership.epoch, False))
 
     # The lead.
 
@@ -153,7 +135,7 @@ class PairElection:
         else:
             leadership.on(LeaderEvent.DEPOSED, epoch)
             if self._partner_lost:
-                self._port.set_timer(CLAIM, now + self._lease.lease_us)
+                self._port.set_timer(CLAIM, now + leadership.lease.lease_us)
             else:
                 self._port.send(self._partner, LeaderStatus(epoch, False))
 
@@ -174,7 +156,7 @@ class PairElection:
             self._claim(message.epoch)
         elif leadership.leading:
             self._on_follower(message, now)
-        elif self._me == 0:
+        elif leadership.place == 0:
             # Nobody leads: the first does.
             self._claim(max(leadership.epoch, message.epoch))
         else:
@@ -281,7 +263,7 @@ class PairElection:
         if message.is_restarted:
             self._ask_to_confirm(source, now)
         self._fence_again(source, status)
-        leadership.report(source, status)
+        leadership.on_node(source, NodeEvent.RESTARTED_REPORT if message.is_restarted else NodeEvent.REPORT, status)
 
     def _ask_to_confirm(self, node: Address, now: Time) -> None:
         """Ask the partner if it follows now: whatever it claims later, this incarnation of the node has to answer."""
@@ -295,12 +277,12 @@ class PairElection:
         for node in [node for node, question_us in self._question_us_of.items() if question_us <= asked_us]:
             del self._question_us_of[node]
             self._port.send(node, Lead(self.leadership.epoch, is_confirmed=True))
-            self.leadership.confirm(node)
+            self.leadership.on_node(node, NodeEvent.CONFIRMED)
 
     def _give_up(self, node: Address) -> None:
         self._question_us_of.pop(node, None)
         self._nodes_to_fence.pop(node, None)
-        self.leadership.give_up(node)
+        self.leadership.on_node(node, NodeEvent.IDLE)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Take over from a lost partner; wait for a lost node."""
@@ -329,7 +311,7 @@ class PairElection:
         """A node was restarted: its status follows. A partner was: it asks."""
         if message.peer in self.leadership.nodes and self.leadership.leading:
             self._question_us_of.pop(message.peer, None)
-            self.leadership.renew(message.peer)
+            self.leadership.on_node(message.peer, NodeEvent.RENEWED)
 
     def on_lease_timer(self, event: TimerFired, now: Time) -> None:
         """A lease has expired, or it is time to claim what nobody leads."""
@@ -365,7 +347,7 @@ class PairElection:
         if not new_moves:
             return
         self.moves = tuple(sorted([*self.moves, *new_moves], key=lambda move: move.epoch))
-        self._master.adopt_moves(new_moves)
+        self.leadership.master.adopt_moves(new_moves)
 
         # Nodes that were given up run nothing, and cannot answer; when they come back, they are fenced first.
         leadership = self.leadership
@@ -393,7 +375,7 @@ class PairElection:
         is_fenced = self.leadership.settled and not self._nodes_to_fence
         if self.moves and is_fenced and self.fenced < self.moves[-1].epoch:
             self.fenced = self.moves[-1].epoch
-            self._master.all_fenced()
+            self.leadership.master.all_fenced()
 
 
 def _elect(master: Any, event: Event, source: Address, now: Time) -> None:

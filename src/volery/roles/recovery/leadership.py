@@ -142,7 +142,7 @@ class Leadership:
         nodes: Machines that it leads.
         clients: Components that place tasks there; attempts of others are unseated.
         lease: Lease of the nodes.
-        incarnation: Number of restarts of the master.
+        incarnation: Number of restarts of the master; a restarted one knows no epoch, and leads no node.
 
     Attributes:
         epoch: Highest epoch that is known.
@@ -166,12 +166,13 @@ class Leadership:
         lease: Lease,
         incarnation: int,
     ) -> None:
-        self._master = master
-        self._place = place
+        self.master = master
+        self.place = place
         self._count = count
         self.nodes = dict.fromkeys(nodes)
-        self._clients = frozenset(clients)
-        self._lease = lease
+        self.clients = dict.fromkeys(clients)
+        self.lease = lease
+        self.is_restarted = incarnation > 0
 
         self.epoch = NO_EPOCH if incarnation else 0
         self._enter(LeaderState.SETTLED if not incarnation and place == 0 else LeaderState.FOLLOWING)
@@ -205,38 +206,30 @@ class Leadership:
 
     def next_epoch(self, above: int) -> int:
         """Return the next epoch of this master's own above one: the masters own them in turn, so no two claim one."""
-        return above + 1 + (self._place - above - 1) % self._count
+        return above + 1 + (self.place - above - 1) % self._count
 
     def on(self, event: LeaderEvent, epoch: int) -> None:
         """Take a decision about who leads in an epoch."""
         self.epoch = epoch
-        self._change(event)
-
-    def confirm(self, node: Address) -> None:
-        """The voters confirm that this master led when a restarted node answered it."""
-        self._change_node(node, NodeEvent.CONFIRMED)
-
-    def give_up(self, node: Address) -> None:
-        """The voters prove that nothing runs on a node."""
-        self._change_node(node, NodeEvent.IDLE)
+        self._on(event)
 
     def doubt_ends(self, now: Time) -> None:
         """Leases count from now on: until now a node may have had another master."""
         for node in list(self.contacts):
-            self._change_contact(node, ContactEvent.DOUBT_ENDS, now)
+            self._on_contact(node, ContactEvent.DOUBT_ENDS, now)
 
     # What nodes do.
 
     def seat(self, node: Address, status: Status) -> Status | None:
         """Return a status in which each attempt has its place; None: those without one are to be ended first."""
-        recorded = self._master.known_at(node)
+        recorded = self.master.known_at(node)
         running = []
         for active in status.running:
-            if active.owner in self._clients:
+            if active.owner in self.clients:
                 own_record = recorded.get(active.task, active)
                 running.append(own_record if own_record.attempt == active.attempt else active)
 
-        seated_attempts = self._master.seats(node, running)
+        seated_attempts = self.master.seats(node, running)
         homeless_tasks = {active.task for active in status.running} - {active.task for active in seated_attempts}
         if not homeless_tasks:
             return replace(status, running=tuple(seated_attempts))
@@ -246,31 +239,22 @@ class Leadership:
         self._port.send(node, Unseat(self.epoch, tuple(sorted(homeless_tasks))))
         return None
 
-    def report(self, node: Address, status: Status) -> None:
-        """Adopt a status of this epoch, in which each attempt has its place."""
-        event = NodeEvent.RESTARTED_REPORT if status.is_restarted else NodeEvent.REPORT
-        self._change_node(node, event, status)
-
-    def renew(self, node: Address) -> None:
-        """A node has a new session: what it was sent is void, and its status follows."""
-        self._change_node(node, NodeEvent.RENEWED)
-
     def lose(self, node: Address, now: Time) -> None:
         """Wait for a lost node for as long as its lease runs."""
-        self._change_contact(node, ContactEvent.LOSS, now)
+        self._on_contact(node, ContactEvent.LOSS, now)
         if self.leading:
-            self._master.node_away(node)
+            self.master.node_away(node)
             self.advance()
 
     def regain(self, node: Address, now: Time) -> None:
         """Go on with a node that has kept its session."""
-        self._change_contact(node, ContactEvent.RETURN, now)
+        self._on_contact(node, ContactEvent.RETURN, now)
         if self.leading and self.reachable(node):
-            self._master.node_back(node)
+            self.master.node_back(node)
 
     def expire(self, node: Address, now: Time, leader: Address) -> None:
         """The lease of a node is over: a leader that has asked about it is answered."""
-        self._change_contact(node, ContactEvent.LEASE_OVER, now)
+        self._on_contact(node, ContactEvent.LEASE_OVER, now)
 
         question = self._open_questions.pop(node, None)
         if question is not None and not self.leading:
@@ -288,7 +272,7 @@ class Leadership:
 
         # A node that is not there is drained, or usable, when it comes back.
         if self.leading and self.reachable(node):
-            (self._master.node_away if message.drained else self._master.node_back)(node)
+            (self.master.node_away if message.drained else self.master.node_back)(node)
 
     def answer(self, question: LeaderStatus, leader: Address) -> None:
         """Send the leader that a node was lost to this one for a lease; keep the question until it was."""
@@ -302,15 +286,15 @@ class Leadership:
         if not self.leading or self.settled:
             return
         if not self._unreported_count:
-            self._change(LeaderEvent.ALL_REPORTED)
+            self._on(LeaderEvent.ALL_REPORTED)
         elif self.state is LeaderState.COLLECTING and self._unreported_count < len(self.nodes):
             lost_count = sum(self.node_states.get(node) is NodeState.UNREPORTED for node in self.contacts)
             if lost_count == self._unreported_count:
-                self._change(LeaderEvent.REACHABLE_REPORTED)
+                self._on(LeaderEvent.REACHABLE_REPORTED)
 
     # Transitions.
 
-    def _change(self, event: LeaderEvent) -> None:
+    def _on(self, event: LeaderEvent) -> None:
         state, action = self._row(LEADER, self._port.address, self.state, event)
         self._enter(state)
         action(self)
@@ -321,7 +305,8 @@ class Leadership:
         self.opened = self.settled or state is LeaderState.OPEN
         self.leading = self.opened or state is LeaderState.COLLECTING
 
-    def _change_node(self, node: Address, event: NodeEvent, status: Status | None = None) -> None:
+    def on_node(self, node: Address, event: NodeEvent, status: Status | None = None) -> None:
+        """Take what a node does, or the voters prove of it; in a status each attempt has its place, see `seat`."""
         before = self.node_states.get(node, NodeState.REPORTED)
         state, action = self._row(NODE, node, before, event)
 
@@ -332,7 +317,7 @@ class Leadership:
             self.node_states[node] = state
         action(self, node, status)
 
-    def _change_contact(self, node: Address, event: ContactEvent, now: Time) -> None:
+    def _on_contact(self, node: Address, event: ContactEvent, now: Time) -> None:
         state, action = self._row(CONTACT, node, self.contacts.get(node, Contact.PRESENT), event)
         if state is Contact.PRESENT:
             self.contacts.pop(node, None)
@@ -368,38 +353,38 @@ class Leadership:
         pass
 
     def _forget(self) -> None:
-        self._master.forget_all()
+        self.master.forget_all()
 
     def _begin(self) -> None:
         self.node_states = dict.fromkeys(self.nodes, NodeState.UNREPORTED)
         self._unreported_count = len(self.nodes)
-        self._master.forget_all()
+        self.master.forget_all()
 
     def _open(self) -> None:
-        self._master.all_reachable_reported()
+        self.master.all_reachable_reported()
 
     def _settle(self) -> None:
-        self._master.all_reported()
+        self.master.all_reported()
 
     def _adopt(self, node: Address, status: Status | None) -> None:
         assert status is not None, "a report without a status"
         self._port.cancel_timer(("lease", node))
-        self._master.node_reported(node, status)
+        self.master.node_reported(node, status)
         self.advance()
 
     def _admit(self, node: Address, status: Status | None) -> None:
         if self.reachable(node):
-            self._master.node_back(node)
+            self.master.node_back(node)
 
     def _leave(self, node: Address, status: Status | None) -> None:
-        self._master.node_away(node)
+        self.master.node_away(node)
 
     def _bury(self, node: Address, status: Status | None) -> None:
-        self._master.node_dead(node)
+        self.master.node_dead(node)
         self.advance()
 
     def _start_lease(self, node: Address, now: Time) -> None:
-        self._port.set_timer(("lease", node), now + self._lease.lease_us)
+        self._port.set_timer(("lease", node), now + self.lease.lease_us)
 
     def _restart_lease(self, node: Address, now: Time) -> None:
         self.lease_over_us.pop(node, None)

@@ -12,7 +12,7 @@ from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, PairElection
-from volery.roles.recovery.leadership import seated
+from volery.roles.recovery.leadership import Leadership, seated
 from volery.roles.recovery.leases import (
     Fence,
     Fenced,
@@ -36,8 +36,8 @@ class Pupil(Component):
 
     def __init__(self, me: int, incarnation: int = 0) -> None:
         self.notes: list[str] = []
-        self.election = PairElection(self, PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
-        self.leadership = self.election.leadership
+        self.leadership = Leadership(self, me, len(PAIR), NODES, ("gm/0",), LEASE, incarnation)
+        self.election = PairElection(self.leadership, PAIR)
 
     def bind(self, port: Port) -> None:
         super().bind(port)

@@ -26,6 +26,7 @@ from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
 from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, PairElection, pair_sends
+from volery.roles.recovery.leadership import Leadership
 from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
 
 
@@ -157,8 +158,8 @@ class Paired:
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-        self._election = PairElection(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
-        self.leadership = self._election.leadership
+        self.leadership = Leadership(self, me, 2, nodes, host.gms, lease, incarnation)
+        self._election = PairElection(self.leadership, pair_of(lm))
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
