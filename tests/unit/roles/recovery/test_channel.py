@@ -126,7 +126,7 @@ def test_a_frame_acknowledges_what_came_the_other_way() -> None:
     b.say("a/0", 7)
     (frame,) = b.frames()
     assert isinstance(frame, Frame)
-    assert frame.heard == 1
+    assert frame.last_received == 1
     assert not b.ring("a/0", 5_000), "nothing is owed any more, and it is too early to send again"
     a.take([frame], "b/0")
     assert a.ear.heard == [7]
