@@ -313,7 +313,7 @@ def test_a_frame_that_cannot_be_read_is_an_unknown_message() -> None:
 
 def test_a_message_that_the_component_does_not_heed_is_void() -> None:
     ear = Ear()
-    linked = LINKING.around(ear, heeds=lambda message, peer: peer != "b/1")
+    linked = LINKING.around(ear, accepts=lambda message, peer: peer != "b/1")
     RecordingPort.under(linked, "a/0")
     for number, peer in enumerate(("b/1", "b/0")):
         linked.handle(Frame(0, 0, 1, 0, msgspec.msgpack.encode(Word(number))), peer, 0)
