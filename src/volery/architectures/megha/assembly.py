@@ -215,7 +215,7 @@ class Recipe:
         def component(address: Address, incarnation: int) -> Component:
             role = role_of(address)
             if role == "node":
-                node = GuardedNode(pairs[self._lm_of[address]], lease, incarnation, tells_owner=False)
+                node = GuardedNode(pairs[self._lm_of[address]], lease, incarnation, sends_to_owner=False)
                 return linking.around(node, incarnation)
             number = int(address.split("/")[1])
             if role == "gm":

@@ -223,7 +223,7 @@ class PigeonBuilder:
             return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
             node = GroupNode if self._config.candidates else GuardedNode
-            return node(self._seats[self._group_of[address]], self._lease, incarnation, tells_owner=True)
+            return node(self._seats[self._group_of[address]], self._lease, incarnation, sends_to_owner=True)
         number = int(numbers[0])
         group, seats = self._groups[number], self._seats[number]
 

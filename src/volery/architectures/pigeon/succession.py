@@ -50,7 +50,7 @@ class GroupNode(GuardedNode):
 
     __slots__ = ()
 
-    def _tell(self, result: Result) -> None:
+    def _send_result(self, result: Result) -> None:
         if self._master:
             self._port.send(self._master, result)
         self._port.send(result.active.owner, result)

@@ -45,7 +45,7 @@ class Bench:
     """A node whose messages are read before they are put into frames."""
 
     def __init__(self, incarnation: int = 0) -> None:
-        self.node = GuardedNode(PAIR, LEASE, incarnation, tells_owner=False)
+        self.node = GuardedNode(PAIR, LEASE, incarnation, sends_to_owner=False)
         self.sent: list[tuple[Address, Message]] = []
         linked = Spy(self.node, incarnation, self.sent)
         self.port = RecordingPort.under(linked, "node/0")
