@@ -199,7 +199,7 @@ class Leadership:
         return node not in self.node_states and node not in self.contacts and node not in self.drained
 
     def given_up(self, node: Address) -> bool:
-        """Find out whether a node runs nothing, and is not there to say so."""
+        """Find out whether what ran on a node was given up with it."""
         return node in self.contacts and self.node_states.get(node) is NodeState.VOID
 
     # What the voters decide.
@@ -209,9 +209,11 @@ class Leadership:
         return above + 1 + (self.place - above - 1) % self._count
 
     def on(self, event: LeaderEvent, epoch: int) -> None:
-        """Take a decision about who leads in an epoch."""
+        """Take a decision about who leads in an epoch, or a report that opens or settles it."""
         self.epoch = epoch
-        self._on(event)
+        state, action = self._row(LEADER, self._port.address, self.state, event)
+        self._enter(state)
+        action(self)
 
     def doubt_ends(self, now: Time) -> None:
         """Leases count from now on: until now a node may have had another master."""
@@ -286,18 +288,13 @@ class Leadership:
         if not self.leading or self.settled:
             return
         if not self._unreported_count:
-            self._on(LeaderEvent.ALL_REPORTED)
+            self.on(LeaderEvent.ALL_REPORTED, self.epoch)
         elif self.state is LeaderState.COLLECTING and self._unreported_count < len(self.nodes):
             lost_count = sum(self.node_states.get(node) is NodeState.UNREPORTED for node in self.contacts)
             if lost_count == self._unreported_count:
-                self._on(LeaderEvent.REACHABLE_REPORTED)
+                self.on(LeaderEvent.REACHABLE_REPORTED, self.epoch)
 
     # Transitions.
-
-    def _on(self, event: LeaderEvent) -> None:
-        state, action = self._row(LEADER, self._port.address, self.state, event)
-        self._enter(state)
-        action(self)
 
     def _enter(self, state: LeaderState) -> None:
         self.state = state
@@ -307,10 +304,10 @@ class Leadership:
 
     def on_node(self, node: Address, event: NodeEvent, status: Status | None = None) -> None:
         """Take what a node does, or the voters prove of it; in a status each attempt has its place, see `seat`."""
-        before = self.node_states.get(node, NodeState.REPORTED)
-        state, action = self._row(NODE, node, before, event)
+        old_state = self.node_states.get(node, NodeState.REPORTED)
+        state, action = self._row(NODE, node, old_state, event)
 
-        self._unreported_count += (state is NodeState.UNREPORTED) - (before is NodeState.UNREPORTED)
+        self._unreported_count += (state is NodeState.UNREPORTED) - (old_state is NodeState.UNREPORTED)
         if state is NodeState.REPORTED:
             self.node_states.pop(node, None)
         else:
@@ -326,11 +323,7 @@ class Leadership:
         action(self, node, now)
 
     def _row(
-        self,
-        table: Table[State, Happening, Action],
-        subject: Address,
-        state: State,
-        event: Happening,
+        self, table: Table[State, Happening, Action], subject: Address, state: State, event: Happening
     ) -> tuple[State, Action]:
         """Return the row of a table.
 
