@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Union
 
 import msgspec
 
@@ -425,10 +425,7 @@ class Linking:
 
     def __init__(self, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> None:
         kinds = sorted(set(messages) - LINK_MESSAGES, key=lambda kind: kind.__name__)
-        union: Any = kinds[0]
-        for kind in kinds[1:]:
-            union = union | kind
-        self._decoder = msgspec.msgpack.Decoder(union)
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Union[tuple(kinds)])  # noqa: UP007
         self._setting = setting or LinkSetting()
 
     def around(self, component: Component, incarnation: int = 0, accepts: Accepts | None = None) -> Linked:
