@@ -16,7 +16,7 @@ from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
 from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import ResyncReply, ResyncRequest
+from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
 from volery.architectures.megha.recovery.pair import Paired
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -91,8 +91,10 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
 
     def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
-        if isinstance(self.allocations, SlotAllocations):
-            self.allocations.free(message.active)
+        allocations = self.allocations
+        if isinstance(allocations, SlotAllocations):
+            partition, position = place_of(message.active.unit)
+            allocations._busy[partition] &= ~(1 << position)
 
     patch.setattr(Paired, "on_result", frees)
 
