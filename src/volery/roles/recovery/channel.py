@@ -24,7 +24,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Union
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
 import msgspec
 
@@ -425,7 +427,7 @@ class Linking:
 
     def __init__(self, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> None:
         kinds = sorted(set(messages) - LINK_MESSAGES, key=lambda kind: kind.__name__)
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Union[tuple(kinds)])  # noqa: UP007
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, kinds))
         self._setting = setting or LinkSetting()
 
     def around(self, component: Component, incarnation: int = 0, accepts: Accepts | None = None) -> Linked:
