@@ -199,10 +199,10 @@ class PairElection:
         if question.node:
             self.leadership.answer(question, self._partner)
         elif not self.knows_claims():
+            # A claim of the same epoch asks nothing: it does not replace a question.
             earlier = self._open_question
-            is_repeated = earlier is not None and earlier.epoch == question.epoch
-            at_us = max(question.at_us, earlier.at_us) if earlier is not None and is_repeated else question.at_us
-            self._open_question = replace(question, at_us=at_us)
+            if earlier is None or earlier.epoch != question.epoch or earlier.at_us < question.at_us:
+                self._open_question = question
         elif question.epoch == self.leadership.epoch:
             # Clients may know the next epoch, and have given up what waits at the leader. So it answers as if it had
             # claimed that; the leader claims a later one, what waits is void, and clients send it again.
