@@ -10,11 +10,12 @@ knows the free slots of a machine and the time of its next heartbeat, and decide
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from volery.core.component import Component, Sends, role_of, sent_to
+from volery.core.component import Component, Deployment, Sends, role_of, sent_to
 from volery.core.events import TaskFinished
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 
 NO_EPOCH: Final = -1
 
@@ -136,3 +137,12 @@ class Heartbeats:
 def lowest(vector: int) -> int:
     """The position of the lowest set bit."""
     return (vector & -vector).bit_length() - 1
+
+
+def with_nodes(
+    cluster: Cluster, master: Address, scheduler: Component, delays: Mapping[tuple[str, str], Time] = {}
+) -> Deployment:
+    """The deployment of a design with one scheduler: it takes all jobs, and launches on a node per machine."""
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    nodes = {address: Node(master) for address in machines}
+    return Deployment({master: scheduler, **nodes}, machines, lambda _: master, delays)

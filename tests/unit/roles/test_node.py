@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 
 from volery.core.events import TaskFinished
 from volery.core.model import Task
 from volery.roles.node import Completed, Heartbeats, Kill, Launch, Node
-from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 TASK = Task(7, 0)
 
