@@ -22,7 +22,7 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -40,6 +40,14 @@ RENEWALS: Final = 1 << 20
 """Sessions that one incarnation can open."""
 WINDOW: Final = 64
 """Frames that are sent again at once; the others follow as those are acknowledged."""
+RETRY_US: Final[Time] = 50_000
+"""Shortest time without an acknowledgement before frames are sent again."""
+RETRY_MAX_US: Final[Time] = 10_000_000
+"""Longest such time."""
+GREETING_US: Final[Time] = 1_000_000
+"""Shortest time without an answer before a greeting that has surely arrived is sent again: its peer crashed."""
+ACKNOWLEDGE_US: Final[Time] = 5_000
+"""Longest time for which an acknowledgement waits for a frame to ride on."""
 
 
 class Frame(Message, frozen=True):
@@ -87,23 +95,6 @@ LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame,
 Accepts = Callable[[Message, Address], bool]
 
 
-class LinkSetting(msgspec.Struct, frozen=True):
-    """Times of retries, greetings and acknowledgements, of all links.
-
-    Args:
-        retry_us: Shortest time without an acknowledgement before frames are sent again.
-        retry_max_us: Longest such time.
-        greeting_us: Shortest time without an answer before a greeting that has surely arrived is sent again: the peer
-            that it has reached has crashed since.
-        acknowledge_us: Longest time for which an acknowledgement waits for a frame to ride on.
-    """
-
-    retry_us: Time = 50_000
-    retry_max_us: Time = 10_000_000
-    greeting_us: Time = 1_000_000
-    acknowledge_us: Time = 5_000
-
-
 @dataclass(slots=True)
 class _End:
     """One end of the link to a peer.
@@ -149,18 +140,16 @@ class Linked(Component):
     Args:
         incarnation: Number of restarts; 0: it was built with its deployment, as its peers were, as far as it knows.
         decode: Decoder of what travels on the links.
-        setting: Times of all links.
         accepts: Whether the component takes a message of a peer; one that it does not is void (the fence of leaders).
     """
 
-    __slots__ = ("_accepts", "_decode", "_ends", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
+    __slots__ = ("_accepts", "_decode", "_ends", "_incarnation", "_retry_us", "_sure", "inner", "now")
 
     def __init__(
         self,
         inner: Component,
         incarnation: int,
         decode: msgspec.msgpack.Decoder[Any],
-        setting: LinkSetting,
         accepts: Accepts | None = None,
     ) -> None:
         self.inner = inner
@@ -168,14 +157,13 @@ class Linked(Component):
         self._incarnation = incarnation
         self._decode = decode.decode
         self._accepts = accepts
-        self._setting = setting
         self._ends: dict[Address, _End] = {}
 
     def bind(self, port: Port) -> None:
         """Put the links between the component and its port."""
         self._port = port
         self._sure = port.is_reliable
-        self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
+        self._retry_us = GREETING_US if self._sure else RETRY_US
         self.inner.bind(LinkPort(self, port))
 
     def takes(self) -> Collection[type]:
@@ -335,8 +323,7 @@ class Linked(Component):
 
         # Karn: the acknowledgement of a frame that was sent twice does not say which of the two took how long.
         if number > end.last_resent:
-            setting = self._setting
-            end.retry_us = min(max(setting.retry_us, 2 * (self.now - sent_at)), setting.retry_max_us)
+            end.retry_us = min(max(RETRY_US, 2 * (self.now - sent_at)), RETRY_MAX_US)
         end.sent_at = self.now
 
         # Some come into the window.
@@ -358,7 +345,7 @@ class Linked(Component):
 
     def _set_timer(self, end: _End, peer: Address) -> None:
         """The one timer of a peer, for the earlier of its two duties."""
-        due_at = self.now + self._setting.acknowledge_us if end.owes_acknowledgement else 0
+        due_at = self.now + ACKNOWLEDGE_US if end.owes_acknowledgement else 0
         if end.frames or end.peer_session is None:
             retry_at = max(end.sent_at + end.retry_us, self.now)
             due_at = min(due_at, retry_at) if due_at else retry_at
@@ -375,8 +362,8 @@ class Linked(Component):
 
         # A retry sends fewer frames and waits longer with each try: a busy peer is not made busier.
         if (end.frames or end.peer_session is None) and self.now >= end.sent_at + end.retry_us:
-            self._send_again(end, peer, max(1, WINDOW * self._setting.retry_us // end.retry_us))
-            end.retry_us = min(2 * end.retry_us, self._setting.retry_max_us)
+            self._send_again(end, peer, max(1, WINDOW * RETRY_US // end.retry_us))
+            end.retry_us = min(2 * end.retry_us, RETRY_MAX_US)
         self._set_timer(end, peer)
 
     def _send_again(self, end: _End, peer: Address, count: int) -> None:
@@ -422,28 +409,23 @@ class Linking:
 
     Args:
         messages: Messages that travel on its links.
-        setting: Times of all links.
     """
 
-    def __init__(self, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> None:
+    def __init__(self, messages: Iterable[type[Message]]) -> None:
         kinds = sorted(set(messages) - LINK_MESSAGES, key=lambda kind: kind.__name__)
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, kinds))
-        self._setting = setting or LinkSetting()
 
     def around(self, component: Component, incarnation: int = 0, accepts: Accepts | None = None) -> Linked:
         """One component, linked; see `Linked`."""
-        return Linked(component, incarnation, self._decoder, self._setting, accepts)
-
-    def around_all(self, components: Mapping[Address, Component]) -> dict[Address, Component]:
-        """All components of a deployment, linked."""
-        return {address: self.around(component) for address, component in components.items()}
+        return Linked(component, incarnation, self._decoder, accepts)
 
 
-def linked(deployment: Deployment, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> Deployment:
+def linked(deployment: Deployment, messages: Iterable[type[Message]]) -> Deployment:
     """A deployment that bears loss, duplication, delay and partitions: its components are the same, and linked.
 
     For designs of which no component may crash; others link each component that they rebuild (`Linking`).
     """
-    linking = Linking(messages, setting)
     assert deployment.capability(CrashRecovery) is None, "a component that is rebuilt has to be linked, too"
-    return msgspec.structs.replace(deployment, components=linking.around_all(deployment.components))
+    around = Linking(messages).around
+    components = {address: around(component) for address, component in deployment.components.items()}
+    return msgspec.structs.replace(deployment, components=components)

@@ -14,9 +14,17 @@ from tests.unit.effects import RecordingPort, Sent, TimerSet
 from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
-from volery.roles.recovery.channel import WINDOW, Acknowledgement, Frame, Greeting, Linked, Linking, LinkPort, Renewed
-
-RETRY_US = 50_000
+from volery.roles.recovery.channel import (
+    RETRY_US,
+    WINDOW,
+    Acknowledgement,
+    Frame,
+    Greeting,
+    Linked,
+    Linking,
+    LinkPort,
+    Renewed,
+)
 
 
 class Word(Message, frozen=True):

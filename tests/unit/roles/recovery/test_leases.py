@@ -9,7 +9,7 @@ from tests.unit.effects import Killed, Launched, RecordingPort, TimerCancelled, 
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
 from volery.roles.node import NO_EPOCH
-from volery.roles.recovery.channel import Linked, LinkSetting, Renewed
+from volery.roles.recovery.channel import Linked, Renewed
 from volery.roles.recovery.leases import (
     FENCE,
     Forget,
@@ -34,7 +34,7 @@ class Spy(Linked):
     """Keeps messages instead of putting them into frames."""
 
     def __init__(self, node: GuardedNode, incarnation: int, sent: list[tuple[Address, Message]]) -> None:
-        super().__init__(node, incarnation, msgspec.msgpack.Decoder(), LinkSetting())
+        super().__init__(node, incarnation, msgspec.msgpack.Decoder())
         self.sent = sent
 
     def send(self, peer: Address, message: Message) -> None:
