@@ -39,6 +39,8 @@ Stages are those of the [reference architecture](../reference/stages.md), each w
 *partial* stage lacks the policy or part of the work, and one *with* a parameter is there under it alone. `volery
 stages` prints all stages of all designs beside each other. To a design that ignores dependencies the driver sends
 tasks as they become ready; one that ignores amounts counts slots.
+
+[Leadership](leadership.md) has the states of masters that may crash, and of the nodes that they lead.
 """
 OF_STATES = (
     "Boxes are states, arrows are transitions: the event, and what else is done. Any other event is illegal in a "
