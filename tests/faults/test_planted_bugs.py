@@ -30,7 +30,7 @@ from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.election import PairElection
 from volery.roles.recovery.leadership import LEADER, NODE, LeaderEvent, LeaderState, NodeEvent, NodeState
-from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
+from volery.roles.recovery.leases import GuardedNode, Lease, Result
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -67,12 +67,7 @@ def rash_partner(patch: pytest.MonkeyPatch) -> None:
 
 def any_epoch(patch: pytest.MonkeyPatch) -> None:
     """A node obeys a master that was deposed."""
-    run = GuardedNode.on_run
-
-    def obeys(self: GuardedNode, message: Run, source: Address, now: Time) -> None:
-        run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
-
-    patch.setitem(GuardedNode.receives, Run, obeys)
+    patch.setattr(GuardedNode, "obeys", lambda self, epoch: True)
 
 
 def any_assignment(patch: pytest.MonkeyPatch) -> None:

@@ -250,9 +250,13 @@ class GuardedNode(Component):
         for master in masters:
             self._port.send(master, Status(self._epoch, running, finished, self._moves, self._is_restarted))
 
+    def obeys(self, epoch: int) -> bool:
+        """Find out whether the master of an epoch may have attempts launched and ended here."""
+        return epoch == self._epoch
+
     def on_run(self, message: Run, source: Address, now: Time) -> None:
         """Launch, if the master still leads; what runs or has finished here is not launched again."""
-        if message.epoch != self._epoch:
+        if not self.obeys(message.epoch):
             if message.epoch < self._epoch:
                 self._port.send(source, StaleEpoch(self._epoch))
             return
@@ -279,7 +283,7 @@ class GuardedNode(Component):
 
         # An eviction counts only from the master that is obeyed here, and for the attempt that it knows of.
         if message.epoch != NO_EPOCH:
-            if message.epoch != self._epoch or active.attempt != message.attempt:
+            if not self.obeys(message.epoch) or active.attempt != message.attempt:
                 return
             self._evicted_tasks.add(message.task)
         self._port.kill(message.task, active.attempt)
@@ -346,7 +350,7 @@ class GuardedNode(Component):
 
     def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
         """End attempts that have no place in the cluster any more."""
-        if message.epoch != self._epoch:
+        if not self.obeys(message.epoch):
             return
         self._unseated_tasks.update(task for task in message.tasks if task in self._running)
         for task in message.tasks:
