@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from volery.core.checked import CheckedFile, checked
 from volery.core.errors import DamagedError, InputError
+from volery.integrity import CheckedFile, checked
 from volery.live.node.descendants import read_ledger
 from volery.live.runtime.incarnations import stored_incarnation
 from volery.live.runtime.journal import SUFFIX, JournalReader, journal_order
