@@ -106,7 +106,7 @@ class Led(Protocol):
         """Give up attempts that no node has reported: the leader has settled."""
 
     def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
-        """NodeState for these moves from now on, the nodes' included."""
+        """Account for these moves from now on, the nodes' included."""
 
     def all_fenced(self) -> None:
         """It is fenced up to the last move."""
