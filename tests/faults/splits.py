@@ -30,7 +30,7 @@ def split(architecture: Architecture, seed: int, **parameters: Any) -> Scenario:
     stream = Streams(seed).of(f"split/{architecture.name}")
     pair = stream.choice(_pairs(recovery))
     nodes = _nodes_of(recovery, pair)
-    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    deployment = scenario.build(architecture)
     others = [address for address in deployment.components if address not in pair and role_of(address) != "node"]
     return _with_plan(scenario, _plan(stream, stream.sample(pair, 2), nodes, others))
 
@@ -63,7 +63,7 @@ def _with_longer_tasks(
         for job in drawn.jobs
     )
     scenario = msgspec.structs.replace(drawn, parameters={**drawn.parameters, **parameters}, jobs=jobs)
-    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    deployment = scenario.build(architecture)
     recovery = deployment.capability(CrashRecovery)
     assert recovery is not None
     return scenario, recovery
