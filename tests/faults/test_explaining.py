@@ -11,7 +11,6 @@ import pytest
 from volery.architectures import lookup
 from volery.core.model import SECOND
 from volery.core.records import Records
-from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.faults import Scenario, ScenarioJob, draw
 from volery.metrics.why import explained, staleness
@@ -23,7 +22,7 @@ from volery.sim.network import Network
 def played(scenario: Scenario, *, why: bool) -> Records:
     architecture = lookup(scenario.architecture)
     asked = msgspec.structs.replace(scenario, parameters={**scenario.parameters, "why": why})
-    deployment = architecture.build(asked.cluster(), asked.config(architecture), Streams(asked.seed))
+    deployment = asked.build(architecture)
     options = Options(check=True, tie_shuffle=asked.tie_shuffle, plan=asked.plan)
     network = Network(delay_us=asked.delay_us, jitter_us=asked.jitter_us)
     return Kernel(deployment, asked.trace(), asked.cluster(), network, asked.seed, options).run(None)

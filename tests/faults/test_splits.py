@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.faults.splits import split
+from tests.faults.splits import parted, split
 
 from volery.architectures import lookup
 from volery.core.model import SECOND, Address
@@ -30,6 +30,19 @@ def test_the_design_weathers_splits(name: str, parameters: dict[str, Any]) -> No
 def test_a_split_that_has_failed_once_fails_no_more(name: str, seed: int) -> None:
     fixed = {"candidates": 0} if name.startswith("pigeon") else {}
     run_scenario(lookup(name), split(lookup(name), seed, **fixed))
+
+
+@pytest.mark.parametrize(("name", "seed"), [("megha", 12), ("megha", 30), *(("megha-2021", k) for k in (9, 29, 71))])
+def test_a_parted_scheduler_that_has_failed_once_fails_no_more(name: str, seed: int) -> None:
+    """Its heir had lost a unit of its view; gave up a task that it had not placed; took a task twice."""
+    run_scenario(lookup(name), parted(lookup(name), seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["megha", "megha-2021"])
+def test_the_design_weathers_parted_schedulers(name: str) -> None:
+    for seed in range(SEEDS):
+        run_scenario(lookup(name), parted(lookup(name), seed))
 
 
 FIRST, STANDBY, THIRD = "master/0", "master/0/standby", "master/0/2"

@@ -29,7 +29,6 @@ from volery.core.capabilities import DueShares, Share
 from volery.core.component import Architecture, Deployment
 from volery.core.model import NEVER, SECOND, Amounts, JobId, Tags, TaskId, Time
 from volery.core.records import Records
-from volery.core.streams import Streams
 from volery.core.tags import waits_for_others
 from volery.core.workflows import below, refused
 from volery.faults.scenario import Scenario
@@ -81,7 +80,7 @@ def run_scenario(architecture: Architecture, scenario: Scenario) -> ScenarioResu
 def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     cluster, trace = scenario.cluster(), scenario.trace()
 
-    deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
+    deployment = scenario.build(architecture)
     options = Options(
         check=True,
         tie_shuffle=scenario.tie_shuffle,

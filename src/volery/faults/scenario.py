@@ -1,6 +1,7 @@
 """Scenarios: drawn by a seed within the fault classes that a design tolerates, and shrunk while they still fail.
 
-A scenario is plain data: machines, jobs, delays, and a plan of faults that all end at `HEAL_US`.
+A scenario is plain data: machines, jobs, delays, and a plan of faults that end by `HEAL_US`. Entries that are gone for
+good return after every job is done.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from volery.core.capabilities import CrashRecovery, DueShares
-from volery.core.component import Architecture, role_of
+from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, UNLIMITED, Address, Amounts, Cluster, TagConstraint, TaskId, Time, split_evenly
 from volery.core.resources import SLOT
@@ -36,12 +38,12 @@ MACHINES_SHARED: Final = (6, 8, 12, 20)
 """Numbers of machines where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
-FLOWING: Final = (7, 2)
-"""Divisor and remainder of the seeds of storms with workflows; no seed that was kept before is one of them."""
+FLOWING: Final = (7, (2,))
+"""Divisor and remainders of the seeds of storms with workflows; no seed that was kept before is one of them."""
 REWEIGHED: Final = (5, (1, 2, 4))
 """Divisor and remainders of the seeds of storms in which weights of users change; none was kept before."""
-LIVE: Final = (4, 3)
-"""Divisor and remainder of the seeds of storms in which designs have the parameters of federations."""
+LIVE: Final = (4, (3,))
+"""Divisor and remainders of the seeds of storms in which designs have the parameters of federations."""
 GONE: Final = (3, (1,))
 """Divisor and remainders of the seeds of storms in which entries that others can replace crash for good."""
 TAGGED: Final = (13, (4, 9))
@@ -154,12 +156,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         defaults = msgspec.to_builtins(architecture.defaults)
         return msgspec.convert({**defaults, **self.parameters}, type(architecture.defaults))
 
+    def build(self, architecture: Architecture) -> Deployment:
+        """The components of the design, fresh; InputError: it cannot be built for this scenario."""
+        return architecture.build(self.cluster(), self.config(architecture), Streams(self.seed))
+
 
 def draw(architecture: Architecture, seed: int) -> Scenario:
     """The storm of a seed."""
     stream = Streams(seed).of(f"storm/{architecture.name}")
     parameters = dict(architecture.bearing)
-    if seed % LIVE[0] == LIVE[1]:
+    if _is_among(seed, LIVE):
         parameters |= architecture.live
 
     machines = stream.randint(*MACHINES)
@@ -169,25 +175,25 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
 
     scenario = Scenario(architecture.name, seed, parameters, *few_machines, jobs, 0, 0, None, FaultPlan())
     try:
-        architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+        scenario.build(architecture)
     except InputError:  # a design that needs more machines than were drawn gets all of them
-        scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
+        scenario = replace(scenario, constraints=constraints, slots=slots)
 
     if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
 
-    if architecture.tags and seed % TAGGED[0] in TAGGED[1]:
+    if architecture.tags and _is_among(seed, TAGGED):
         tagged = _tagged(architecture, scenario)
         with suppress(InputError):  # other parameters may exclude tags
-            architecture.build(tagged.cluster(), tagged.config(architecture), Streams(seed))
+            tagged.build(architecture)
             scenario = tagged
 
-    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    deployment = scenario.build(architecture)
     addresses = list(deployment.components)
     recovery = deployment.capability(CrashRecovery)
     mortal = addresses if recovery is not None else []
 
-    scenario = msgspec.structs.replace(
+    scenario = replace(
         scenario,
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
         jitter_us=stream.choice((0, 0, 1_000)),
@@ -195,12 +201,18 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
 
-    if "crash:node" in architecture.tolerates and mortal and seed % TOGETHER[0] in TOGETHER[1]:
+    if "crash:node" in architecture.tolerates and mortal and _is_among(seed, TOGETHER):
         scenario = _with_a_group(scenario, list(deployment.machines))
 
     standins = recovery.standins if recovery is not None else ()
     replaceable = [standin for standin in standins if f"gone:{role_of(standin)}" in architecture.tolerates]
-    return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
+    return _with_lost_entries(scenario, replaceable) if len(replaceable) > 1 and _is_among(seed, GONE) else scenario
+
+
+def _is_among(seed: int, kind: tuple[int, tuple[int, ...]]) -> bool:
+    """True if a seed has one of the remainders of a kind of storm."""
+    divisor, remainders = kind
+    return seed % divisor in remainders
 
 
 def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
@@ -223,16 +235,14 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
     ]
 
     kinds = [(), ("apart",), ("apart", "few"), ("few",), ("noisy",), ("worker",)]
-    jobs = [msgspec.structs.replace(job, tags=stream.choice(kinds)) for job in scenario.jobs]
+    jobs = [replace(job, tags=stream.choice(kinds)) for job in scenario.jobs]
 
     caches = stream.randint(1, 3)
     jobs.append(ScenarioJob(0, (HEAL_US,) * caches, (0,) * caches, tags=("cache",)))
     jobs.sort(key=lambda job: job.arrival_us)
 
     parameters = {**scenario.parameters, architecture.tags: True}
-    return msgspec.structs.replace(
-        scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs)
-    )
+    return replace(scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs))
 
 
 def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:
@@ -251,11 +261,11 @@ def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:
     group = [node for node in nodes[low : low + size] if node not in busy]
     crashes = [Crash(start, node, min(HEAL_US, end + int(late_us * stream.random()))) for node in group]
 
-    plan = msgspec.structs.replace(scenario.plan, crashes=(*scenario.plan.crashes, *crashes))
-    return msgspec.structs.replace(scenario, plan=plan)
+    plan = replace(scenario.plan, crashes=(*scenario.plan.crashes, *crashes))
+    return replace(scenario, plan=plan)
 
 
-def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
+def _with_lost_entries(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
     """With entries that crash for good, all but one at most: every job has to be done before they are restarted.
 
     They are restarted at last, to check that their old state does no harm. A stream of its own leaves the rest alone.
@@ -266,30 +276,28 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
     plan, back_us = scenario.plan, scenario.plan.deadline_us + SECOND
     crashes = [crash for crash in plan.crashes if crash.address not in lost_entries]
     crashes += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in lost_entries]
-    plan = msgspec.structs.replace(
-        plan, crashes=tuple(crashes), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US
-    )
+    plan = replace(plan, crashes=tuple(crashes), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US)
 
-    return msgspec.structs.replace(scenario, plan=plan)
+    return replace(scenario, plan=plan)
 
 
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
     stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
     varied_parameters = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
-    scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **varied_parameters})
+    scenario = replace(scenario, parameters={**scenario.parameters, **varied_parameters})
 
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
 
-    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
+    deployment = scenario.build(architecture)
     shares = deployment.capability(DueShares)
     if shares is None or not shares.guaranteed:
         return scenario
 
     scenario = _with_users(stream, scenario, tuple(shares.guaranteed))
 
-    if shares.under is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
+    if shares.under is None or not _is_among(scenario.seed, REWEIGHED):
         return scenario
     return _reweighed(scenario, [share.name for share in shares.under({})])
 
@@ -302,11 +310,11 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
     jobs = []
     for job in scenario.jobs:
         requests = [too_large if stream.random() < 0.05 else stream.choice(kinds) for _ in job.needs]
-        jobs.append(msgspec.structs.replace(job, requests=tuple(requests)))
+        jobs.append(replace(job, requests=tuple(requests)))
 
     parts = [stream.choice((1, 2, 4)) for _ in scenario.slots]
     capacities = tuple([(LARGEST[0] // part, LARGEST[1] // part) for part in parts])
-    return msgspec.structs.replace(scenario, capacities=capacities, jobs=tuple(jobs))
+    return replace(scenario, capacities=capacities, jobs=tuple(jobs))
 
 
 def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
@@ -318,9 +326,9 @@ def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> S
     for job in scenario.jobs:
         user = stream.choice((*users, *users, ""))
         durations = tuple([factor * duration for duration in job.durations_us])
-        jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
+        jobs.append(replace(job, user=user, durations_us=durations))
 
-    return msgspec.structs.replace(
+    return replace(
         scenario,
         jobs=tuple(jobs),
         constraints=scenario.constraints[:machines],
@@ -336,7 +344,7 @@ def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
         Reweighed(stream.choice(names), stream.randint(1, WEIGHT_MAX), int(stream.random() * HEAL_US))
         for _ in range(stream.randint(1, REWEIGHS_MAX))
     ]
-    return msgspec.structs.replace(scenario, reweighs=tuple(sorted(changes, key=lambda change: change.at_us)))
+    return replace(scenario, reweighs=tuple(sorted(changes, key=lambda change: change.at_us)))
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -367,7 +375,7 @@ def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
 
 def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...]:
     """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
-    if seed % FLOWING[0] != FLOWING[1]:
+    if not _is_among(seed, FLOWING):
         return jobs
     stream = Streams(seed).of("storm/workflows")
     flowing_jobs = []
@@ -380,7 +388,7 @@ def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...
             else ()
             for k in range(len(job.durations_us))
         ]
-        flowing_jobs.append(msgspec.structs.replace(job, parents=tuple(waits)))
+        flowing_jobs.append(replace(job, parents=tuple(waits)))
     return tuple(flowing_jobs)
 
 
@@ -437,9 +445,9 @@ def _crashes(stream: Random, mortal: list[Address]) -> tuple[Crash, ...]:
 
 
 RUNS_MAX: Final = 400
+"""Runs that one search for a smaller scenario may take."""
 
 Item = TypeVar("Item")
-replace = msgspec.structs.replace
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int = RUNS_MAX) -> Scenario:
@@ -474,14 +482,9 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if jobs:
             yield replace(scenario, jobs=jobs)
 
-    for messages in _fewer(plan.messages):
-        yield replace(scenario, plan=replace(plan, messages=messages))
-
-    for partitions in _fewer(plan.partitions):
-        yield replace(scenario, plan=replace(plan, partitions=partitions))
-
-    for crashes in _fewer(plan.crashes):
-        yield replace(scenario, plan=replace(plan, crashes=crashes))
+    for kind in ("messages", "partitions", "crashes"):
+        for faults in _fewer(getattr(plan, kind)):
+            yield replace(scenario, plan=replace(plan, **{kind: faults}))
 
     for reweighs in _fewer(scenario.reweighs):
         yield replace(scenario, reweighs=reweighs)
@@ -505,20 +508,20 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
                     parents=job.parents[:keep],
                     requests=job.requests[:keep],
                 )
-                yield replace(scenario, jobs=(*scenario.jobs[:place], smaller, *scenario.jobs[place + 1 :]))
+                yield replace(scenario, jobs=_with(scenario.jobs, place, smaller))
         if job.parents:
-            free = replace(job, parents=())
-            yield replace(scenario, jobs=(*scenario.jobs[:place], free, *scenario.jobs[place + 1 :]))
+            yield replace(scenario, jobs=_with(scenario.jobs, place, replace(job, parents=())))
 
     for place, partition in enumerate(plan.partitions):
         for side in _fewer(partition.one):
             if side:
-                other_partitions = (
-                    *plan.partitions[:place],
-                    replace(partition, one=side),
-                    *plan.partitions[place + 1 :],
-                )
-                yield replace(scenario, plan=replace(plan, partitions=other_partitions))
+                partitions = _with(plan.partitions, place, replace(partition, one=side))
+                yield replace(scenario, plan=replace(plan, partitions=partitions))
+
+
+def _with(items: tuple[Item, ...], place: int, item: Item) -> tuple[Item, ...]:
+    """The items with another one at a place."""
+    return (*items[:place], item, *items[place + 1 :])
 
 
 def _fewer(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:

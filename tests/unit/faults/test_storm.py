@@ -17,7 +17,6 @@ from volery.core.capabilities import DueShares, Refusals, Share
 from volery.core.component import Deployment
 from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
-from volery.core.streams import Streams
 from volery.faults import Failure, Scenario, ScenarioJob, draw, run_scenario, shrink
 from volery.faults.judge import (
     Guarantees,
@@ -237,7 +236,7 @@ def test_weights_change_in_storms_of_some_seeds_and_all_else_is_as_it_was() -> N
 
 def shares_of(storm: Scenario) -> tuple[Share, ...]:
     design = lookup(storm.architecture)
-    deployment = design.build(storm.cluster(), storm.config(design), Streams(storm.seed))
+    deployment = storm.build(design)
     shares = deployment.capability(DueShares)
     assert shares is not None
     assert shares.under is not None

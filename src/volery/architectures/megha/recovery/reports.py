@@ -143,8 +143,11 @@ class ReportRecovery:
 
     def _recognised(self, task: Task) -> bool:
         """Find out whether an earlier incarnation has placed the task: it runs, or has finished."""
-        over, active = self._finished_orphans.pop(task.id, None), self._running_orphans.pop(task.id, None)
+        over, active = self._finished_orphans.pop(task.id, None), self._running_orphans.get(task.id)
+        # A later leader may report as running what an earlier one has reported to have ended. Then the attempt stays an
+        # orphan: only the end that this leader reports, too, gives its unit back.
         if active is not None and (over is None or over[1].attempt < active.attempt):
+            del self._running_orphans[task.id]
             self._follow(task, active)
             return True
         if over is not None:
@@ -217,10 +220,9 @@ class ReportRecovery:
                 self._results.setdefault(place[0].job, []).append((lm, number))
                 gm.attempts.pop(number, None)
             elif number in self._running_orphans:
+                # An earlier incarnation has placed it, and its job has not been submitted again yet, or knows the end.
                 active = self._running_orphans.pop(number)
-
-                # An earlier incarnation has placed it, and its job has not been submitted again yet.
-                self._finished_orphans[number] = (lm, active)
+                self._has_finished(lm, active)
                 gm.view.give_back(active)
         return jobs
 

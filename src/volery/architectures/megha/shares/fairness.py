@@ -364,7 +364,10 @@ class WeightedFairness:
             return
         self._last_preemption_request[source] = message.number
         self.view.arrived(self._host.lm_at[source], message.last_request)
-        own_holdings = [self.account.held[task] for task in message.tasks if task in self.account.held]
+        # Of a job that was moved here and is not placed yet, tasks are held as another's.
+        own_holdings = [
+            self.account.held[task] for task in message.tasks if task in self._placed and task in self.account.held
+        ]
         knows_all = len(own_holdings) == len(message.tasks) and self._host.knows_all()
 
         # Nobody but this GM knows what its user has; and where it does not know all, it gives nothing up.
@@ -429,7 +432,8 @@ class WeightedFairness:
 
     def followed(self, task: Task, active: RunningAttempt) -> None:
         """The user has it, unless it was given up."""
-        if task.id in self._leaving_tasks:
+        # Of a job that was moved here, it may have been claimed while it was another's.
+        if task.id in self._leaving_tasks or task.id in self._beneficiary_of:
             self._release(task.id)
             self._released_tasks.add(task.id)
             return

@@ -12,6 +12,7 @@ from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
+    Change,
     PartitionState,
     Refusal,
     Request,
@@ -32,6 +33,7 @@ from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component
 from volery.core.events import (
     Drain,
+    JobDone,
     Moved,
     PeerBack,
     PeerLost,
@@ -57,8 +59,15 @@ ROOM = Cluster((0,) * 4, (1,) * 4, "room", ("cpu_milli",), ((1000,),) * 4)
 class Inside:
     """A component without its links (a node: with them), in one of its lives."""
 
-    def __init__(self, address: Address, cluster: Cluster = CLUSTER, incarnation: int = 0, **parameters: Any) -> None:
-        megha = lookup("megha-2021")
+    def __init__(
+        self,
+        address: Address,
+        cluster: Cluster = CLUSTER,
+        incarnation: int = 0,
+        design: str = "megha-2021",
+        **parameters: Any,
+    ) -> None:
+        megha = lookup(design)
         given = {"gms": 2, "lms": 1, "reliable": True, **parameters}
         recovery = megha.build(cluster, configure(megha, given), Streams(0)).capability(CrashRecovery)
         assert recovery is not None
@@ -258,6 +267,23 @@ def test_an_attempt_that_a_new_leader_reports_and_the_former_one_has_lost_is_not
     assert not messages(gm.hear(AttemptsLost((first,)), standby), Request)
     ((to, last),) = messages(gm.hear(replace(settled, running_attempts=()), standby), Request)
     assert (to, last.attempts) == (standby, (2,))
+
+
+@pytest.mark.parametrize("design", ["megha", "megha-2021"])
+def test_the_unit_of_an_attempt_that_two_leaders_report_to_have_ended_is_free_in_the_view(design: str) -> None:
+    """The second report was written before the second leader knew the end, and the job is submitted in between."""
+    gm, standby = Inside("gm/0", incarnation=1, design=design), "lm/0/standby"
+    attempt = RunningAttempt(0, 0, 0, "gm/0", 0)
+    first = report(attempt)
+    if design == "megha":
+        first = replace(first, update=StateUpdate(1, 0, (), 0, (Change(0, b"", b"\1"),)))
+    gm.hear(first)
+    gm.hear(TasksEnded((0,)))
+    gm.hear(replace(first, epoch=1), standby)
+    ((_, done),) = messages(gm.hear(submitted(1), SUBMITTER), JobDone)
+    assert done.job == 0
+    assert messages(gm.hear(TasksEnded((0,)), standby), Forget), "the second leader keeps the result no longer"
+    gm.component.check_rest()
 
 
 def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
