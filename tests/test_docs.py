@@ -11,7 +11,7 @@ from pathlib import Path
 
 from volery.architectures import REGISTRY
 from volery.cli.main import app
-from volery.cli.reference import PAGES as MADE
+from docs.pages import PAGES as MADE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -17,7 +17,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "volery"
-SOURCES = sorted(path for room in ("src", "experiments", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
+ROOMS = ("src", "experiments", "tests", "benchmarks", "docs")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 OURS = [path for path in SOURCES if path.is_relative_to(PACKAGE)]
 PURE = [path for path in OURS if path.relative_to(PACKAGE).parts[0] in ("core", "roles", "policies", "architectures")]
 
@@ -57,8 +58,6 @@ FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}
 """What programs of users import."""
-FOR_DOCUMENTS = {"volery.cli.reference"}
-"""What the documentation is built with."""
 FOR_AUTHORS = {
     "volery.policies.fairness.fluid",
     "volery.policies.fairness.ledger",
@@ -380,7 +379,6 @@ def test_no_module_is_an_orphan() -> None:
         - ENTRY_POINTS
         - FOR_TESTS
         - FOR_PROGRAMS
-        - FOR_DOCUMENTS
         - {"volery"}
     )
     assert not orphans

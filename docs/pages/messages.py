@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args, get_type_hints
 
+from docs.pages.structs import args, cell
 from volery import architectures
 from volery.architectures import REGISTRY
-from volery.cli.reference.structs import args, cell
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.core.flow import SUBMISSIONS, flow_of

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 import typer
 
-from volery.cli.reference.files import files, results
-from volery.cli.reference.measures import measures
-from volery.cli.reference.messages import messages
-from volery.cli.reference.structs import cell
+from docs.pages.files import files, results
+from docs.pages.measures import measures
+from docs.pages.messages import messages
+from docs.pages.structs import cell
 from volery.look.text import markdown_table
 
 
