@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.cli.conftest import Command
 
-from volery.architectures import REGISTRY
-from volery.cli.main import STATUSES, app
-from volery.cli.output import LEFT_OUT
 from docs.pages import write_pages
 from docs.pages.files import described
 from docs.pages.measures import COUNTED, MEASURED
 from docs.pages.structs import args, keys, structs_in
+from volery.architectures import REGISTRY
+from volery.cli.main import STATUSES, app
+from volery.cli.output import LEFT_OUT
 from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.live.config.federation import MACHINE_KEYS, FederationFile
 from volery.live.config.machine import ATTRIBUTES
