@@ -115,18 +115,18 @@ def _clusters(entry: Architecture) -> list[Cluster]:
 def _settings(entry: Architecture) -> Iterator[Mapping[str, Any]]:
     """The defaults, what makes it bear faults, alternatives of each parameter, and what switches stages on."""
     yield {}
-    yield entry.bearing
+    yield entry.conformance.fault_parameters
 
     for parameter in architectures.parameters(entry):
         values = parameter.type.split(" | ") if "|" in parameter.type else ["true", "false"]
         if "|" in parameter.type or parameter.type == "bool":
             yield from ({parameter.name: value} for value in values)
         else:
-            yield from ({parameter.name: value} for value in entry.fuzzed.get(parameter.name, ()))
+            yield from ({parameter.name: value} for value in entry.conformance.fuzzed.get(parameter.name, ()))
 
         if parameter.name == "shares":
             yield {"shares": SHARES}
-            yield {**entry.bearing, "shares": SHARES}
+            yield {**entry.conformance.fault_parameters, "shares": SHARES}
 
     for realisation in entry.stages.values():
         name, equals, value = realisation.when.partition("=")

@@ -106,7 +106,9 @@ def test_every_family_meets_every_check_and_every_design_some() -> None:
 @pytest.mark.parametrize("check", ["check_workflows", "check_cancel", "check_every_task_finishes_once"])
 def test_a_design_may_take_workflows_whole(check: str) -> None:
     """docs/decisions/0012: it is told parents, and holds tasks back itself."""
-    whole = msgspec.structs.replace(lookup("oracle"), name="whole", build=build_whole, vectors=False, graphs=True)
+    whole = msgspec.structs.replace(
+        lookup("oracle"), name="whole", build=build_whole, features={"constraints": "", "dependencies": ""}
+    )
     CHECKS[check](whole)
 
 

@@ -66,9 +66,9 @@ def _design(entry: Architecture) -> dict[str, Any]:
         "name": entry.name,
         "summary": entry.summary,
         "source": entry.source,
-        "hops": entry.hops,
-        "tolerates": sorted(entry.tolerates),
-        "bearing": dict(entry.bearing),
+        "hops": entry.conformance.hops,
+        "tolerates": sorted(entry.conformance.tolerates),
+        "bearing": dict(entry.conformance.fault_parameters),
         "vectors": entry.vectors,
         "graphs": entry.graphs,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
@@ -93,11 +93,13 @@ def _print_design(entry: Architecture) -> None:
     console = terminal()
     console.print(bold(entry.name), Text(entry.summary), sep=": ")
     console.print(Text(f"source:    {entry.source}"))
-    console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
-    console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    claims = entry.conformance
+    console.print(Text(f"hops:      {claims.hops} link delays from submission to the answer on an idle cluster"))
+    console.print(Text(f"tolerates: {', '.join(sorted(claims.tolerates)) or 'a reliable network only'}"))
 
-    if entry.bearing:
-        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
+    if claims.fault_parameters:
+        parameters = ", ".join(f"{name}={value}" for name, value in claims.fault_parameters.items())
+        console.print(Text(f"           with {parameters}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
 
@@ -124,8 +126,7 @@ def flow(
     from volery.study.spec import parse_architecture
 
     choice = parse_architecture(name, "ARCH")
-    entry = architectures.lookup(choice.name)
-    shown_flow = example_flow(entry, architectures.configure(entry, choice.parameters))
+    shown_flow = example_flow(*architectures.choose(choice.name, choice.parameters))
 
     if output is not None:
         from volery.report.flowplot import flow_svg
@@ -214,8 +215,7 @@ def _configured(text: str) -> Architecture:
     from volery.study.spec import parse_architecture
 
     choice = parse_architecture(text, "ARCH")
-    entry = architectures.lookup(choice.name)
-    config = architectures.configure(entry, choice.parameters)
+    entry, config = architectures.choose(choice.name, choice.parameters)
     return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
 
 

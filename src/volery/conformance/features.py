@@ -16,7 +16,6 @@ from volery.core.component import Architecture
 from volery.core.features import (
     CONSTRAINTS,
     DEADLINES,
-    DERIVED,
     FEATURES,
     LOCALITY,
     PRIORITIES,
@@ -72,9 +71,8 @@ def _deadline_us(arrival_us: int, stream: Random) -> int:
 @check
 def check_features_are_declared(architecture: Architecture) -> None:
     """Features that a design uses are declared by known names, constraints among them: every design keeps these."""
-    declarable = [feature for feature in FEATURES if feature not in DERIVED]
     for feature, condition in architecture.features.items():
-        demand(feature in declarable, f"uses {feature!r}, which is not one of {', '.join(declarable)}")
+        demand(feature in FEATURES, f"uses {feature!r}, which is not one of {', '.join(FEATURES)}")
         fields = architecture.defaults.__struct_fields__
         is_parameter = all(not parameter or parameter in fields for parameter, _ in alternatives(condition))
         demand(is_parameter, f"uses {feature} when {condition}, but there is no such parameter")

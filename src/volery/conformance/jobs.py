@@ -77,7 +77,7 @@ def check_cancel(architecture: Architecture) -> None:
         network = Network(delay_us=DELAY_US)
         records = run(architecture, case, network=network, options=Options(check=True), interceptor=cancels)
 
-        grace = architecture.hops * DELAY_US
+        grace = architecture.conformance.hops * DELAY_US
         _demand_others_untouched(case, records, cancels, architecture)
 
         for job, at in cancels.cancelled_at.items():
@@ -165,10 +165,10 @@ def check_gangs(architecture: Architecture) -> None:
 
     Concerns designs that declare a parameter for gangs.
     """
-    if not architecture.gangs:
+    if not architecture.conformance.gangs:
         return
 
-    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.gangs: True})
+    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.conformance.gangs: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
 
     for seed in range(SEEDS):

@@ -138,7 +138,7 @@ def check_late_timers_are_safe(architecture: Architecture) -> None:
     The design waits for its heartbeats here, also where other checks let it report at once.
     """
     own = type(architecture.defaults)()
-    waits = {name: getattr(own, name) for name in architecture.immediate}
+    waits = {name: getattr(own, name) for name in architecture.conformance.immediate}
     design = msgspec.structs.replace(architecture, defaults=msgspec.structs.replace(architecture.defaults, **waits))
     for case in busy_cases(10, design.vectors):
         records = run(design, case, options=Options(check=True), interceptor=LateTimers(case.seed))
@@ -171,7 +171,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
                 demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")
                 demand_capacity(case, records)
                 demand_constraints(case, records)
-                if "duplication" in architecture.tolerates and not faults.delay:
+                if "duplication" in architecture.conformance.tolerates and not faults.delay:
                     demand_all_finished(case, records, architecture)
 
 

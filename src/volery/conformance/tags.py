@@ -44,10 +44,10 @@ def check_tag_constraints(architecture: Architecture) -> None:
 
     Concerns designs that declare a parameter for tags, unless others exclude it.
     """
-    if not architecture.tags:
+    if not architecture.conformance.tags:
         return
 
-    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.tags: True})
+    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.conformance.tags: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
 
     if _is_excluded(design):

@@ -53,8 +53,9 @@ def check(function: Check) -> Check:
 
 def judged(architecture: Architecture) -> Architecture:
     """The design as it is judged: under its `immediate` parameters, every task of a job by itself."""
-    apart = {architecture.gangs: False} if architecture.gangs else {}
-    defaults = msgspec.structs.replace(architecture.defaults, **architecture.immediate, **apart)
+    claims = architecture.conformance
+    apart = {claims.gangs: False} if claims.gangs else {}
+    defaults = msgspec.structs.replace(architecture.defaults, **claims.immediate, **apart)
     return msgspec.structs.replace(architecture, defaults=defaults)
 
 

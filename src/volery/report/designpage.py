@@ -161,27 +161,21 @@ def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
 
 
 def _features(entry: Architecture) -> Iterator[Sequence[str]]:
-    derived = {AMOUNTS: entry.vectors, DEPENDENCIES: entry.graphs}
+    ignored = {AMOUNTS: "slots alone", DEPENDENCIES: "the driver sends tasks as they become ready"}
     for feature in FEATURES:
-        condition = entry.features.get(feature)
-        if feature in derived:
-            yield feature, ALWAYS if derived[feature] else _ignored(feature)
-        else:
-            yield feature, "ignored" if condition is None else f"with `{condition}`" if condition else ALWAYS
-
-
-def _ignored(feature: str) -> str:
-    return "the driver sends tasks as they become ready" if feature == DEPENDENCIES else "slots alone"
+        condition = entry.features.get(feature, ignored.get(feature, "ignored"))
+        yield feature, f"with `{condition}`" if feature in entry.features and condition else condition or ALWAYS
 
 
 def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "## Faults"
     yield ""
-    tolerated = ", ".join(f"`{fault}`" for fault in sorted(entry.tolerates))
+    claims = entry.conformance
+    tolerated = ", ".join(f"`{fault}`" for fault in sorted(claims.tolerates))
     if not tolerated:
         yield "It needs a reliable network."
     else:
-        parameters = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+        parameters = ", ".join(f"{name}={str(value).lower()}" for name, value in claims.fault_parameters.items())
         yield f"It tolerates {tolerated}" + (f"; all but duplication need `{parameters}`." if parameters else ".")
     yield ""
 
@@ -191,7 +185,7 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
         yield f"![Message flow of {entry.name} with {setting}]({file})"
         yield ""
 
-    hops = f"{entry.hops} link delays" if entry.hops != 1 else "one link delay"
+    hops = f"{claims.hops} link delays" if claims.hops != 1 else "one link delay"
     yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
     yield ""
 

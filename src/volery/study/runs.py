@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
-from volery.core.component import Architecture, Deployment, Learning, role_of
+from volery.architectures import ConfiguredDesign
+from volery.core.component import Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
@@ -174,17 +175,13 @@ def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
     return msgspec.structs.replace(run, parameters={**run.parameters, CUTOFF_PARAMETER: facts.cutoff_s})
 
 
-def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
-    """The architecture's components for the run's cluster.
-
-    Args:
-        taught: true adds the lesson of earlier runs, where the design learns.
+def build(run: RunSpec, cluster: Cluster, design: ConfiguredDesign) -> Deployment:
+    """The components of the run's design for its cluster.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
-    architecture = architectures.lookup(run.architecture)
-    config = _config(run, cluster)[0] if taught else architectures.configure(architecture, run.parameters)
+    architecture, config = design
     check_vectors(architecture.name, has_vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -194,13 +191,11 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         raise InputError(run.label or run.architecture, str(error)) from error
 
 
-def _config(run: RunSpec, cluster: Cluster) -> tuple[msgspec.Struct, Omissions | None]:
-    """The run's parameters with what earlier runs have taught, and what is omitted of those."""
-    architecture = architectures.lookup(run.architecture)
-    config = architectures.configure(architecture, run.parameters)
-    if not run.history or architecture.learning is None:
-        return config, None
-    return learned(architecture, architecture.learning, config, run, cluster)
+def chosen_design(run: RunSpec, cluster: Cluster) -> tuple[ConfiguredDesign, Omissions | None]:
+    """The run's design with what earlier runs have taught it, and what is omitted of those."""
+    design = architectures.choose(run.architecture, run.parameters)
+    learning = design.architecture.capability(Learning) if run.history else None
+    return learned(design, learning, run, cluster) if learning else (design, None)
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -211,7 +206,13 @@ class Driven(msgspec.Struct, frozen=True):
     cpu_s: float
 
 
-def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Watch | None = None) -> Driven:
+def drive(
+    run: RunSpec,
+    inputs: Inputs,
+    design: ConfiguredDesign,
+    deployment: Deployment | None = None,
+    watch: Watch | None = None,
+) -> Driven:
     """Simulate a run, with components of its own where none are given.
 
     Raises:
@@ -220,9 +221,8 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     wall = time.perf_counter()
     cpu = time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
-    graphs = architectures.lookup(run.architecture).graphs
 
-    built = build(run, inputs.cluster) if deployment is None else deployment
+    built = build(run, inputs.cluster, design) if deployment is None else deployment
     check_heeded(inputs.trace, built, run.label or run.architecture)
 
     try:
@@ -236,7 +236,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 costs=run.costs,
                 hosts=msgspec.convert(run.hosts, HOSTS),
                 frames=msgspec.convert(run.frames, FRAMES),
-                graphs=graphs,
+                graphs=design.architecture.graphs,
                 plan=_faults(run, built, inputs.trace.arrival_us),
             ),
             progress=watch,
@@ -276,11 +276,11 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     inputs = read_inputs(run)
     given_run, run = run, with_cutoff(run, inputs.facts)
     window = window_in(run, inputs)
-    _, history_left_out = _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
+    design, history_left_out = chosen_design(run, inputs.cluster)  # the time of what it learns is not that of the run
 
     if watch is not None:
         watch(inputs.facts)
-    driven = drive(run, inputs, None, watch)
+    driven = drive(run, inputs, design, watch=watch)
     records = driven.records
 
     peak_mb = peak_rss_mb()
@@ -301,7 +301,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
 
     summary = msgspec.structs.replace(
         summary,
-        **_unheeded(run, inputs),
+        **_unheeded(run, inputs, design),
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         history_left_out=history_left_out,
@@ -347,16 +347,15 @@ def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) ->
     }
 
 
-def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
+def _unheeded(run: RunSpec, inputs: Inputs, design: ConfiguredDesign) -> dict[str, Any]:
     """The features of the workload that the run's architecture ignores, leaves to the driver, or does not declare."""
-    architecture = architectures.lookup(run.architecture)
     converted_features = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
 
     present = [*features_of(inputs.trace), *converted_features]
-    if not architecture.features:
+    if not design.architecture.features:
         return {"declares": False}
 
-    used = used_features(architecture, _config(run, inputs.cluster)[0])
+    used = used_features(*design)
     used -= {AMOUNTS} if run.slot_request else set()
 
     ignored = [feature for feature in present if feature not in used]
@@ -392,7 +391,8 @@ def rehearse(run: RunSpec) -> frozenset[str]:
         InputError: for parameters that do not fit the cluster.
     """
     cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
-    return frozenset(role_of(address) for address in build(run, cluster, taught=False).components) | {SUBMITTER}
+    design = architectures.choose(run.architecture, run.parameters)
+    return frozenset(role_of(address) for address in build(run, cluster, design).components) | {SUBMITTER}
 
 
 def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
@@ -512,9 +512,9 @@ _learned: dict[tuple[Any, ...], tuple[Any, Omissions | None]] = {}
 
 
 def learned(
-    architecture: Architecture, learning: Learning, config: msgspec.Struct, run: RunSpec, cluster: Cluster
-) -> tuple[msgspec.Struct, Omissions | None]:
-    """The configuration with the parameter that a design has learned from earlier runs, and what is omitted of these.
+    design: ConfiguredDesign, learning: Learning, run: RunSpec, cluster: Cluster
+) -> tuple[ConfiguredDesign, Omissions | None]:
+    """The design with the parameter that it has learned from earlier runs, and what is omitted of these.
 
     They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
     have seen the same.
@@ -522,6 +522,7 @@ def learned(
     Raises:
         InputError: the earlier runs cannot be read.
     """
+    architecture, config = design
     by = tuple([getattr(config, name) for name in learning.by])
     key = (architecture.name, by, content_digest(run.history), inputs_key(run), run.delay_us)
     if key not in _learned:
@@ -545,4 +546,4 @@ def learned(
         _learned[key] = learning.learn(config, records, simulate), reading.left_out if reading else None
 
     lesson, omissions = _learned[key]
-    return msgspec.structs.replace(config, **{learning.parameter: lesson}), omissions
+    return design._replace(config=msgspec.structs.replace(config, **{learning.parameter: lesson})), omissions

@@ -20,7 +20,7 @@ from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
@@ -142,7 +142,6 @@ HFS = Architecture(
     messages=MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
+    conformance=Conformance(hops=2, tolerates=frozenset({"duplication"})),
     features={"constraints": "", "users": "", "priorities": "", "locality": ""},
 )

@@ -9,7 +9,7 @@ import msgspec
 from volery.architectures.megha.assembly import build
 from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import MESSAGES
-from volery.core.component import Architecture
+from volery.core.component import Architecture, Captions, Conformance, FederationDefaults
 from volery.core.stages import Realisation, Stage
 
 _ASKED: Final = "{sender} asks {receiver}, the Local Master, for {tasks}: only {receiver} knows what is really free."
@@ -88,13 +88,15 @@ MEGHA = Architecture(
     messages=MESSAGES,
     stages=STAGES,
     build=build,
-    hops=3,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
-    bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
-    live={"ask": True},
-    vectors=True,
-    features={"constraints": "", "users": "shares"},
-    captions=CAPTIONS,
+    conformance=Conformance(
+        hops=3,
+        tolerates=frozenset(
+            {"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}
+        ),
+        fault_parameters={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    ),
+    capabilities=(FederationDefaults({"ask": True}), Captions(CAPTIONS)),
+    features={"constraints": "", "users": "shares", "amounts": ""},
 )
 
 CENTRAL = msgspec.structs.replace(
@@ -103,8 +105,9 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
-    tolerates=MEGHA.tolerates - {"gone:gm"},
-    bearing={"reliable": True},
+    conformance=msgspec.structs.replace(
+        MEGHA.conformance, tolerates=MEGHA.conformance.tolerates - {"gone:gm"}, fault_parameters={"reliable": True}
+    ),
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
@@ -125,15 +128,18 @@ MEGHA_2021 = msgspec.structs.replace(
         repartition=True,
         rescheduling="tail",
     ),
-    fuzzed={
-        "updates": ("snapshots", "snapshots", "deltas"),
-        "batch_max": (1, 1, 100),
-        "match": ("min-constraints", "random", "best-fit"),
-        "rescheduling": ("tail", "tail", "head"),
-        "completion_notice": ("once", "once", "twice"),
-        "eager_retry": (True, True, False),
-        "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
-    },
+    conformance=msgspec.structs.replace(
+        MEGHA.conformance,
+        fuzzed={
+            "updates": ("snapshots", "snapshots", "deltas"),
+            "batch_max": (1, 1, 100),
+            "match": ("min-constraints", "random", "best-fit"),
+            "rescheduling": ("tail", "tail", "head"),
+            "completion_notice": ("once", "once", "twice"),
+            "eager_retry": (True, True, False),
+            "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
+        },
+    ),
     stages={
         **_stages("CapacityView"),
         Stage.T4: Realisation("LocalMaster.on_request", "full", "validation, repartition"),

@@ -28,7 +28,7 @@ from volery.architectures.mercury.messages import MESSAGES
 from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Captions, Component, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -150,10 +150,12 @@ MERCURY = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
-    bearing={"reliable": True},
-    fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
+    conformance=Conformance(
+        hops=2,
+        tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+        fault_parameters={"reliable": True},
+        fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
+    ),
     features={"constraints": ""},
-    captions=CAPTIONS,
+    capabilities=(Captions(CAPTIONS),),
 )

@@ -37,7 +37,7 @@ from volery.core.bounds import (
     Seconds,
     param,
 )
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -180,10 +180,9 @@ TETRISCHED = Architecture(
     messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    gangs="gangs",
-    immediate={**PROMPT, "plan_ahead_s": 0.0},
+    conformance=Conformance(
+        hops=2, tolerates=frozenset({"duplication"}), gangs="gangs", immediate={**PROMPT, "plan_ahead_s": 0.0}
+    ),
     features={"constraints": "", "deadlines": "", "preferences": "heterogeneity", "priorities": "budget=priority"},
 )
 
@@ -194,6 +193,6 @@ ALSCHED = msgspec.structs.replace(
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
     build=build_alsched,
-    immediate=PROMPT,
+    conformance=msgspec.structs.replace(TETRISCHED.conformance, immediate=PROMPT),
     features={"constraints": "", "preferences": "constraints=soft|hard"},
 )
