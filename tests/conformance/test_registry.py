@@ -15,9 +15,8 @@ from tests.conformance.test_once import ONCE
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
 from volery.conformance.cases import all_cases, flow_cases, mixed_cases
-from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_all_finished
-from volery.conformance.verdict import run
+from volery.conformance.verdict import Echo, run
 from volery.core.capabilities import Refusals
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options

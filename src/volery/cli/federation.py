@@ -15,9 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from volery.cli.options import AsJson, JournalFolder, NodeSlots, Scheduler, argument, option
-from volery.cli.output import live_extra, print_json, print_table
+from volery.cli.output import PipeClosedError, live_extra, print_json, print_table
 from volery.cli.results import browse
-from volery.cli.streams import PipeClosedError
 from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
 from volery.setting import option_of

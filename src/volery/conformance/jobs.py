@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases
-from volery.conformance.interceptor import Echo, Interceptor
 from volery.conformance.outcomes import demand_capacity, demand_parents_first, demand_sound
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time

@@ -8,9 +8,8 @@ from fractions import Fraction
 import msgspec
 
 from volery.conformance.cases import MACHINES, Case, all_cases, busy_cases, edge_cases, trace_of
-from volery.conformance.interceptor import Echo, Interceptor
 from volery.conformance.outcomes import attempts, demand_all_finished, demand_capacity, demand_constraints
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component
 from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TimerFired

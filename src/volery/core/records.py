@@ -14,8 +14,8 @@ import msgspec
 from volery.core.capabilities import Billing
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
+from volery.core.reasons import DecisionLog
 from volery.core.trace import Trace, little_endian, longs
-from volery.core.why import DecisionLog
 
 MOMENTS_MAX: Final = 1 << 16
 """Bins of a histogram; when there are more, neighbours are merged two by two."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from volery.core.events import Counted, Fact, JobDone, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
-from volery.core.why import Decision
+from volery.core.reasons import Decision
 from volery.playback.run_log import flat, task_fields
 
 KINDS_MAX: Final = 30

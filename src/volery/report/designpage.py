@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from volery.core.component import Architecture
+from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
 from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
 from volery.core.flow import Flow
 from volery.core.stages import STAGES, Stage

@@ -17,8 +17,8 @@ from volery.core.capabilities import Resumption
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
+from volery.core.reasons import Decision
 from volery.core.records import LostAttempt, TimeHistogram, with_processing
-from volery.core.why import Decision
 from volery.sim.lab import Door, Lab, Routes, handler_in
 
 

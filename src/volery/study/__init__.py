@@ -3,9 +3,9 @@
 from volery.report.schema import ResultsManifest, TraceFacts
 from volery.setting import Setting
 from volery.study.file import read_costs, read_study, study_from_tables, write_costs
-from volery.study.lab import compare, compare_spec, run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import ResultsFolder
+from volery.study.runner import compare, compare_spec, run_study
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
 from volery.study.verify import RunCheck, Verification, verify

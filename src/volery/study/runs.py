@@ -29,9 +29,9 @@ from volery.core.tags import check_heeded
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.columns import asked, view
+from volery.metrics.explanations import explained
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
-from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
 from volery.sim.faults import FaultPlan, crashes_of
 from volery.study.outages import outage_plan

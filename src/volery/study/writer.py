@@ -229,7 +229,7 @@ class ResultsWriter:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.why import Explanations
+        from volery.study.answers import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")

@@ -10,7 +10,7 @@ import pytest
 from volery import architectures
 from volery.core.events import Counted, JobDone, Submit
 from volery.core.model import Job, Message, Task, TaskId
-from volery.core.why import Decision, Reason, Rejection
+from volery.core.reasons import Decision, Reason, Rejection
 from volery.playback.captions import Captions, in_words
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from volery import architectures
 from volery.core.errors import InputError
 from volery.core.model import NEVER
-from volery.metrics.why import REASONS, Staleness, staleness
+from volery.metrics.explanations import REASONS, Staleness, staleness
 from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.schema import FinishedRun
 from volery.study.results import ResultsFolder
