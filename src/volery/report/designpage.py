@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
-from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
+from volery.core.features import FEATURES
 from volery.core.flow import Flow
 from volery.core.stages import STAGES, Stage
 from volery.look.text import markdown_table

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
 from volery.architectures import ConfiguredDesign
-from volery.core.component import Deployment, Learning, role_of
+from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
+from volery.core.features import features_of, used_features
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records

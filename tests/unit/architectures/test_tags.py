@@ -32,13 +32,8 @@ def test_tags_exclude_what_they_have_no_meaning_for(design: str, parameters: dic
 
 
 def test_presets_heed_tags_where_their_stages_allow_it() -> None:
-    assert lookup("kubernetes").conformance.tags == lookup("borg").conformance.tags == "tags"
-    assert (
-        lookup("dryad").conformance.tags
-        == lookup("backfill").conformance.tags
-        == lookup("mesos").conformance.tags
-        == ""
-    )
+    names = ("kubernetes", "borg", "dryad", "backfill", "mesos")
+    assert [lookup(name).conformance.tags for name in names] == ["tags", "tags", "", "", ""]
 
 
 @pytest.mark.parametrize("design", ["megha", "central", "megha-2021", "monolithic"])
