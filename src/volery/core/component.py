@@ -200,7 +200,7 @@ class PolicyNames(msgspec.Struct, frozen=True):
     of: Callable[[Any], Mapping[Stage, str]]
 
 
-class Captions(msgspec.Struct, frozen=True):
+class DeclaredCaptions(msgspec.Struct, frozen=True):
     """Texts of a recording for the first message of a kind, or the first counted fact, by its name.
 
     They are for readers new to the design, and may have {sender}, {receiver}, {tasks}, {count}. Without them messages
@@ -233,7 +233,7 @@ class Architecture(msgspec.Struct, frozen=True):
             Submit and MoreTasks carry parents, and it decides itself when a task may start (stage T1). Otherwise the
             driver sends tasks as they become ready.
         capabilities: What few designs have, at most one of each class: `FederationDefaults`, `PolicyNames`, `Learning`,
-            `Captions`.
+            `DeclaredCaptions`.
     """
 
     name: str
@@ -267,7 +267,7 @@ class Architecture(msgspec.Struct, frozen=True):
 
     def captions(self) -> Mapping[str, str]:
         """Texts of recordings by names of messages and facts; empty where it declares none."""
-        return (self.capability(Captions) or Captions()).texts
+        return (self.capability(DeclaredCaptions) or DeclaredCaptions()).texts
 
 
 def _of_class(capabilities: Iterable[object], kind: type[Capability]) -> Capability | None:

@@ -9,7 +9,7 @@ import msgspec
 from volery.architectures.megha.assembly import build
 from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import MESSAGES
-from volery.core.component import Architecture, Captions, Conformance, FederationDefaults
+from volery.core.component import Architecture, Conformance, DeclaredCaptions, FederationDefaults
 from volery.core.stages import Realisation, Stage
 
 _ASKED: Final = "{sender} asks {receiver}, the Local Master, for {tasks}: only {receiver} knows what is really free."
@@ -95,7 +95,7 @@ MEGHA = Architecture(
         ),
         fault_parameters={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     ),
-    capabilities=(FederationDefaults({"ask": True}), Captions(CAPTIONS)),
+    capabilities=(FederationDefaults({"ask": True}), DeclaredCaptions(CAPTIONS)),
     features={"constraints": "", "users": "shares", "amounts": ""},
 )
 

@@ -28,7 +28,7 @@ from volery.architectures.mercury.messages import MESSAGES
 from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
-from volery.core.component import Architecture, Captions, Component, Conformance, Deployment
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -157,5 +157,5 @@ MERCURY = Architecture(
         fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
     ),
     features={"constraints": ""},
-    capabilities=(Captions(CAPTIONS),),
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )

@@ -30,7 +30,7 @@ from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, M
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery, Refusals
-from volery.core.component import Architecture, Captions, Component, Conformance, Deployment
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Job, JobId, Task
 from volery.core.stages import Realisation, Stage
@@ -302,7 +302,7 @@ PIGEON = Architecture(
         },
     ),
     features={"constraints": ""},
-    capabilities=(Captions(CAPTIONS),),
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )
 
 PIGEONC = msgspec.structs.replace(

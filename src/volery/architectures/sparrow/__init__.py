@@ -15,7 +15,7 @@ from __future__ import annotations
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
 from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
-from volery.core.component import Architecture, Captions, Component, Conformance, Deployment
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -105,5 +105,5 @@ SPARROW = Architecture(
         hops=4, tolerates=frozenset({"loss", "duplication", "delay", "partition"}), fault_parameters={"reliable": True}
     ),
     features={"constraints": "", "users": "queue=fair|priority"},
-    capabilities=(Captions(CAPTIONS),),
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )
