@@ -1,6 +1,6 @@
 """Captions of a recording: a sentence for the first message and the first fact of each kind.
 
-An architecture may declare them (capability `DeclaredCaptions`); else the caption of a message is its documentation. Sender,
+An architecture may declare them (`DeclaredCaptions`); else the caption of a message is its documentation. Sender,
 receiver and tasks are read from the message.
 """
 
