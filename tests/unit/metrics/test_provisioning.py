@@ -13,7 +13,7 @@ from volery.core.capabilities import Billing
 from volery.core.events import Power, Switched
 from volery.core.model import NEVER, SECOND
 from volery.core.records import LostAttempt, Records
-from volery.metrics import provisioning_summary
+from volery.metrics.provisioning import provisioning_summary
 
 MACHINES = cores_cluster(4, 2)
 HOURLY = Billing(frozenset((0, 1)), 100 * SECOND, 0.5, 1.0)
