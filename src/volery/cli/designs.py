@@ -336,7 +336,6 @@ STAGE_IDS = [stage.value for stage in Stage]
 @policy_app.command("list")
 def list_policies(
     stage: Annotated[str | None, argument("Of this stage alone, as R5.", "[STAGE]")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of the reference page.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the policies of the stages, those of other packages included, with their parameters."""
@@ -345,8 +344,6 @@ def list_policies(
     stages = [_stage_named(stage)] if stage else list(METHODS)
     if as_json:
         print_json({listed_stage.value: _policies_of(listed_stage) for listed_stage in stages})
-    elif markdown:
-        typer.echo("\n".join(_policies_page(stages)))
     else:
         _print_policies(stages)
 
@@ -420,24 +417,3 @@ def _print_policies(stages: list[Stage]) -> None:
 
     terminal().print(table)
     typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
-
-
-def _policies_page(stages: list[Stage]) -> list[str]:
-    lines = []
-    for stage in stages:
-        lines += [
-            f"### {stage.value}: {STAGES[stage].name}",
-            "",
-            "| policy | what it does | parameters |",
-            "|---|---|---|",
-        ]
-
-        for policy in _policies_of(stage):
-            parameter_texts = "; ".join(
-                f"`{parameter['name']}:{parameter['default']}` {parameter['description']}"
-                for parameter in policy["parameters"]
-            )
-            lines.append(f"| `{policy['name']}` | {policy['summary']} | {parameter_texts or '-'} |")
-
-        lines.append("")
-    return lines[:-1]
