@@ -24,8 +24,8 @@ from volery.cli.options import (
 )
 from volery.cli.output import print_answer, print_json, print_results, print_table, terminal, write_svg
 from volery.cli.progress import LiveProgress
-from volery.core.checked import CheckedFile
 from volery.core.errors import InputError, suggestion
+from volery.integrity import CheckedFile
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer

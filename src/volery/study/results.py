@@ -23,9 +23,8 @@ import msgspec
 import numpy as np
 from filelock import FileLock, Timeout
 
-from volery.core.checked import CheckedFile, checked
 from volery.core.errors import DamagedError, InputError
-from volery.core.seal import has_seal, sealed, unsealed
+from volery.integrity import CheckedFile, checked, has_seal, sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
 from volery.report.schema import (
     CONFLICTS,
@@ -198,7 +197,7 @@ class ResultsFolder:
         return stored
 
     def columns(self, key: str, part: str) -> dict[str, Any]:
-        """The columns "jobs", "curve", or a part of `metrics.why` or `metrics.timeline`, of a finished run.
+        """The columns "jobs", "curve", or a part of `metrics.explanations` or `metrics.timeline`, of a finished run.
 
         Raises:
             InputError: when they are missing or damaged.

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.core.seal import unsealed
+from volery.integrity import unsealed
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
 from volery.study.plan import PlannedRun, content_digest, outline, study_digest
 from volery.study.pool import check_places, each_outcome
