@@ -50,7 +50,8 @@ class RunOutcome(msgspec.Struct):
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short,
             counted, wait_s.
         curve: the columns time_s, utilisation, waiting_tasks, refused_tasks.
-        explained: decisions of schedulers that explain themselves, as the parts of `metrics.explanations.explained`; else empty.
+        explained: decisions of schedulers that explain themselves, as the parts of `metrics.explanations.explained`;
+            else empty.
         timeline: task runs with place and time, as the parts of `metrics.timeline.timeline`.
     """
 
