@@ -26,7 +26,7 @@ from benchmarks.calibration import MEAN_BAR, NODES, P99_BAR, Lived, Times, alloc
 from benchmarks.live import nats_process
 
 from volery import metrics, sim
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.costs import Frames, HostCosts
 from volery.core.model import SECOND, Time
 from volery.core.trace import Trace

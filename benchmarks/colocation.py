@@ -33,8 +33,8 @@ import msgspec
 import numpy as np
 
 from volery import metrics, sim
+from volery.architectures import choose
 from volery.cli.calibrate import timed_run
-from volery.cli.federation import choose
 from volery.core.costs import HostCosts
 from volery.core.model import SECOND, TaskId
 from volery.core.trace import Trace

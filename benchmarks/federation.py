@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple
 from tests.live.certificates import Authority
 from tests.live.conftest import program
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Job, JobId, Message, Task, Time

@@ -24,7 +24,7 @@ from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
 from volery.metrics import summarise
-from volery.statistics.workload import jobs_difference
+from volery.statistics.block_bootstrap import jobs_difference
 from volery.workload.tr import read_tr
 
 TRACES: Final = Path(__file__).resolve().parents[2] / "shared" / "traces" / "tr"

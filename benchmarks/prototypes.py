@@ -53,8 +53,8 @@ from benchmarks.prototype_claims import verdicts
 
 from experiments.experiment import TRACES_VARIABLE, experiments_folder, traces_folder
 from volery import metrics, sim
+from volery.architectures import choose
 from volery.cli.calibrate import timed_run
-from volery.cli.federation import choose
 from volery.cli.generator import load_here
 from volery.core.costs import HostCosts
 from volery.core.errors import InputError

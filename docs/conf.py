@@ -1,11 +1,14 @@
 """How Sphinx makes a site of this folder: `make docs`."""
 
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 import volery
-from volery.cli.reference import write_pages
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from docs.pages import write_pages
 
 project = "Volery"
 version = release = volery.__version__

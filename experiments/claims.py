@@ -23,7 +23,7 @@ procedure corrects for their number: each further case is one more chance to fai
 accident all of them would have to.
 
 Where seeds were added until the claim was decided, each look at the values has a confidence of its own, so that all
-looks together keep 95 % (`volery.statistics.looks`). The last look that has all values of a case decides it: seeds that
+looks together keep 95 % (`volery.statistics.Looks`). The last look that has all values of a case decides it: seeds that
 were drawn for other claims count, also against what fewer seeds decided.
 
 Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of

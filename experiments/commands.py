@@ -36,7 +36,7 @@ from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 from volery.setting import option_of
 from volery.study import LostRunError
-from volery.study.seeds import AutoSeeds, read_seeds
+from volery.study.spec import AutoSeeds, read_seeds
 
 FINISHED_RUNS: Final = Path("results/reproduce")
 STYLES: Final = {

@@ -117,7 +117,7 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
     choice = parse_architecture(text, place)
     try:
-        architectures.configure(architectures.lookup(choice.name), choice.parameters)
+        architectures.choose(choice.name, choice.parameters)
     except InputError as error:
         raise InputError(place, f"{error.place}: {error.problem}") from None
     return choice

@@ -2,7 +2,7 @@
 
 The seeds of the file are the first look. Each further look draws seeds for the runs of undecided claims alone; claims
 that want for something else than seeds, and timed stages, draw none. All looks together keep the confidence of one
-(see `volery.statistics.looks`).
+(see `volery.statistics.differences`).
 
 Most changes to the code are meant to change no result. Equal digests of runs that are spread over an experiment are
 evidence for that, in minutes instead of hours; a single other digest refutes it.
@@ -29,7 +29,7 @@ from volery.report.notes import limit_reached
 from volery.statistics import SEEDS_MIN, InterimLook, looks
 from volery.study.plan import PlannedRun, code_digest
 from volery.study.pool import check_places, each_outcome
-from volery.study.seeds import AutoSeeds
+from volery.study.spec import AutoSeeds
 from volery.study.watcher import Watcher
 
 Wanted = list[tuple[Judgement, frozenset[Place]]]

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
+from docs.pages import PAGES as MADE
 from volery.architectures import REGISTRY
 from volery.cli.main import app
-from volery.cli.reference import PAGES as MADE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -18,7 +18,7 @@ import typer
 from typer.testing import CliRunner
 
 import volery.cli.compare
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.cli.main import app
 from volery.live.config.federation import FederationFile, read_federation
 from volery.live.jobs import read_job

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.core.component import Architecture, Component, Deployment, sent_to
+from volery.core.component import Architecture, Component, Conformance, Deployment, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TaskFinished
 from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
@@ -149,7 +149,6 @@ LOTTERY = Architecture(
     messages=frozenset({Launch, Drop, Completed}),
     stages={Stage.J1: Realisation("Scheduler.on_submit"), Stage.R5: Realisation("Scheduler._place")},
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
+    conformance=Conformance(hops=2, tolerates=frozenset({"duplication"})),
     features={"constraints": ""},
 )

@@ -256,9 +256,10 @@ def variant(name: str) -> Architecture:
     key, equals, value = first.partition("=")
     given = {**({key: value} if equals else {}), **VARIANTS[name]}
     entry = lookup(base)
-    hops = HOPS.get(name, entry.hops)
-    defaults = configure(entry, {**entry.immediate, **given})
-    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={})
+    hops = HOPS.get(name, entry.conformance.hops)
+    defaults = configure(entry, {**entry.conformance.immediate, **given})
+    claims = msgspec.structs.replace(entry.conformance, hops=hops, immediate={})
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, conformance=claims)
 
 
 def entries() -> dict[str, Architecture]:

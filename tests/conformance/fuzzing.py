@@ -82,11 +82,13 @@ def design(stream: Random, names: Sequence[str]) -> tuple[str, Architecture]:
             if field not in given:
                 given[field] = drawn(stream, hints[field], getattr(entry.defaults, field))
         try:
-            config = configure(entry, {**entry.immediate, **given})
+            config = configure(entry, {**entry.conformance.immediate, **given})
         except InputError:
             continue
         told = ",".join(f"{field}={value}" for field, value in given.items())
-        return f"{base}:{told}", msgspec.structs.replace(entry, defaults=config, immediate={})
+        return f"{base}:{told}", msgspec.structs.replace(
+            entry, defaults=config, conformance=msgspec.structs.replace(entry.conformance, immediate={})
+        )
 
 
 def small_case(stream: Random, architecture: Architecture) -> Case:

@@ -76,7 +76,7 @@ def build_whole(cluster: Cluster, config: OracleConfig, streams: Streams) -> Dep
     return assemble(cluster, Whole(SlotMachines(cluster)), Node, dict.fromkeys(HOP, 0))
 
 
-@mutant("check_workflows", graphs=True)
+@mutant("check_workflows", features={"constraints": "", "users": "order=drf|hdrf", "dependencies": ""})
 def build_ignores_parents(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
@@ -90,7 +90,7 @@ class Hasty(Whole):
         return not waits or not self._ended.isdisjoint(waits)
 
 
-@mutant("check_workflows", graphs=True)
+@mutant("check_workflows", features={"constraints": "", "users": "order=drf|hdrf", "dependencies": ""})
 def build_waits_for_one_parent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Hasty(SlotMachines(cluster)), Node, {})
 
@@ -109,7 +109,7 @@ class Stubborn(Whole):
         self._barred |= barred
 
 
-@mutant("check_workflows", graphs=True)
+@mutant("check_workflows", features={"constraints": "", "users": "order=drf|hdrf", "dependencies": ""})
 def build_waits_for_what_never_runs(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Stubborn(SlotMachines(cluster)), Node, {})
 

@@ -34,7 +34,7 @@ class OvercommitsMemory(AmountMachines):
         return super().reuse(ended, unit)
 
 
-@mutant("check_capacity_and_constraints", vectors=True)
+@mutant("check_capacity_and_constraints", features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""})
 def build_overcommits_memory(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return placed_by(OvercommitsMemory, cluster)
 
@@ -48,7 +48,7 @@ class LeaksMemory(AmountMachines):
         return super().reuse(kept, unit)
 
 
-@mutant("check_every_task_finishes_once", vectors=True)
+@mutant("check_every_task_finishes_once", features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""})
 def build_leaks_memory(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return placed_by(LeaksMemory, cluster)
 
@@ -60,12 +60,12 @@ class PassesOverTheTooLarge(AmountMachines):
         return bool(self.matches[kind[0]])
 
 
-@mutant("check_done_is_said_once", vectors=True)
+@mutant("check_done_is_said_once", features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""})
 def build_waits_for_ever_for_a_larger_machine(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return placed_by(PassesOverTheTooLarge, cluster)
 
 
-@mutant("check_capacity_and_constraints", vectors=True)
+@mutant("check_capacity_and_constraints", features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""})
 def build_counts_gpus_as_one_amount(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     """As if a share could lie on several devices: the scheduler does not know which resource counts them."""
     if not cluster.resources:
@@ -91,6 +91,6 @@ class SplitsShares(AmountMachines):
         return split, unit
 
 
-@mutant("check_capacity_and_constraints", vectors=True)
+@mutant("check_capacity_and_constraints", features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""})
 def build_splits_shares(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return placed_by(SplitsShares, cluster)

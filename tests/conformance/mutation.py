@@ -9,7 +9,7 @@ import msgspec
 
 from volery.architectures.oracle import ORACLE, OracleConfig
 from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
-from volery.core.component import Architecture, Component, Deployment, role_of
+from volery.core.component import AMOUNTS, Architecture, Component, Deployment, role_of
 from volery.core.model import Address, Cluster, Time
 from volery.core.streams import Streams
 from volery.roles.node import Node
@@ -33,9 +33,15 @@ def build_unspoiled(cluster: Cluster, config: OracleConfig, streams: Streams) ->
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
-WIRED = {"hops": 2, "vectors": False}
-"""What `assemble` changes of the oracle: links take time, and there are slots alone."""
-UNSPOILED = msgspec.structs.replace(ORACLE, name="unspoiled", build=build_unspoiled, **WIRED)
+def on_slots(base: Architecture, hops: int, **changes: Any) -> Architecture:
+    """The design with other claims: slots alone, and so many hops of a lone task."""
+    changes.setdefault("features", {name: when for name, when in base.features.items() if name != AMOUNTS})
+    return msgspec.structs.replace(base, conformance=msgspec.structs.replace(base.conformance, hops=hops), **changes)
+
+
+WIRED_HOPS = 2
+"""Links take time in the oracle that `assemble` wires."""
+UNSPOILED = on_slots(ORACLE, WIRED_HOPS, name="unspoiled", build=build_unspoiled)
 MUTANTS: dict[str, tuple[str, Architecture]] = {}
 """Mutant -> (the check that must reject it, the design)."""
 
@@ -47,9 +53,8 @@ def mutant(
 
     def register(build: Callable[..., Deployment]) -> Callable[..., Deployment]:
         name = build.__name__.removeprefix("build_").replace("_", "-")
-        wired = WIRED if base is ORACLE else {"vectors": False}
-        changed = {"name": name, "build": build, **wired, **changes}
-        MUTANTS[name] = (rejected_by, msgspec.structs.replace(base, **changed))
+        changed = {"name": name, "build": build, "hops": WIRED_HOPS if base is ORACLE else base.conformance.hops}
+        MUTANTS[name] = (rejected_by, on_slots(base, **{**changed, **changes}))
         return build
 
     return register

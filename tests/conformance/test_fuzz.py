@@ -116,7 +116,7 @@ def test_extreme_values_of_a_parameter_run_or_are_refused_with_one_error(name: s
     refused: list[str] = []
     for value in (*fuzzing.EXTREMES, *limits.values(), *(limit + 1 for limit in limits.values())):
         try:
-            config = configure(entry, {**entry.immediate, field: value})
+            config = configure(entry, {**entry.conformance.immediate, field: value})
             design = msgspec.structs.replace(entry, defaults=config)
             case = fuzzing.small_case(stream, design)
             _demand_legal(case, _run(design, case, 0))

@@ -15,9 +15,8 @@ from tests.conformance.test_once import ONCE
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
 from volery.conformance.cases import all_cases, flow_cases, mixed_cases
-from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_all_finished
-from volery.conformance.verdict import run
+from volery.conformance.verdict import Echo, run
 from volery.core.capabilities import Refusals
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options
@@ -106,7 +105,9 @@ def test_every_family_meets_every_check_and_every_design_some() -> None:
 @pytest.mark.parametrize("check", ["check_workflows", "check_cancel", "check_every_task_finishes_once"])
 def test_a_design_may_take_workflows_whole(check: str) -> None:
     """docs/decisions/0012: it is told parents, and holds tasks back itself."""
-    whole = msgspec.structs.replace(lookup("oracle"), name="whole", build=build_whole, vectors=False, graphs=True)
+    whole = msgspec.structs.replace(
+        lookup("oracle"), name="whole", build=build_whole, features={"constraints": "", "dependencies": ""}
+    )
     CHECKS[check](whole)
 
 

@@ -16,7 +16,7 @@ from experiments.reruns import (
     spot_check,
 )
 from volery.core.errors import InputError
-from volery.study.seeds import AutoSeeds
+from volery.study.spec import AutoSeeds
 
 TEXT = """
 title = "queues"

@@ -10,10 +10,10 @@ import pytest
 
 from volery.architectures import lookup
 from volery.core.model import SECOND
+from volery.core.reasons import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.core.records import Records
-from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.faults import Scenario, ScenarioJob, draw
-from volery.metrics.why import explained, staleness
+from volery.metrics.explanations import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network

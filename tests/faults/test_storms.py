@@ -22,7 +22,7 @@ KEPT = [
     for entry in tomllib.loads((Path(__file__).parent / "kept.toml").read_text())["kept"]
     for seed in entry["seeds"]
 ]
-BEARING = [name for name, entry in registry().items() if entry.bearing]
+BEARING = [name for name, entry in registry().items() if entry.conformance.fault_parameters]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def classes_of(architecture: Architecture, scenario: Scenario) -> set[str]:
 def test_storms_hold_all_that_the_design_bears_and_nothing_else(name: str) -> None:
     architecture = lookup(name)
     drawn = set().union(*(classes_of(architecture, draw(architecture, seed)) for seed in range(60)))
-    assert drawn == architecture.tolerates
+    assert drawn == architecture.conformance.tolerates
     assert all(fault.startswith(("crash:", "gone:")) or fault in FAULT_CLASSES for fault in drawn)
 
 
@@ -91,7 +91,7 @@ def test_faults_end_before_progress_is_demanded() -> None:
 def test_without_faults_reliable_messages_change_no_result_of_designs_that_bear_no_crash(name: str) -> None:
     """Sparrow, Hawk and Eagle: the same components, linked. Where masters come in pairs, messages are others."""
     architecture = lookup(name)
-    if any(fault.startswith("crash:") for fault in architecture.tolerates):
+    if any(fault.startswith("crash:") for fault in architecture.conformance.tolerates):
         pytest.skip("its roles are others where components may crash")
     calm = msgspec.structs.replace(draw(architecture, 5), jitter_us=0, tie_shuffle=None)
     calm = msgspec.structs.replace(calm, plan=msgspec.structs.replace(calm.plan, messages=(), partitions=()))

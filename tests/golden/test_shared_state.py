@@ -10,7 +10,7 @@ from volery.architectures import configure, lookup
 from volery.core.model import Cluster
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.metrics import TransactionSummary, transaction_summary
+from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.sim import simulate
 from volery.workload import load_cluster, load_trace
 

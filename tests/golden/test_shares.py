@@ -19,7 +19,7 @@ from volery.core.model import SECOND, Amounts, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.metrics import preemption_summary, user_shares
+from volery.metrics.preemption import preemption_summary, user_shares
 from volery.sim import Options, simulate
 
 TWO = {"a": 30, "b": 70}

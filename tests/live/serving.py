@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.live.loopback import Loopback, loopback
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.live.assembly import LiveHost, running
 from volery.live.config.federation import FederationFile, resolve
 from volery.live.dashboard.routes import dashboard_routes

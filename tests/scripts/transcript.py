@@ -9,7 +9,7 @@ import msgspec
 
 from volery.architectures import configure, lookup
 from volery.conformance.cases import Case
-from volery.conformance.interceptor import ComponentProxy, Interceptor
+from volery.conformance.verdict import ComponentProxy, Interceptor
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired

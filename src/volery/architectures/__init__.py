@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,7 +23,7 @@ from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.bounds import check_finite
-from volery.core.component import Architecture
+from volery.core.component import Architecture, PolicyNames
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
 
@@ -78,6 +78,28 @@ def lookup(name: str) -> Architecture:
     return found[name]
 
 
+class ConfiguredDesign(NamedTuple):
+    """A design with the configuration that was chosen for it."""
+
+    architecture: Architecture
+    config: msgspec.Struct
+
+
+def choose(name: str, parameters: Mapping[str, Any]) -> ConfiguredDesign:
+    """The design of that name with some parameters set.
+
+    Raises:
+        InputError: there is none, or a parameter does not fit.
+    """
+    architecture = lookup(name)
+    return ConfiguredDesign(architecture, configure(architecture, parameters))
+
+
+def takes(name: str, parameter: str) -> bool:
+    """True if the design of that name has the parameter."""
+    return parameter in lookup(name).defaults.__struct_fields__
+
+
 def parameters(architecture: Architecture) -> list[Parameter]:
     """The parameters with their types, defaults and descriptions."""
     hints = get_type_hints(type(architecture.defaults), include_extras=True)
@@ -99,7 +121,8 @@ def parameters(architecture: Architecture) -> list[Parameter]:
 
 def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stage, Realisation]:
     """The realisation of each stage under a configuration, with the policies that the configuration names."""
-    names = architecture.policy_names(config) if architecture.policy_names else {}
+    policies = architecture.capability(PolicyNames)
+    names = policies.of(config) if policies else {}
     return {
         stage: msgspec.structs.replace(found, how=names[stage]) if stage in names else found
         for stage, found in architecture.stages.items()

@@ -108,7 +108,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
     Raises:
         InputError: an architecture does not exist, does not fit the nodes, or no broker answers.
     """
-    from volery.cli.federation import choose
+    from volery.architectures import choose
     from volery.cli.generator import federation_of
     from volery.core.component import role_of
     from volery.core.costs import CostModel

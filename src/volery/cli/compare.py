@@ -39,7 +39,7 @@ def compare(
     why: options.Why = False,
     profile: options.Profile = None,
     strict: options.Strict = False,
-    **setting: Any,
+    **setting: Any,  # an option for each field of `volery.setting.Setting` that has a form there; see `_options`
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
     from volery.study import compare_spec
@@ -147,8 +147,8 @@ def run_and_print(
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
+    from volery.study.answers import explaining
     from volery.study.stagetime import keep_stage_times, profile_stages
-    from volery.study.why import explaining
 
     if why:
         study = explaining(study)

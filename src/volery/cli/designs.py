@@ -66,9 +66,9 @@ def _design(entry: Architecture) -> dict[str, Any]:
         "name": entry.name,
         "summary": entry.summary,
         "source": entry.source,
-        "hops": entry.hops,
-        "tolerates": sorted(entry.tolerates),
-        "bearing": dict(entry.bearing),
+        "hops": entry.conformance.hops,
+        "tolerates": sorted(entry.conformance.tolerates),
+        "bearing": dict(entry.conformance.fault_parameters),
         "vectors": entry.vectors,
         "graphs": entry.graphs,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
@@ -93,11 +93,13 @@ def _print_design(entry: Architecture) -> None:
     console = terminal()
     console.print(bold(entry.name), Text(entry.summary), sep=": ")
     console.print(Text(f"source:    {entry.source}"))
-    console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
-    console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    claims = entry.conformance
+    console.print(Text(f"hops:      {claims.hops} link delays from submission to the answer on an idle cluster"))
+    console.print(Text(f"tolerates: {', '.join(sorted(claims.tolerates)) or 'a reliable network only'}"))
 
-    if entry.bearing:
-        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
+    if claims.fault_parameters:
+        parameters = ", ".join(f"{name}={value}" for name, value in claims.fault_parameters.items())
+        console.print(Text(f"           with {parameters}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
 
@@ -124,8 +126,7 @@ def flow(
     from volery.study.spec import parse_architecture
 
     choice = parse_architecture(name, "ARCH")
-    entry = architectures.lookup(choice.name)
-    shown_flow = example_flow(entry, architectures.configure(entry, choice.parameters))
+    shown_flow = example_flow(*architectures.choose(choice.name, choice.parameters))
 
     if output is not None:
         from volery.report.flowplot import flow_svg
@@ -214,8 +215,7 @@ def _configured(text: str) -> Architecture:
     from volery.study.spec import parse_architecture
 
     choice = parse_architecture(text, "ARCH")
-    entry = architectures.lookup(choice.name)
-    config = architectures.configure(entry, choice.parameters)
+    entry, config = architectures.choose(choice.name, choice.parameters)
     return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
 
 
@@ -336,7 +336,6 @@ STAGE_IDS = [stage.value for stage in Stage]
 @policy_app.command("list")
 def list_policies(
     stage: Annotated[str | None, argument("Of this stage alone, as R5.", "[STAGE]")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of the reference page.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the policies of the stages, those of other packages included, with their parameters."""
@@ -345,8 +344,6 @@ def list_policies(
     stages = [_stage_named(stage)] if stage else list(METHODS)
     if as_json:
         print_json({listed_stage.value: _policies_of(listed_stage) for listed_stage in stages})
-    elif markdown:
-        typer.echo("\n".join(_policies_page(stages)))
     else:
         _print_policies(stages)
 
@@ -420,24 +417,3 @@ def _print_policies(stages: list[Stage]) -> None:
 
     terminal().print(table)
     typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
-
-
-def _policies_page(stages: list[Stage]) -> list[str]:
-    lines = []
-    for stage in stages:
-        lines += [
-            f"### {stage.value}: {STAGES[stage].name}",
-            "",
-            "| policy | what it does | parameters |",
-            "|---|---|---|",
-        ]
-
-        for policy in _policies_of(stage):
-            parameter_texts = "; ".join(
-                f"`{parameter['name']}:{parameter['default']}` {parameter['description']}"
-                for parameter in policy["parameters"]
-            )
-            lines.append(f"| `{policy['name']}` | {policy['summary']} | {parameter_texts or '-'} |")
-
-        lines.append("")
-    return lines[:-1]

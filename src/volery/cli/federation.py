@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,10 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from volery.cli.options import AsJson, JournalFolder, NodeSlots, Scheduler, argument, option
-from volery.cli.output import live_extra, print_json, print_table
+from volery.cli.output import PipeClosedError, live_extra, print_json, print_table
 from volery.cli.results import browse
-from volery.cli.streams import PipeClosedError
-from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
 from volery.setting import option_of
@@ -59,18 +57,6 @@ RESERVED_SHARE = 10
 log = logging.getLogger(__name__)
 
 
-def choose(name: str, parameters: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
-    """The architecture of that name and its configuration.
-
-    Raises:
-        InputError: there is none, or a parameter does not fit.
-    """
-    from volery.architectures import configure, lookup
-
-    architecture = lookup(name)
-    return architecture, configure(architecture, parameters)
-
-
 def up(
     context: typer.Context,
     config: Annotated[Path | None, argument("The federation; the options make one.", "[FEDERATION.toml]")] = None,
@@ -99,6 +85,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
+    from volery.architectures import choose
     from volery.live.config.federation import ALL, FederationFile, read_federation, resolve
 
     if config is not None:
@@ -143,7 +130,9 @@ def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
     """The parameters that say how many; a design that has no such thing goes without."""
-    field_names = choose(architecture, {})[0].defaults.__struct_fields__
+    from volery.architectures import lookup
+
+    field_names = lookup(architecture).defaults.__struct_fields__
     sizes: dict[str, Any] = {}
 
     for names, value in ((CLUSTER_PARAMETERS, clusters), (GM_PARAMETERS, gms)):
@@ -394,6 +383,7 @@ def host(
 
     HOST is a role, api, or a name from the file.
     """
+    from volery.architectures import choose
     from volery.live.config.federation import read_federation
 
     run_host(read_federation(config, choose), str(context.info_name), as_json, log_json, give_up_jobs)

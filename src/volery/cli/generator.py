@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from volery import metrics
-from volery.cli.federation import choose, sizes_of
+from volery.architectures import choose
+from volery.cli.federation import sizes_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster, TaskId
 from volery.core.trace import Trace

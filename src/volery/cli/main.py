@@ -10,18 +10,16 @@ import typer
 
 import volery
 from volery.cli.calibrate import calibrate
-from volery.cli.check import check
 from volery.cli.compare import compare, demo, run
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
 from volery.cli.jobs import cancel, job, jobs, logs, record_app, submit
 from volery.cli.load import load
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
-from volery.cli.output import INTERRUPTED, LEFT_OUT, print_error
+from volery.cli.output import INTERRUPTED, LEFT_OUT, STANDARD_OUTPUT, PipeClosedError, guarded_streams, print_error
 from volery.cli.plan import plan
-from volery.cli.results import browse, export, report, show, timeline, verify
+from volery.cli.results import browse, check, export, report, show, timeline, verify
 from volery.cli.storm import storm
-from volery.cli.streams import STANDARD_OUTPUT, PipeClosedError, guarded_streams
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app

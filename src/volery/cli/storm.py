@@ -104,7 +104,9 @@ def _names(listed_names: Sequence[str]) -> list[str]:
     for name in listed_names:
         architectures.lookup(name)
 
-    return list(listed_names) or [name for name, entry in architectures.registry().items() if entry.bearing]
+    return list(listed_names) or [
+        name for name, entry in architectures.registry().items() if entry.conformance.fault_parameters
+    ]
 
 
 def _scenario(scenario: Path | None, schedule: Path | None) -> Scenario:

@@ -260,7 +260,7 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
 
     begin, end = part.of(span.first_us, span.end_us)
     architecture = lookup(span.architecture)
-    tracer = Tracer(begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None)
+    tracer = Tracer(begin, end, span.cluster.slots, span.machines, architecture.captions(), part=part.end_s is not None)
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
         if header.incarnation > 1:

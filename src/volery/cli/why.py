@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from volery.live.status import Why
-    from volery.metrics.why import Staleness
-    from volery.study.why import JobAnswer, TaskAnswer
+    from volery.metrics.explanations import Staleness
+    from volery.study.answers import JobAnswer, TaskAnswer
 
 CHOSEN = {
     "placed": "placed",
@@ -48,7 +48,7 @@ def why(
     if results is None:
         _ask_federation(question, api, as_json)
         return
-    from volery.study.why import explain
+    from volery.study.answers import explain
 
     explanation = explain(results, question, label=run, seed=seed)
     if as_json:

@@ -5,7 +5,7 @@ test runner. A design is judged with its own defaults on clusters of about 40 ma
 there is passed with other defaults (`msgspec.structs.replace(architecture, defaults=...)`).
 """
 
-from volery.conformance import determinism, features, jobs, protocol, safety, tags  # noqa: F401 - each registers its checks
+from volery.conformance import determinism, features, jobs, protocol, safety  # noqa: F401 - each registers its checks
 from volery.conformance.verdict import CHECKS, NonconformanceError, NotQuietError
 from volery.core.component import Architecture
 

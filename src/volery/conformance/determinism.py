@@ -18,8 +18,7 @@ import traceback
 from typing import IO, Final
 
 from volery.conformance.cases import MACHINES, Case, mixed_cases, trace_of
-from volery.conformance.interceptor import FactFilter, Interruption
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import FactFilter, Interruption, check, demand, run
 from volery.core.component import Architecture
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.streams import Streams

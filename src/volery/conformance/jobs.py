@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases
-from volery.conformance.interceptor import Echo, Interceptor
 from volery.conformance.outcomes import demand_capacity, demand_parents_first, demand_sound
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
@@ -77,7 +76,7 @@ def check_cancel(architecture: Architecture) -> None:
         network = Network(delay_us=DELAY_US)
         records = run(architecture, case, network=network, options=Options(check=True), interceptor=cancels)
 
-        grace = architecture.hops * DELAY_US
+        grace = architecture.conformance.hops * DELAY_US
         _demand_others_untouched(case, records, cancels, architecture)
 
         for job, at in cancels.cancelled_at.items():
@@ -165,10 +164,10 @@ def check_gangs(architecture: Architecture) -> None:
 
     Concerns designs that declare a parameter for gangs.
     """
-    if not architecture.gangs:
+    if not architecture.conformance.gangs:
         return
 
-    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.gangs: True})
+    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.conformance.gangs: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
 
     for seed in range(SEEDS):

@@ -12,10 +12,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import msgspec
 
 from volery.conformance.cases import MACHINES, Case, lone_task, mixed_cases, trace_of
-from volery.conformance.interceptor import ComponentProxy, Deliveries
 from volery.conformance.jobs import Cancels
 from volery.conformance.outcomes import demand_all_finished, path_us
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import ComponentProxy, Deliveries, check, demand, run
 from volery.core.component import Architecture, Component, Deployment, Sends, UnknownMessageError, role_of
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES
 from volery.core.flow import SUBMISSIONS, entry_roles, orders_to, seen_through, tables
@@ -144,7 +143,8 @@ def check_lone_task_costs_its_hops(architecture: Architecture) -> None:
     for delay in (0, 500, 1_300):
         records = run(architecture, case, network=Network(delay_us=delay))
         cost = _response_us(case, records)
-        demand(cost == architecture.hops * delay, f"a lone task costs {cost} us, not {architecture.hops} x {delay} us")
+        hops = architecture.conformance.hops
+        demand(cost == hops * delay, f"a lone task costs {cost} us, not {hops} x {delay} us")
 
 
 @check

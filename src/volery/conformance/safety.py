@@ -8,9 +8,8 @@ from fractions import Fraction
 import msgspec
 
 from volery.conformance.cases import MACHINES, Case, all_cases, busy_cases, edge_cases, trace_of
-from volery.conformance.interceptor import Echo, Interceptor
 from volery.conformance.outcomes import attempts, demand_all_finished, demand_capacity, demand_constraints
-from volery.conformance.verdict import check, demand, run
+from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component
 from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TimerFired
@@ -138,7 +137,7 @@ def check_late_timers_are_safe(architecture: Architecture) -> None:
     The design waits for its heartbeats here, also where other checks let it report at once.
     """
     own = type(architecture.defaults)()
-    waits = {name: getattr(own, name) for name in architecture.immediate}
+    waits = {name: getattr(own, name) for name in architecture.conformance.immediate}
     design = msgspec.structs.replace(architecture, defaults=msgspec.structs.replace(architecture.defaults, **waits))
     for case in busy_cases(10, design.vectors):
         records = run(design, case, options=Options(check=True), interceptor=LateTimers(case.seed))
@@ -171,7 +170,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
                 demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")
                 demand_capacity(case, records)
                 demand_constraints(case, records)
-                if "duplication" in architecture.tolerates and not faults.delay:
+                if "duplication" in architecture.conformance.tolerates and not faults.delay:
                     demand_all_finished(case, records, architecture)
 
 

@@ -6,8 +6,8 @@ stream that it was given, so that the same object runs in the lab and live, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -170,7 +170,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
     def capability(self, kind: type[Capability]) -> Capability | None:
         """The capability of this class; None: the design does not declare it."""
-        return next((capability for capability in self.capabilities if isinstance(capability, kind)), None)
+        return _of_class(self.capabilities, kind)
 
     def replaced(self, capability: object) -> Deployment:
         """The same with this capability in place of the one of its class."""
@@ -202,6 +202,60 @@ role, and of the machine with all that runs on it where the component stands on 
 does not come back while jobs are open, as long as another of its role is left."""
 
 
+class Conformance(msgspec.Struct, frozen=True):
+    """Claims of a design that conformance checks and fault injection verify, and the parameters for them.
+
+    Args:
+        hops: Count of link delays between the submission of a task to an idle cluster and the answer that its job is
+            done.
+        tolerates: Classes of faults, see `FAULT_CLASSES`, that it survives: duplication with its defaults, the others
+            with `fault_parameters`.
+        fault_parameters: Parameters under which it survives them.
+        fuzzed: Further parameters, each with values among which storms choose; with some of them a deployment may have
+            no `CrashRecovery`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
+        immediate: Parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
+            lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
+        gangs: Name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
+            never; "" where there is none. Conformance sets it for the check of gangs, and only there.
+        tags: Name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
+            never does. Conformance sets it for the check of them.
+    """
+
+    hops: int
+    tolerates: frozenset[str] = frozenset()
+    fault_parameters: Mapping[str, Any] = {}
+    fuzzed: Mapping[str, tuple[Any, ...]] = {}
+    immediate: Mapping[str, Any] = {}
+    gangs: str = ""
+    tags: str = ""
+
+
+class FederationDefaults(msgspec.Struct, frozen=True):
+    """Parameters that a federation has where its file sets nothing else; the lab keeps `defaults`."""
+
+    parameters: Mapping[str, Any] = {}
+
+
+class PolicyNames(msgspec.Struct, frozen=True):
+    """Function from a configuration to names of policies by stage, of a design that is assembled from policies."""
+
+    of: Callable[[Any], Mapping[Stage, str]]
+
+
+class DeclaredCaptions(msgspec.Struct, frozen=True):
+    """Texts of a recording for the first message of a kind, or the first counted fact, by its name.
+
+    They are for readers new to the design, and may have {sender}, {receiver}, {tasks}, {count}. Without them messages
+    are described by their documentation.
+    """
+
+    texts: Mapping[str, str] = {}
+
+
+AMOUNTS: Final = "amounts"
+DEPENDENCIES: Final = "dependencies"
+
+
 class Architecture(msgspec.Struct, frozen=True):
     """A registry entry: a published design, or a preset of one.
 
@@ -213,31 +267,15 @@ class Architecture(msgspec.Struct, frozen=True):
         messages: Messages that the codec must carry beyond the submitter's protocol.
         stages: Methods by the stages of the reference architecture that they realise.
         build: (Cluster, configuration, random streams) -> the components.
-        hops: Count of link delays between the submission of a task to an idle cluster and the answer that its job is
-            done.
-        tolerates: Classes of faults, see `FAULT_CLASSES`, that it survives: duplication with its defaults, the others
-            with the parameters of `bearing`.
-        bearing: Parameters under which it survives them.
-        fuzzed: Further parameters, each with values among which storms choose; with some of them a deployment may have
-            no `CrashRecovery`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
-        vectors: True if it places requests for several resources; otherwise it uses slots alone.
-        immediate: Parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
-            lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
-        gangs: Name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
-            never; "" where there is none. Conformance sets it for the check of gangs, and only there.
-        tags: Name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
-            never does. Conformance sets it for the check of them.
-        live: Parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
-        graphs: True if it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
-            may start (stage T1). Otherwise the driver sends tasks as they become ready.
+        conformance: Claims that checks verify.
         features: Features of a workload by which it decides, each with when: "" always, else a parameter that has to be
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
-            design uses constraints: one without an entry has not declared its features.
-        policy_names: (Configuration) -> names of policies by stage, where a design is assembled from policies.
-        learning: Learning from earlier runs, where it does; see docs/decisions/0018.
-        captions: Texts of a recording for the first message of a kind, or the first counted fact, by its name, for
-            readers new to the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are described by their
-            documentation.
+            design uses constraints: one without an entry has not declared its features. With `amounts` it places
+            requests for several resources; otherwise it uses slots alone. With `dependencies` it takes workflows whole:
+            Submit and MoreTasks carry parents, and it decides itself when a task may start (stage T1). Otherwise the
+            driver sends tasks as they become ready.
+        capabilities: What few designs have, at most one of each class: `FederationDefaults`, `PolicyNames`, `Learning`,
+            `DeclaredCaptions`.
     """
 
     name: str
@@ -247,20 +285,35 @@ class Architecture(msgspec.Struct, frozen=True):
     messages: frozenset[type[Message]]
     stages: Mapping[Stage, Realisation]
     build: Callable[[Cluster, Any, Streams], Deployment]
-    hops: int
-    tolerates: frozenset[str] = frozenset()
-    bearing: Mapping[str, Any] = {}
-    fuzzed: Mapping[str, tuple[Any, ...]] = {}
-    vectors: bool = False
-    immediate: Mapping[str, Any] = {}
-    gangs: str = ""
-    tags: str = ""
-    live: Mapping[str, Any] = {}
-    graphs: bool = False
+    conformance: Conformance
     features: Mapping[str, str] = {}
-    policy_names: Callable[[Any], Mapping[Stage, str]] | None = None
-    learning: Learning | None = None
-    captions: Mapping[str, str] = {}
+    capabilities: tuple[object, ...] = ()
+
+    @property
+    def vectors(self) -> bool:
+        """True if it places requests for several resources."""
+        return AMOUNTS in self.features
+
+    @property
+    def graphs(self) -> bool:
+        """True if it takes workflows whole."""
+        return DEPENDENCIES in self.features
+
+    def capability(self, kind: type[Capability]) -> Capability | None:
+        """The capability of this class; None: the design does not declare it."""
+        return _of_class(self.capabilities, kind)
+
+    def parameters_in_federation(self) -> Mapping[str, Any]:
+        """Parameters that a federation has where its file sets nothing else."""
+        return (self.capability(FederationDefaults) or FederationDefaults()).parameters
+
+    def captions(self) -> Mapping[str, str]:
+        """Texts of recordings by names of messages and facts; empty where it declares none."""
+        return (self.capability(DeclaredCaptions) or DeclaredCaptions()).texts
+
+
+def _of_class(capabilities: Iterable[object], kind: type[Capability]) -> Capability | None:
+    return next((capability for capability in capabilities if isinstance(capability, kind)), None)
 
 
 def role_of(address: Address) -> str:

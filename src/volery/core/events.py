@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
-from volery.core.why import Decision
+from volery.core.reasons import Decision
 
 Outcome = Literal["finished", "failed", "killed", "unstarted"]
 """The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another.

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from volery.core.component import Architecture
+from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
 from volery.core.model import NEVER
 from volery.core.trace import Trace
 
-CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS = "constraints", "amounts", "dependencies", "users"
+CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
 FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
-DERIVED: Final = (AMOUNTS, DEPENDENCIES)
-"""Features that `Architecture.vectors` and `Architecture.graphs` declare."""
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -42,14 +40,11 @@ def used_features(architecture: Architecture, config: Any) -> frozenset[str]:
         architecture: Design that declares them.
         config: Configuration of the design's own type.
     """
-    features = {
+    return frozenset(
         feature
         for feature, condition in architecture.features.items()
         if any(_is_met(alternative, config) for alternative in alternatives(condition))
-    }
-    features |= {AMOUNTS} if architecture.vectors else set()
-    features |= {DEPENDENCIES} if architecture.graphs else set()
-    return frozenset(features)
+    )
 
 
 def alternatives(condition: str) -> list[tuple[str, tuple[str, ...]]]:

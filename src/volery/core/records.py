@@ -13,8 +13,8 @@ import msgspec
 
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, SECOND, TaskId, Time
+from volery.core.reasons import DecisionLog
 from volery.core.trace import Trace, little_endian, longs
-from volery.core.why import DecisionLog
 
 HOUR: Final[Time] = 3600 * SECOND
 MOMENTS_MAX: Final = 1 << 16

@@ -1,7 +1,7 @@
 """Fault injection: a seed draws a scenario, a judge outside the components checks its run, and failures are shrunk.
 
-It needs nothing but the design, its `tolerates` and the parameters of its `bearing`, so that it tests designs of other
-packages as it does ours.
+It needs nothing but the design and its claims (`Architecture.conformance`), so that it tests designs of other packages
+as it does ours.
 """
 
 from volery.faults.judge import Failure, ScenarioResult, run_scenario

@@ -164,9 +164,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def draw(architecture: Architecture, seed: int) -> Scenario:
     """The storm of a seed."""
     stream = Streams(seed).of(f"storm/{architecture.name}")
-    parameters = dict(architecture.bearing)
+    parameters = dict(architecture.conformance.fault_parameters)
     if _is_among(seed, LIVE):
-        parameters |= architecture.live
+        parameters |= architecture.parameters_in_federation()
 
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
@@ -179,10 +179,10 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     except InputError:  # a design that needs more machines than were drawn gets all of them
         scenario = replace(scenario, constraints=constraints, slots=slots)
 
-    if architecture.fuzzed:
+    if architecture.conformance.fuzzed:
         scenario = _varied(architecture, scenario)
 
-    if architecture.tags and _is_among(seed, TAGGED):
+    if architecture.conformance.tags and _is_among(seed, TAGGED):
         tagged = _tagged(architecture, scenario)
         with suppress(InputError):  # other parameters may exclude tags
             tagged.build(architecture)
@@ -198,14 +198,14 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
         jitter_us=stream.choice((0, 0, 1_000)),
         tie_shuffle=stream.choice((None, seed)),
-        plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
+        plan=_plan(stream, architecture.conformance.tolerates, addresses, mortal, scenario),
     )
 
-    if "crash:node" in architecture.tolerates and mortal and _is_among(seed, TOGETHER):
+    if "crash:node" in architecture.conformance.tolerates and mortal and _is_among(seed, TOGETHER):
         scenario = _with_a_group(scenario, list(deployment.machines))
 
     standins = recovery.standins if recovery is not None else ()
-    replaceable = [standin for standin in standins if f"gone:{role_of(standin)}" in architecture.tolerates]
+    replaceable = [standin for standin in standins if f"gone:{role_of(standin)}" in architecture.conformance.tolerates]
     return _with_lost_entries(scenario, replaceable) if len(replaceable) > 1 and _is_among(seed, GONE) else scenario
 
 
@@ -241,7 +241,7 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
     jobs.append(ScenarioJob(0, (HEAL_US,) * caches, (0,) * caches, tags=("cache",)))
     jobs.sort(key=lambda job: job.arrival_us)
 
-    parameters = {**scenario.parameters, architecture.tags: True}
+    parameters = {**scenario.parameters, architecture.conformance.tags: True}
     return replace(scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs))
 
 
@@ -284,7 +284,7 @@ def _with_lost_entries(scenario: Scenario, entries: Sequence[Address]) -> Scenar
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
     stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
-    varied_parameters = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
+    varied_parameters = {name: stream.choice(values) for name, values in architecture.conformance.fuzzed.items()}
     scenario = replace(scenario, parameters={**scenario.parameters, **varied_parameters})
 
     if architecture.vectors and stream.random() < 0.6:

@@ -214,13 +214,13 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
     Raises:
         InputError: the design tolerates none of these faults, or places no amounts.
     """
-    if "partition" not in architecture.tolerates:
+    if "partition" not in architecture.conformance.tolerates:
         raise InputError(architecture.name, "bears no partition, and so neither a stopped host nor a lost broker")
     if amounts and not architecture.vectors:
         raise InputError(architecture.name, "places slots, not amounts")
 
     stream = Streams(seed).of(f"schedule/{architecture.name}")
-    parameters = dict(architecture.bearing)
+    parameters = dict(architecture.conformance.fault_parameters)
     parameter_names = architecture.defaults.__struct_fields__
 
     if "detection_s" in parameter_names:
@@ -275,7 +275,9 @@ def _with_loss(
     """
     recovery = deployment.capability(CrashRecovery)
     standins = recovery.standins if recovery is not None else ()
-    replaceable_entries = [entry for entry in standins if f"gone:{role_of(entry)}" in architecture.tolerates]
+    replaceable_entries = [
+        entry for entry in standins if f"gone:{role_of(entry)}" in architecture.conformance.tolerates
+    ]
     replaceable = [
         host
         for host, addresses in hosts.items()
@@ -322,7 +324,7 @@ def borne(
 
     The API's host may end where components can be rebuilt; its disk may be full under any design.
     """
-    tolerates = architecture.tolerates
+    tolerates = architecture.conformance.tolerates
     # A killed host loses what was on its way to it, too.
     survives = deployment.capability(CrashRecovery) is not None and "loss" in tolerates
 

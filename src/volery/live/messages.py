@@ -11,7 +11,7 @@ import msgspec
 
 from volery.core.events import Preemption
 from volery.core.model import Address, JobId, Message, TaskId, Time
-from volery.core.why import Decision
+from volery.core.reasons import Decision
 
 HostName = str
 

@@ -1,6 +1,6 @@
 """Captions of a recording: a sentence for the first message and the first fact of each kind.
 
-An architecture may declare them (`Architecture.captions`); else the caption of a message is its documentation. Sender,
+An architecture may declare them (`DeclaredCaptions`); else the caption of a message is its documentation. Sender,
 receiver and tasks are read from the message.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from volery.core.events import Counted, Fact, JobDone, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
-from volery.core.why import Decision
+from volery.core.reasons import Decision
 from volery.playback.run_log import flat, task_fields
 
 KINDS_MAX: Final = 30

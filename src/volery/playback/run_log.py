@@ -15,7 +15,7 @@ import msgspec
 from volery.core.component import role_of
 from volery.core.events import Cancel, Drain, Fact, JobDone, MoreTasks, Preemption, Submit
 from volery.core.model import NEVER, Address, Amounts, Job, JobId, Message, Task, TaskId, Time
-from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
+from volery.core.reasons import KEPT_PER_TASK, Decision, LoggedDecision
 
 
 class Flight(msgspec.Struct, frozen=True, array_like=True):

@@ -24,7 +24,7 @@ from volery.playback.tracer import Tracer
 from volery.sim.faults import Crash, FaultPlan
 from volery.study.plan import plan
 from volery.study.results import ResultsFolder
-from volery.study.runs import Watch, build, drive, read_inputs, with_cutoff
+from volery.study.runs import Watch, build, chosen_design, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec
 
 NAME: Final = "megha"
@@ -97,11 +97,12 @@ def trace_run(
     if watch is not None:
         watch(inputs.facts)
 
-    architecture, deployment = architectures.lookup(spec.architecture), build(spec, inputs.cluster)
-    tracer = Tracer(begin_us, end_us, inputs.cluster.slots, deployment.machines, architecture.captions, part=part)
+    design, _ = chosen_design(spec, inputs.cluster)
+    architecture, deployment = design.architecture, build(spec, inputs.cluster, design)
+    tracer = Tracer(begin_us, end_us, inputs.cluster.slots, deployment.machines, architecture.captions(), part=part)
     deployment = tracer.on(deployment)
 
-    if drive(spec, inputs, deployment, watch).records.digest() != digest:
+    if drive(spec, inputs, design, deployment, watch).records.digest() != digest:
         raise InputError(str(folder), f"{label}, seed {seed}, does not run as it did; `volery verify` says more")
 
     return TracedRun(architecture, inputs.cluster, deployment, tracer.log())
@@ -123,11 +124,11 @@ def demonstration(begin_us: Time = 0, end_us: Time = LENGTH_US, *, part: bool = 
     Args:
         part: the recording ends before the run does.
     """
-    architecture = architectures.lookup(NAME)
+    architecture, config = architectures.choose(NAME, PARAMETERS)
     cluster = Cluster.uniform(WORKERS)
-    deployment = architecture.build(cluster, architectures.configure(architecture, PARAMETERS), Streams(0))
+    deployment = architecture.build(cluster, config, Streams(0))
     crashes = ((CRASH.at_us, CRASH.address),)
-    tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions, crashes, part)
+    tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions(), crashes, part)
     deployment = tracer.on(deployment)
     plan = FaultPlan(crashes=(CRASH,))
     sim.simulate(deployment, work(), cluster, network=sim.Network(DELAY_US), options=sim.Options(plan=plan))

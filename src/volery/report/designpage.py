@@ -299,11 +299,13 @@ def _workload(entry: Architecture, base: Architecture | None) -> Iterator[str]:
 def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "## Faults"
     yield ""
-    tolerated = ", ".join(f"`{fault}`" for fault in sorted(entry.tolerates))
+    tolerated = ", ".join(f"`{fault}`" for fault in sorted(entry.conformance.tolerates))
     if not tolerated:
         yield "It needs a reliable network."
     else:
-        parameters = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+        parameters = ", ".join(
+            f"{name}={str(value).lower()}" for name, value in entry.conformance.fault_parameters.items()
+        )
         yield f"It tolerates {tolerated}" + (f"; all but duplication need `{parameters}`." if parameters else ".")
     yield ""
 
@@ -313,7 +315,7 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
         yield f"![Message flow of {entry.name} with {setting}]({file})"
         yield ""
 
-    hops = f"{entry.hops} link delays" if entry.hops != 1 else "one link delay"
+    hops = f"{entry.conformance.hops} link delays" if entry.conformance.hops != 1 else "one link delay"
     yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
     yield ""
 

@@ -19,7 +19,7 @@ from volery.statistics import (
     ComparedMeans,
     Difference,
 )
-from volery.statistics.workload import NO_STATEMENT
+from volery.statistics.block_bootstrap import NO_STATEMENT
 
 PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6

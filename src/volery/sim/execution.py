@@ -19,8 +19,8 @@ from volery.core.component import Component, role_of
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
+from volery.core.reasons import Decision
 from volery.core.records import PATH_SHIFT, LostAttempt, TimeHistogram, with_processing
-from volery.core.why import Decision
 from volery.sim.lab import Door, Lab, Routes
 
 

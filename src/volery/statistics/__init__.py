@@ -6,6 +6,7 @@ choices     the seeds of a study: random choices of the schedulers, drawn constr
 workload    the jobs that happened to come: a trace is one realisation of the days that it stands for
 """
 
+from volery.statistics.block_bootstrap import JobsDifference, jobs_difference
 from volery.statistics.differences import (
     CORRECTED,
     HIGHER,
@@ -18,7 +19,10 @@ from volery.statistics.differences import (
     ComparedJobs,
     ComparedMeans,
     Difference,
+    InterimLook,
+    Looks,
     holm,
+    looks,
     paired_difference,
     paired_ratio,
     seeded_difference,
@@ -31,8 +35,6 @@ from volery.statistics.intervals import (
     Interval,
     interval_of_mean,
 )
-from volery.statistics.looks import InterimLook, Looks, looks
-from volery.statistics.workload import JobsDifference, jobs_difference
 
 __all__ = [
     "BCA",

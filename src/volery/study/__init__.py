@@ -1,14 +1,13 @@
 """Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
 
-from volery.report.schema import ResultsManifest, TraceFacts
-from volery.setting import Setting
+from volery.report.schema import TraceFacts
 from volery.study.file import read_costs, read_study, study_from_tables, write_costs
-from volery.study.lab import compare, compare_spec, run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import ResultsFolder
+from volery.study.runner import compare, compare_spec, run_study
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
-from volery.study.verify import RunCheck, Verification, verify
+from volery.study.verify import Verification, verify
 from volery.study.watcher import LostRunError, Watcher
 from volery.study.writer import Results, load_results, write_results_report
 
@@ -18,11 +17,8 @@ __all__ = [
     "PlannedRun",
     "Results",
     "ResultsFolder",
-    "ResultsManifest",
-    "RunCheck",
     "RunOutcome",
     "RunSpec",
-    "Setting",
     "StudySpec",
     "TraceFacts",
     "Verification",

@@ -40,10 +40,10 @@ def pages(entries: Iterable[Architecture]) -> dict[str, str]:
         if not is_alike:
             texts[f"{entry.name}.svg"] = flow_svg(design.flow)
 
-        if entry.bearing:
-            bearing = example_flow(entry, architectures.configure(entry, entry.bearing))
+        if fault_parameters := entry.conformance.fault_parameters:
+            bearing = example_flow(entry, architectures.configure(entry, fault_parameters))
             if bearing != design.flow:
-                parameters = ",".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+                parameters = ",".join(f"{name}={str(value).lower()}" for name, value in fault_parameters.items())
                 pictures.append((f"{entry.name}-bearing.svg", parameters))
                 texts[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
 
@@ -115,8 +115,8 @@ def write_flows(folder: Path, specs: Iterable[RunSpec]) -> None:
 
     for label, spec in specs_by_label.items():
         try:
-            entry = architectures.lookup(spec.architecture)
-            flows.append(LabelledFlow(label, example_flow(entry, architectures.configure(entry, spec.parameters))))
+            design = architectures.choose(spec.architecture, spec.parameters)
+            flows.append(LabelledFlow(label, example_flow(*design)))
         except InputError:
             continue
 

@@ -20,7 +20,6 @@ from volery import architectures
 from volery.core.costs import CostModel, EventCost
 from volery.core.errors import InputError, suggestion
 from volery.setting import DECLARED, StudyOptions
-from volery.study.seeds import read_seeds
 from volery.study.spec import (
     SETTING_FIELDS,
     ArchitectureChoice,
@@ -30,6 +29,7 @@ from volery.study.spec import (
     is_synthetic,
     make_study,
     parse_architecture,
+    read_seeds,
     split_parameters,
 )
 from volery.workload.files import atomic_output

@@ -88,20 +88,17 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
     Raises:
         InputError: for an unknown architecture or parameter.
     """
-    architecture = architectures.lookup(choice.name)
     parameters = dict(choice.parameters)
-    parameter_names = {parameter.name for parameter in architectures.parameters(architecture)}
-    if setting.cutoff_s is not None and CUTOFF_PARAMETER in parameter_names:
+    if setting.cutoff_s is not None and architectures.takes(choice.name, CUTOFF_PARAMETER):
         parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
 
-    architectures.configure(architecture, parameters)
+    architectures.choose(choice.name, parameters)
     return parameters
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
     """True for a design that takes a cutoff and was given none, so that the trace gives it."""
-    parameter_names = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
-    return CUTOFF_PARAMETER in parameter_names and CUTOFF_PARAMETER not in run.parameters
+    return CUTOFF_PARAMETER not in run.parameters and architectures.takes(run.architecture, CUTOFF_PARAMETER)
 
 
 def run_key(run: RunSpec) -> str:
@@ -110,8 +107,7 @@ def run_key(run: RunSpec) -> str:
     Raises:
         InputError: when a file of the run cannot be read.
     """
-    architecture = architectures.lookup(run.architecture)
-    config = architectures.configure(architecture, run.parameters)
+    config = architectures.choose(run.architecture, run.parameters).config
     content: dict[str, Any] = {
         "version": KEY_VERSION,
         "code": code_digest(run.architecture),

@@ -1,6 +1,7 @@
 """The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
 
 Its Parquet tables are put together from the finished runs. Files, their types, and columns: `volery.report.schema`.
+`check_results` compares every file with its digest, and runs nothing again.
 """
 
 from __future__ import annotations
@@ -14,32 +15,38 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from filelock import FileLock, Timeout
 
-from volery.core.errors import InputError
-from volery.integrity import sealed, unsealed
+from volery.core.errors import DamagedError, InputError
+from volery.integrity import CheckedFile, checked, has_seal, sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
+    FLOWS,
     HEAT,
     JOBS,
     LOCK,
     MANIFEST,
     RUNS,
+    STAGE_TIMES,
     SUMMARY,
     SUMS,
     TASK_RUNS,
     UTILISATION,
+    Flows,
     ResultsManifest,
+    StageTimes,
     StoredRun,
+    StudySummary,
 )
-from volery.report.sums import file_digest, sums_of
+from volery.report.sums import damaged_files, file_digest, recorded_sums, sums_of
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec
@@ -190,7 +197,7 @@ class ResultsFolder:
         return stored
 
     def columns(self, key: str, part: str) -> dict[str, Any]:
-        """The columns "jobs", "curve", or a part of `metrics.why` or `metrics.timeline`, of a finished run.
+        """The columns "jobs", "curve", or a part of `metrics.explanations` or `metrics.timeline`, of a finished run.
 
         Raises:
             InputError: when they are missing or damaged.
@@ -457,3 +464,69 @@ def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
         finally:
             if writer is not None:
                 writer.close()
+
+
+WITHOUT: Final = "has no digest: an earlier version wrote it"
+_KINDS: Final[dict[str, Any]] = {MANIFEST: StudyManifest, SUMMARY: StudySummary, FLOWS: Flows, STAGE_TIMES: StageTimes}
+
+
+def check_results(folder: Path) -> Iterator[CheckedFile]:
+    """All files of a results folder that have digests, and what is missing."""
+    for name, kind in _KINDS.items():
+        if (folder / name).exists():
+            yield checked(folder / name, partial(_check_json, kind))
+    yield from _check_runs(folder)
+    for path in sorted((folder / RUNS).glob("*.load")) + sorted((folder / RUNS).glob("*.conflicts")):
+        yield checked(path, partial(_check_json, dict))
+    yield checked(folder / SUMS, _check_sums)
+
+
+def _check_json(kind: Any, path: Path) -> str:
+    try:
+        text = path.read_bytes()
+        msgspec.json.decode(unsealed(text, path), type=kind)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"is damaged or of another version of volery: {error}") from None
+    return "" if has_seal(text) else WITHOUT
+
+
+def _check_runs(folder: Path) -> Iterator[CheckedFile]:
+    """The finished runs: those that the manifest lists, and others that the folder keeps."""
+    results = ResultsFolder(folder)
+    try:
+        listed = {line.key: f"{line.label}, seed {line.seed}" for line in results.manifest().runs}
+    except InputError:  # listed as damaged
+        listed = {}
+
+    for key in sorted(listed.keys() | {path.stem for path in (folder / RUNS).glob("*.json")}):
+        path = folder / RUNS / f"{key}.json"
+        if not path.exists():
+            yield CheckedFile(str(path), (f"is missing, but {MANIFEST} lists it ({listed[key]})",))
+            continue
+        file = checked(path, partial(_check_json, StoredRun))
+        yield file
+
+        # The columns can be checked only against the digest in a sound JSON file.
+        stored = results.summarised(key) if not file.damages else None
+        if stored is not None:
+            yield checked(path.with_suffix(".npz"), partial(_check_columns, results, stored))
+
+
+def _check_columns(results: ResultsFolder, stored: StoredRun, path: Path) -> str:
+    if not path.exists():
+        raise DamagedError(str(path), f"is missing, but {stored.key[:8]}.json names it")
+    if not results.has_columns(stored):
+        raise DamagedError(str(path), "is damaged: its digest is another than in the JSON file beside it")
+    return "" if stored.columns_sha256 else WITHOUT
+
+
+def _check_sums(path: Path) -> str | tuple[str, ...]:
+    folder = path.parent
+    damages = tuple(str(error) for error in damaged_files(folder))
+    recorded = recorded_sums(folder)
+    tables = sorted(table.name for table in folder.glob("*.parquet"))
+    if path.exists():
+        return *damages, *(f"does not name {table}, which lies beside it" for table in tables if table not in recorded)
+    return "has no digests: an earlier version wrote the tables, or a study has not ended" if tables else ""

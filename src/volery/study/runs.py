@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
-from volery.core.component import Architecture, Deployment, Learning, role_of
+from volery.architectures import ConfiguredDesign
+from volery.core.capabilities import CrashRecovery
+from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
-from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
+from volery.core.features import features_of, used_features
+from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
@@ -28,15 +30,15 @@ from volery.core.tags import check_heeded
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.columns import asked, view
+from volery.metrics.explanations import explained
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
-from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
-from volery.sim.faults import FaultPlan, crashes_of
-from volery.study.outages import outage_plan
+from volery.sim.faults import Crash, FaultPlan, crashes_of
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
+from volery.workload.spec import Spec
 
 CURVE_POINTS = 1000
 
@@ -48,7 +50,8 @@ class RunOutcome(msgspec.Struct):
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short,
             counted, wait_s.
         curve: the columns time_s, utilisation, waiting_tasks, refused_tasks.
-        explained: decisions of schedulers that explain themselves, as the parts of `metrics.why.explained`; else empty.
+        explained: decisions of schedulers that explain themselves, as the parts of `metrics.explanations.explained`;
+            else empty.
         timeline: task runs with place and time, as the parts of `metrics.timeline.timeline`.
     """
 
@@ -174,17 +177,13 @@ def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
     return msgspec.structs.replace(run, parameters={**run.parameters, CUTOFF_PARAMETER: facts.cutoff_s})
 
 
-def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
-    """The architecture's components for the run's cluster.
-
-    Args:
-        taught: true adds the lesson of earlier runs, where the design learns.
+def build(run: RunSpec, cluster: Cluster, design: ConfiguredDesign) -> Deployment:
+    """The components of the run's design for its cluster.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
-    architecture = architectures.lookup(run.architecture)
-    config = _config(run, cluster)[0] if taught else architectures.configure(architecture, run.parameters)
+    architecture, config = design
     check_vectors(architecture.name, has_vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -194,13 +193,11 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         raise InputError(run.label or run.architecture, str(error)) from error
 
 
-def _config(run: RunSpec, cluster: Cluster) -> tuple[msgspec.Struct, Omissions | None]:
-    """The run's parameters with what earlier runs have taught, and what is omitted of those."""
-    architecture = architectures.lookup(run.architecture)
-    config = architectures.configure(architecture, run.parameters)
-    if not run.history or architecture.learning is None:
-        return config, None
-    return learned(architecture, architecture.learning, config, run, cluster)
+def chosen_design(run: RunSpec, cluster: Cluster) -> tuple[ConfiguredDesign, Omissions | None]:
+    """The run's design with what earlier runs have taught it, and what is omitted of those."""
+    design = architectures.choose(run.architecture, run.parameters)
+    learning = design.architecture.capability(Learning) if run.history else None
+    return learned(design, learning, run, cluster) if learning else (design, None)
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -211,7 +208,13 @@ class Driven(msgspec.Struct, frozen=True):
     cpu_s: float
 
 
-def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Watch | None = None) -> Driven:
+def drive(
+    run: RunSpec,
+    inputs: Inputs,
+    design: ConfiguredDesign,
+    deployment: Deployment | None = None,
+    watch: Watch | None = None,
+) -> Driven:
     """Simulate a run, with components of its own where none are given.
 
     Raises:
@@ -220,9 +223,8 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     wall = time.perf_counter()
     cpu = time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
-    graphs = architectures.lookup(run.architecture).graphs
 
-    built = build(run, inputs.cluster) if deployment is None else deployment
+    built = build(run, inputs.cluster, design) if deployment is None else deployment
     check_heeded(inputs.trace, built, run.label or run.architecture)
 
     try:
@@ -236,7 +238,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 costs=run.costs,
                 hosts=msgspec.convert(run.hosts, HOSTS),
                 frames=msgspec.convert(run.frames, FRAMES),
-                graphs=graphs,
+                graphs=design.architecture.graphs,
                 plan=_faults(run, built, inputs.trace.arrival_us),
             ),
             progress=watch,
@@ -276,11 +278,11 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     inputs = read_inputs(run)
     given_run, run = run, with_cutoff(run, inputs.facts)
     window = window_in(run, inputs)
-    _, history_left_out = _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
+    design, history_left_out = chosen_design(run, inputs.cluster)  # the time of what it learns is not that of the run
 
     if watch is not None:
         watch(inputs.facts)
-    driven = drive(run, inputs, None, watch)
+    driven = drive(run, inputs, design, watch=watch)
     records = driven.records
 
     peak_mb = peak_rss_mb()
@@ -301,7 +303,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
 
     summary = msgspec.structs.replace(
         summary,
-        **_unheeded(run, inputs),
+        **_unheeded(run, inputs, design),
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         history_left_out=history_left_out,
@@ -347,16 +349,15 @@ def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) ->
     }
 
 
-def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
+def _unheeded(run: RunSpec, inputs: Inputs, design: ConfiguredDesign) -> dict[str, Any]:
     """The features of the workload that the run's architecture ignores, leaves to the driver, or does not declare."""
-    architecture = architectures.lookup(run.architecture)
     converted_features = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
 
     present = [*features_of(inputs.trace), *converted_features]
-    if not architecture.features:
+    if not design.architecture.features:
         return {"declares": False}
 
-    used = used_features(architecture, _config(run, inputs.cluster)[0])
+    used = used_features(*design)
     used -= {AMOUNTS} if run.slot_request else set()
 
     ignored = [feature for feature in present if feature not in used]
@@ -392,7 +393,8 @@ def rehearse(run: RunSpec) -> frozenset[str]:
         InputError: for parameters that do not fit the cluster.
     """
     cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
-    return frozenset(role_of(address) for address in build(run, cluster, taught=False).components) | {SUBMITTER}
+    design = architectures.choose(run.architecture, run.parameters)
+    return frozenset(role_of(address) for address in build(run, cluster, design).components) | {SUBMITTER}
 
 
 def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
@@ -512,9 +514,9 @@ _learned: dict[tuple[Any, ...], tuple[Any, Omissions | None]] = {}
 
 
 def learned(
-    architecture: Architecture, learning: Learning, config: msgspec.Struct, run: RunSpec, cluster: Cluster
-) -> tuple[msgspec.Struct, Omissions | None]:
-    """The configuration with the parameter that a design has learned from earlier runs, and what is omitted of these.
+    design: ConfiguredDesign, learning: Learning, run: RunSpec, cluster: Cluster
+) -> tuple[ConfiguredDesign, Omissions | None]:
+    """The design with the parameter that it has learned from earlier runs, and what is omitted of these.
 
     They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
     have seen the same.
@@ -522,6 +524,7 @@ def learned(
     Raises:
         InputError: the earlier runs cannot be read.
     """
+    architecture, config = design
     by = tuple([getattr(config, name) for name in learning.by])
     key = (architecture.name, by, content_digest(run.history), inputs_key(run), run.delay_us)
     if key not in _learned:
@@ -545,4 +548,55 @@ def learned(
         _learned[key] = learning.learn(config, records, simulate), reading.left_out if reading else None
 
     lesson, omissions = _learned[key]
-    return msgspec.structs.replace(config, **{learning.parameter: lesson}), omissions
+    return design._replace(config=msgspec.structs.replace(config, **{learning.parameter: lesson})), omissions
+
+
+OUTAGES = "outages"
+
+
+def outage_plan(text: str, deployment: Deployment, seed: int, until_us: Time) -> FaultPlan:
+    """The crashes that `group=8,every=86400,down=600` describes, until the last job has arrived.
+
+    Neighbouring machines are one group, as those behind one switch or fuse. A group crashes as a Poisson process does,
+    so that the rate of a machine is the same for groups of any size; how long it is down is exponential. With `group=1`
+    machines crash independently.
+
+    Args:
+        text: group size and mean times, seconds.
+        deployment: the deployment whose nodes crash.
+        seed: seed of the run; each group has a stream of its own.
+        until_us: no crash begins later.
+
+    Raises:
+        InputError: a key or value is wrong, or the design bears no crash.
+    """
+    spec = Spec(f"{OUTAGES}:{text}", ("group", "every", "down"))
+    group = spec.count("group", 1)
+    every_s = spec.positive("every", 86_400.0)
+    down_s = spec.positive("down", 600.0)
+
+    if deployment.capability(CrashRecovery) is None:
+        raise InputError(OUTAGES, "the design bears no crash of a machine; take another, or a parameter as T11=restart")
+
+    at = sorted(deployment.machines, key=lambda address: deployment.machines[address])
+    groups = [at[low : low + group] for low in range(0, len(at), group)]
+
+    crashes = [
+        crash
+        for number, members in enumerate(groups)
+        for crash in _of_group(members, Streams(seed), f"{OUTAGES}/{number}", (every_s, down_s), until_us)
+    ]
+
+    return FaultPlan(crashes=tuple(sorted(crashes, key=lambda crash: (crash.at_us, crash.address))))
+
+
+def _of_group(
+    members: list[Address], streams: Streams, name: str, means_s: tuple[float, float], until_us: Time
+) -> Iterator[Crash]:
+    stream, every_s, down_s = streams.of(name), *means_s
+    at_us = round(stream.expovariate(1 / every_s) * SECOND)
+    while at_us <= until_us:
+        back_us = at_us + 1 + round(stream.expovariate(1 / down_s) * SECOND)
+        for address in members:
+            yield Crash(at_us, address, back_us)
+        at_us = back_us + 1 + round(stream.expovariate(1 / every_s) * SECOND)

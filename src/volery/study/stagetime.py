@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from volery import architectures
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import Address
@@ -18,7 +17,7 @@ from volery.report.schema import STAGE_TIMES, MethodTime, StageProfile, StageTim
 from volery.sim.stagetime import PERCENTILES, StageClock, own_costs_s
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import ResultsFolder, sole_writer, write_json
-from volery.study.runs import build, drive, read_inputs, with_cutoff
+from volery.study.runs import build, chosen_design, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec, StudySpec
 from volery.study.writer import write_results_report
 
@@ -69,13 +68,13 @@ def kept_stage_times(folder: Path) -> list[StageProfile]:
 
 def profile_run(run: RunSpec, key: str = "") -> StageProfile:
     """One run with its declared methods measured; its results are those of the same run without."""
-    entry = architectures.lookup(run.architecture)
     inputs = read_inputs(run)
     run = with_cutoff(run, inputs.facts)
-    deployment = build(run, inputs.cluster)
+    design, _ = chosen_design(run, inputs.cluster)
+    entry, deployment = design.architecture, build(run, inputs.cluster, design)
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(with_parts(deployment, tuple(roles(entry).values())))
-    driven = drive(run, inputs, deployment)
+    driven = drive(run, inputs, design, deployment)
     times = msgspec.convert(clock.times(), list[MethodTime], from_attributes=True)
     return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), times, key, PERCENTILES)
 

@@ -229,7 +229,7 @@ class ResultsWriter:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.why import Explanations
+        from volery.study.answers import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
@@ -389,8 +389,7 @@ def load_results(path: Path, baseline: str = "") -> Results:
     Raises:
         InputError: when it is no results folder, or damaged.
     """
-    keep = ResultsWriter.reopen(path, baseline)
-    return keep.results()
+    return ResultsWriter.reopen(path, baseline).results()
 
 
 def write_results_report(path: Path, baseline: str = "") -> Path:
@@ -402,8 +401,8 @@ def write_results_report(path: Path, baseline: str = "") -> Path:
     Raises:
         InputError: when it is no results folder, is damaged or cannot be written, or no run in it has finished.
     """
-    keep = ResultsWriter.reopen(path, baseline)
-    if not keep.done:
+    writer = ResultsWriter.reopen(path, baseline)
+    if not writer.done:
         raise InputError(str(path), "no run of this study has finished; there is nothing to report")
-    keep.write_tables()
-    return keep.write_report()
+    writer.write_tables()
+    return writer.write_report()

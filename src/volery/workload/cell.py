@@ -17,7 +17,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, SECOND, Amounts
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds
+from volery.workload.arrays import Integers, Reals, column, generator, job_means, microseconds
 from volery.workload.distributions import exponential
 from volery.workload.spec import TASKS_MAX, Spec
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, column, generator
+from volery.workload.arrays import Integers, Reals, column, generator
 
 PROFILES: Final = {"sharma2011": 1.0, "sharma2011-profiles": 2.0, "sharma2011-profiles-8": 8.0}
 """Model -> the factor by which the odds of a constraint differ between profile A and profiles B and C."""

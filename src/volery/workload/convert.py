@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 import volery
 from volery.core.errors import InputError
-from volery.workload.columns import Integers
+from volery.workload.arrays import Integers
 from volery.workload.doctor import ROW_RULES, RULES, Examiner, nulled
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.own import far_of

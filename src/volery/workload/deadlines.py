@@ -29,7 +29,7 @@ from volery.core.model import INDIFFERENT, NEVER, SECOND, Preference, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.workload.columns import Integers, Reals, column, generator, made_trace, microseconds, ranks, view
+from volery.workload.arrays import Integers, Reals, column, generator, made_trace, microseconds, ranks, view
 from volery.workload.constraints import GPU, RACKS
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.spec import Spec

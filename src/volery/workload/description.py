@@ -14,8 +14,8 @@ from volery.core.model import SECOND, Cluster
 from volery.core.omissions import Omissions, machine_unit
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
+from volery.workload.arrays import Integers, Reals, unlike_means, view
 from volery.workload.clusters import load_cluster
-from volery.workload.columns import Integers, Reals, unlike_means, view
 from volery.workload.load import Basis, basis, offered_load, processors_alone
 from volery.workload.tr import Reading
 

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import msgspec
 import numpy as np
 
-from volery.workload.columns import Integers, Reals
+from volery.workload.arrays import Integers, Reals
 
 NORMAL = NormalDist()
 BISECTIONS = 80

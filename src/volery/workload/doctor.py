@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
 from volery.core.omissions import Omissions
-from volery.workload.columns import Integers
+from volery.workload.arrays import Integers
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import PLACES_MAX, Broken, TaskGraph

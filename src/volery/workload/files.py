@@ -77,6 +77,16 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(str(path), "the file is empty; check that it was copied whole")
 
 
+def lacks_last_line_end(path: Path) -> bool:
+    """True for a plain file of lines that ends within one; a compressed stream and a document tell their ends."""
+    with path.open("rb") as file:
+        start = file.read(MAGIC_BYTES)
+        if start.lstrip()[:1] in (b"{", b"[") or any(packing.magic.match(start) for packing in PACKINGS):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) not in b"\r\n"
+
+
 class _DamagedError(Exception):
     """A compressed stream cannot be read further."""
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from volery.core.errors import InputError
 from volery.core.trace import longs
-from volery.workload.columns import Integers
+from volery.workload.arrays import Integers
 
 PARTS: Final = 64
 PLACES_MAX: Final = 5

@@ -16,7 +16,7 @@ from volery.core.errors import InputError, suggestion
 from volery.core.locality import PER_MILLE, with_replicas
 from volery.core.model import SECOND, split_evenly
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, arrivals, generator, made_trace
+from volery.workload.arrays import Integers, arrivals, generator, made_trace
 from volery.workload.distributions import exponential
 from volery.workload.spec import Spec
 

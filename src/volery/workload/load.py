@@ -23,7 +23,7 @@ from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.resources import units_per_processor, work_resource
 from volery.core.trace import Trace, longs
-from volery.workload.columns import Integers, Reals, column, view
+from volery.workload.arrays import Integers, Reals, column, view
 
 SPAN_MAX_US: Final = 2_000_000_000 * SECOND
 """The latest arrival of a job in a trace file."""

@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.core.model import TagConstraint
 from volery.core.tags import with_tags
 from volery.core.trace import Trace
-from volery.workload.columns import generator, made_trace, microseconds
+from volery.workload.arrays import generator, made_trace, microseconds
 from volery.workload.distributions import exponential
 from volery.workload.spec import Spec
 

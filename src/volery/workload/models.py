@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SECOND, Amounts
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, column, generator, job_means, unlike_means, view
+from volery.workload.arrays import Integers, Reals, column, generator, job_means, unlike_means, view
 from volery.workload.distributions import normal_quantiles
 from volery.workload.quirks import with_exact_estimates
 

@@ -12,7 +12,7 @@ from volery.core.errors import InputError, suggestion
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND
 from volery.core.trace import Trace, longs
-from volery.workload.columns import Integers, column, view
+from volery.workload.arrays import Integers, column, view
 
 DEPHASE_US = 10_000
 """Delay that the Eagle and Megha simulators add to a job that arrives together with an earlier one (10 ms per job)."""

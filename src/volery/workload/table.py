@@ -202,7 +202,10 @@ def table_output(path: Path, *, force: bool = False) -> Iterator[TableWriter]:
     Raises:
         InputError: the file exists and `force` is off, or it cannot be written.
     """
-    with atomic_output(path, force=force) as raw, pq.ParquetWriter(raw, SCHEMA, compression="zstd") as writer:
+    with (
+        atomic_output(path, force=force) as raw,
+        pq.ParquetWriter(raw, SCHEMA, compression="zstd", write_page_checksum=True) as writer,
+    ):
         yield TableWriter(writer)
 
 
@@ -250,7 +253,7 @@ def manifest_of(path: Path) -> TableManifest:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise InputError(str(path), "no such file; check the path") from None
     except (OSError, pa.ArrowInvalid) as error:

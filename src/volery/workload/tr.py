@@ -20,7 +20,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.core.omissions import Omissions
 from volery.core.trace import Trace
-from volery.workload.columns import column, microseconds, view
+from volery.workload.arrays import column, microseconds, view
 from volery.workload.files import atomic_output, bare_name, numbered_lines
 from volery.workload.quirks import apply_quirks, in_order
 

@@ -10,7 +10,8 @@ import pytest
 from tests.live.commands import serving, volery
 from tests.live.conftest import CALLS, RUN_AS
 
-from volery.cli.federation import choose, sizes_of, usual_sizes
+from volery.architectures import choose
+from volery.cli.federation import sizes_of, usual_sizes
 from volery.live.config.federation import FederationFile, resolve
 
 JOB = 'command = "echo hello $VOLERY_INDEX"\ntasks = 12\n'

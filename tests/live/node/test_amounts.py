@@ -14,7 +14,7 @@ from tests.live import serving
 from tests.live.bench import LIMIT_S
 from tests.live.conftest import CALLS, RUN_AS
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.cli.main import main
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId

@@ -45,7 +45,7 @@ def recorded(name: str = "megha", **parameters: object) -> tuple[Records, Record
     cluster = Cluster(tuple(machine % 2 for machine in range(10)), (1,) * 10)
     entry = architectures.lookup(name)
     deployment = entry.build(cluster, architectures.configure(entry, parameters), Streams(0))
-    tracer = Tracer(0, 60 * SECOND, cluster.slots, deployment.machines, entry.captions)
+    tracer = Tracer(0, 60 * SECOND, cluster.slots, deployment.machines, entry.captions())
     records = sim.simulate(tracer.on(deployment), trace, cluster)
     return records, Recording(tracer.log(), source_of("run", "10 machines", cluster, deployment))
 

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from tests.live.loopback import loopback
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
 from volery.live import clock, jobs
 from volery.live.assembly import running

@@ -19,7 +19,7 @@ from msgspec import structs
 from tests.live.commands import LIMIT_S, serving, volery
 from tests.live.serving import at_work
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.config.federation import FederationFile, resolve

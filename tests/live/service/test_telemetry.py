@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from tests.live.serving import at_work
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.config.federation import FederationFile, resolve

@@ -14,7 +14,7 @@ from tests.live.certificates import Authority
 from tests.live.commands import serving, volery
 from tests.live.conftest import Server
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.errors import InputError
 from volery.live.assembly import running
 from volery.live.client import Client

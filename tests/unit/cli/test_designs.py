@@ -166,9 +166,6 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
     assert "heat.html" in json.loads(text)["error"]["place"]
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
-
-
 def judge(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as left:
         main(["policy", *words])
@@ -183,12 +180,6 @@ def test_every_policy_is_listed_with_what_it_does(capsys: pytest.CaptureFixture[
     assert list(listed) == [stage.value for stage in METHODS]
     assert all(one["summary"] for policies in listed.values() for one in policies)
     assert all(each["description"] for policies in listed.values() for one in policies for each in one["parameters"])
-
-
-def test_the_reference_page_holds_the_tables_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    """`volery policy list --markdown` prints them."""
-    _, text = judge(capsys, "list", "--markdown")
-    assert PAGE.read_text(encoding="utf-8").endswith(f"## The policies\n\n{text}")
 
 
 def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.cli.conftest import Command
 
+from docs.pages import write_pages
+from docs.pages.files import described
+from docs.pages.measures import COUNTED, MEASURED
+from docs.pages.structs import args, keys, structs_in
 from volery.architectures import REGISTRY
+from volery.architectures.pipeline.policies import METHODS, policies
 from volery.cli.main import STATUSES, app
 from volery.cli.output import LEFT_OUT
-from volery.cli.reference import write_pages
-from volery.cli.reference.files import described
-from volery.cli.reference.measures import COUNTED, MEASURED
-from volery.cli.reference.structs import args, keys, structs_in
 from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.live.config.federation import MACHINE_KEYS, FederationFile
 from volery.live.config.machine import ATTRIBUTES
@@ -191,3 +192,9 @@ def test_files_are_told_in_the_form_that_commands_read(pages: dict[str, str], tm
         file = tmp_path / name
         file.write_text("{}", encoding="utf-8")
         assert "missing required field" in command("storm", option, file).err, "it is read as JSON"
+
+
+def test_every_policy_of_every_stage_has_a_row(pages: dict[str, str]) -> None:
+    named = set(re.findall(r"^\| `([\w-]+)`", pages["policies"], flags=re.MULTILINE))
+    assert {name for stage in METHODS for name in policies(stage)} == named
+    assert "## R5: Select and allocate" in pages["policies"]

@@ -61,7 +61,7 @@ def test_the_judge_knows_the_tasks_that_a_design_declares_to_refuse() -> None:
     """A long task of Pigeon that only its reserved worker suits never runs, and is reported."""
     pigeon, none = lookup("pigeon"), FaultPlan((), (), (), 0)
     jobs = (ScenarioJob(0, (2_000_000, 2_000_000), (1, 0)), ScenarioJob(9, (1000,), (1,)))
-    given = {**pigeon.bearing, "groups": 1}
+    given = {**pigeon.conformance.fault_parameters, "groups": 1}
     storm = Scenario("pigeon", 1, given, (1, 0, 0), (1, 1, 1), jobs, 500, 0, None, none)
     assert run_scenario(pigeon, storm).tasks == 3
     with pytest.raises(Failure, match=r"task 0 of job 0.*never finished"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from volery.cli.federation import choose
+from volery.architectures import choose
 from volery.core.errors import InputError
 from volery.core.trace import Trace
 from volery.live.config.federation import FederationFile

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.metrics import ConflictCounts, conflicts_per_second, constraint_load, over_intervals, total_load
-from volery.metrics.demand import Matching
+from volery.metrics import conflicts_per_second, constraint_load, over_intervals, total_load
+from volery.metrics.demand import ConflictCounts, Matching
 
 
 def trace_of(*tasks: tuple[float, float, int]) -> Trace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volery.metrics import distribution, slowdown
-from volery.metrics.distribution import EMPTY, Slowdown
+from volery.metrics import distribution
+from volery.metrics.distribution import EMPTY, Slowdown, slowdown
 
 
 def test_percentiles_between_two_places_are_in_proportion() -> None:

@@ -14,15 +14,10 @@ from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.metrics import (
-    allocation,
-    allotment_summary,
-    deadline_summary,
-    job_table,
-    summarise,
-    workflow_summary,
-)
+from volery.metrics import job_table, summarise
 from volery.metrics.demand import runnable_tasks
+from volery.metrics.jobs import allotment_summary, deadline_summary, workflow_summary
+from volery.metrics.tasks import allocation
 
 MS = 1000
 

@@ -12,8 +12,7 @@ from volery.conformance.cases import trace_of
 from volery.core.events import MILLIONTHS, Preemption, ShareChange
 from volery.core.model import SECOND, Cluster
 from volery.core.records import LostAttempt, Records
-from volery.metrics import Loss, preemption_summary, user_shares
-from volery.metrics.preemption import taken_back
+from volery.metrics.preemption import Loss, preemption_summary, taken_back, user_shares
 from volery.report.groups import group_runs
 from volery.report.sections import losses, returns
 

@@ -12,7 +12,7 @@ from tests.unit.architectures.pipeline.runs import cores_cluster, trace_of_rows
 from volery.core.events import Power, Switched
 from volery.core.model import NEVER, SECOND
 from volery.core.records import Billing, LostAttempt, Records
-from volery.metrics import provisioning_summary
+from volery.metrics.provisioning import provisioning_summary
 
 MACHINES = cores_cluster(4, 2)
 HOURLY = Billing(frozenset((0, 1)), 100 * SECOND, 0.5, 1.0)

@@ -9,11 +9,8 @@ from volery.architectures import lookup
 from volery.core.model import NEVER, Cluster
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.streams import Streams
-from volery.metrics import (
-    allocation,
-    locality_summary,
-    summarise,
-)
+from volery.metrics import summarise
+from volery.metrics.tasks import allocation, locality_summary
 from volery.sim import Network, simulate
 from volery.workload import load_trace
 

@@ -10,7 +10,7 @@ from volery.conformance.cases import trace_of
 from volery.core.events import Transaction
 from volery.core.model import SECOND, Time
 from volery.core.records import Records
-from volery.metrics import TransactionSummary, transaction_summary
+from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.report.groups import group_runs
 from volery.report.notes import notes
 from volery.report.sections import decisions

@@ -10,7 +10,7 @@ import pytest
 from volery import architectures
 from volery.core.events import Counted, JobDone, Submit
 from volery.core.model import Job, Message, Task, TaskId
-from volery.core.why import Decision, Reason, Rejection
+from volery.core.reasons import Decision, Reason, Rejection
 from volery.playback.captions import Captions, in_words
 
 
@@ -78,6 +78,6 @@ KNOWN: Final = {"sender", "receiver", "tasks", "count", "job", "user", "tasks_of
 def test_what_designs_declare_can_be_said(name: str) -> None:
     entry = architectures.lookup(name)
     spoken = {message.__name__ for message in entry.messages} | {"Submit", "external_placements", "inconsistencies"}
-    for what, words in entry.captions.items():
+    for what, words in entry.captions().items():
         assert what in spoken, f"nobody says {what}"
         assert {field for _, field, _, _ in Formatter().parse(words) if field is not None} <= KNOWN

@@ -9,14 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from volery.metrics import (
-    AllocationSummary,
-    ClassSummary,
-    Distribution,
-    RunSummary,
-    distribution,
-    slowdown,
-)
+from volery.metrics import AllocationSummary, ClassSummary, Distribution, RunSummary, distribution
+from volery.metrics.distribution import slowdown
 from volery.statistics import ComparedMeans, paired_difference, paired_ratio
 
 LABELS = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")

@@ -143,7 +143,7 @@ def test_presets_do_not_inherit_what_they_leave_out() -> None:
 def test_recovery_is_declared_by_those_that_bear_crashes_of_machines() -> None:
     for name in architectures.REGISTRY:
         entry = architectures.lookup(name)
-        assert (Stage.T11 in entry.stages) == ("crash:node" in entry.tolerates), name
+        assert (Stage.T11 in entry.stages) == ("crash:node" in entry.conformance.tolerates), name
 
 
 @pytest.mark.parametrize("name", architectures.REGISTRY)

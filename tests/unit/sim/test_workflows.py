@@ -124,7 +124,7 @@ def test_tasks_below_one_that_fits_no_machine_are_never_sent_and_are_counted() -
 def test_tasks_below_one_that_the_design_refuses_are_never_sent(name: str, given: dict[str, float], lost: int) -> None:
     """Long tasks of Pigeon may not use its reserved worker, and batch tasks of Omega hold less than a slot."""
     design, cluster = lookup(name), Cluster((1, 0, 0), (1, 1, 1))
-    deployment = design.build(cluster, configure(design, {**design.immediate, **given}), Streams(0))
+    deployment = design.build(cluster, configure(design, {**design.conformance.immediate, **given}), Streams(0))
     records = simulate(deployment, diamond(needs=(0, 1, 0, 0)), cluster)
     assert records.unsatisfiable.tolist() == [lost]
     assert records.start_us.tolist().count(NEVER) == lost

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.study.test_lab import Diary, digests
+from tests.unit.study.test_runner import Diary, digests
 
 from volery.cli.output import print_tables
 from volery.core.errors import InputError
@@ -19,15 +19,15 @@ from volery.study import (
     Results,
     ResultsFolder,
     compare_spec,
-    lab,
     load_results,
     pool,
     run_study,
+    runner,
     runs,
     verify,
     write_results_report,
 )
-from volery.study.lab import deciding, is_decided, undecided
+from volery.study.runner import deciding, is_decided, undecided
 from volery.study.writer import ResultsWriter
 
 WORK: dict[str, Any] = {"trace": "syn:20x8", "workers": 60}
@@ -208,7 +208,7 @@ def test_a_study_that_is_interrupted_while_it_is_judged_can_be_verified(
     def stop(keep: ResultsWriter) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lab, moment, stop)
+    monkeypatch.setattr(runner, moment, stop)
     assert run(seeds_max=3, folder=tmp_path).interrupted
     monkeypatch.undo()
     monkeypatch.setattr(ResultsWriter, "write_report", lambda keep: (keep.folder.path / "report.html").write_text(""))

@@ -11,7 +11,6 @@ import pytest
 from volery import architectures
 from volery.architectures.megha.designs import MEGHA
 from volery.core.errors import InputError
-from volery.study.lab import compare_spec
 from volery.study.plan import (
     PACKAGE,
     _closure,
@@ -23,6 +22,7 @@ from volery.study.plan import (
     plan,
     run_key,
 )
+from volery.study.runner import compare_spec
 from volery.study.spec import RunSpec, StudySpec
 
 BASE: dict[str, Any] = {"architecture": "megha", "trace": "syn:5x6", "workers": 50}

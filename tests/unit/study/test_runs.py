@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from volery import architectures
+from volery.core.component import Learning
 from volery.core.errors import InputError
 from volery.core.events import TAG_TASKS_GIVEN_UP
 from volery.core.model import Cluster
@@ -77,7 +78,7 @@ def test_parameters_that_do_not_fit_the_cluster_name_the_run() -> None:
     with pytest.raises(InputError, match="partitions, more than 20 workers"):
         rehearse(small)
     with pytest.raises(InputError, match="partitions, more than 20 workers"):
-        build(small, Cluster.uniform(20))
+        build(small, Cluster.uniform(20), architectures.choose("megha", small.parameters))
 
 
 @pytest.mark.parametrize(
@@ -100,16 +101,17 @@ def test_roles_that_no_design_has_are_refused(changes: dict[str, dict[str, int]]
 
 
 def test_a_design_learns_once_from_the_runs_before() -> None:
-    jockey = architectures.lookup("jockey")
-    assert jockey.learning is not None
+    jockey = architectures.choose("jockey", {"tokens_step": 10})
+    learning = jockey.architecture.capability(Learning)
+    assert learning is not None
     jobs = "recurring:2x2,tasks=20,mean=10,workers=20,tokens=4"
     run = RunSpec(trace=jobs, workers=20, architecture="jockey", history=jobs)
-    cluster, config = Cluster.uniform(20), architectures.configure(jockey, {"tokens_step": 10})
-    taught, omissions = learned(jockey, jockey.learning, config, run, cluster)
-    assert taught != config
+    cluster = Cluster.uniform(20)
+    taught, omissions = learned(jockey, learning, run, cluster)
+    assert taught != jockey
     assert omissions is None, "synthetic work is complete"
-    again, _ = learned(jockey, jockey.learning, config, run, cluster)
-    assert getattr(again, jockey.learning.parameter) is getattr(taught, jockey.learning.parameter)
+    again, _ = learned(jockey, learning, run, cluster)
+    assert getattr(again.config, learning.parameter) is getattr(taught.config, learning.parameter)
 
 
 @pytest.mark.parametrize("design", ["megha", "omega", "sparrow"])

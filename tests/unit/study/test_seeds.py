@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.seeds import AutoSeeds, read_seeds, with_limits
+from volery.study.spec import AutoSeeds, read_seeds, with_limits
 
 
 def read(seeds: Any, seeds_max: Any = None, budget_s: Any = None) -> tuple[list[Any], AutoSeeds | None]:

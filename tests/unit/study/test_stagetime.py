@@ -64,11 +64,12 @@ def test_every_declared_method_works_in_a_crowded_run(name: str) -> None:
 def test_measuring_changes_no_result(name: str, parameters: dict[str, object]) -> None:
     run = crowded(name, **parameters)
     inputs = read_inputs(run)
-    deployment = build(run, inputs.cluster)
-    entry = architectures.lookup(name)
+    design = architectures.choose(name, run.parameters)
+    deployment = build(run, inputs.cluster, design)
+    entry = design.architecture
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(deployment)
-    measured = drive(run, inputs, deployment).records
+    measured = drive(run, inputs, design, deployment).records
     assert any(time.calls for time in clock.times())
     assert measured.digest() == execute(run).summary.digest
 

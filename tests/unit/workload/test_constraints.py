@@ -9,7 +9,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import constrain, load_cluster, synthesize
-from volery.workload.columns import Reals, view
+from volery.workload.arrays import Reals, view
 from volery.workload.constraints import BATCH_ROWS, machine_constraints, profiles, sharma2011, task_constraints
 from volery.workload.description import describe_constraints
 

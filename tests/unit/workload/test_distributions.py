@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from volery.workload.columns import Reals
+from volery.workload.arrays import Reals
 from volery.workload.distributions import (
     BoundedPareto,
     CutLogNormal,

@@ -14,7 +14,7 @@ from volery.core.model import NEVER, Cluster
 from volery.core.trace import Trace
 from volery.study import compare
 from volery.workload import at_load, cutoff_of, load_cluster, load_trace, machines_for, offered_load
-from volery.workload.columns import view
+from volery.workload.arrays import view
 from volery.workload.load import check_load_of_spec
 from volery.workload.models import ask
 

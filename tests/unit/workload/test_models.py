@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.events import Submit
 from volery.core.trace import Trace
 from volery.workload import ask, deal_to_users, load_trace, synthesize, with_estimates
-from volery.workload.columns import job_means, view
+from volery.workload.arrays import job_means, view
 from volery.workload.models import load_model
 from volery.workload.quirks import first_jobs, in_order
 from volery.workload.tr import read_tr, write_tr

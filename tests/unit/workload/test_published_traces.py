@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from volery.workload import constrain, describe, load_cluster, load_trace, read_tr, synthesize
-from volery.workload.columns import view
+from volery.workload.arrays import view
 from volery.workload.constraints import sharma2011
 from volery.workload.description import describe_constraints
 

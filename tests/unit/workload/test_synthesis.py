@@ -14,9 +14,8 @@ from volery.core.errors import InputError
 from volery.core.trace import Trace
 from volery.core.workflows import levels
 from volery.workload import synthesize, write_tr
-from volery.workload.columns import view
-from volery.workload.presets import PRESETS
-from volery.workload.synthesis import chain, expanded, fork_join, is_spec, nested
+from volery.workload.arrays import view
+from volery.workload.synthesis import PRESETS, chain, expanded, fork_join, is_spec, nested
 
 
 def load(trace: Trace, workers: int) -> float:

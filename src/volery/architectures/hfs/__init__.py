@@ -19,7 +19,7 @@ from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import TRACKER, JobTracker, Node, Offers
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
@@ -135,7 +135,6 @@ HFS = Architecture(
     messages=MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
+    conformance=Conformance(hops=2, tolerates=frozenset({"duplication"})),
     features={"constraints": "", "users": "", "priorities": "", "locality": ""},
 )

@@ -34,7 +34,7 @@ from volery.architectures.hybrid.phoenix import (
 )
 from volery.architectures.hybrid.scheduler import Scheduler
 from volery.architectures.hybrid.worker import Worker
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -181,9 +181,9 @@ HAWK = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=4,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
-    bearing={"reliable": True},
+    conformance=Conformance(
+        hops=4, tolerates=frozenset({"loss", "duplication", "delay", "partition"}), fault_parameters={"reliable": True}
+    ),
     features={"constraints": ""},
 )
 

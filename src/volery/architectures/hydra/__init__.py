@@ -29,7 +29,7 @@ from volery.architectures.hydra.router import Router, Routing
 from volery.architectures.hydra.store import Generating, PolicyGenerator, StateStore
 from volery.core.bounds import Components, Count, Milliseconds, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import CrashRecovery
-from volery.core.component import Architecture, Component, Deployment, role_of, sent_by
+from volery.core.component import Architecture, Component, Conformance, Deployment, role_of, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
@@ -235,19 +235,27 @@ HYDRA = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=8,
-    tolerates=frozenset(
-        {"loss", "duplication", "delay", "partition", "crash:rm", "crash:node", "crash:router", "crash:gpg"}
+    conformance=Conformance(
+        hops=8,
+        tolerates=frozenset(
+            {"loss", "duplication", "delay", "partition", "crash:rm", "crash:node", "crash:router", "crash:gpg"}
+        ),
+        fault_parameters={
+            "reliable": True,
+            "subclusters": 3,
+            "node_expiry_s": 3.0,
+            "node_heartbeat_s": 0.1,
+            "am_heartbeat_s": 0.1,
+        },
+        fuzzed={
+            "split": ("weighted", "weighted", "broadcast", "home"),
+            "node_heartbeat_s": (0.1, 0.0),
+            "am_heartbeat_s": (0.1, 0.0),
+            "routing": ("uniform", "load"),
+            "node_expiry_s": (3.0, 600.0),
+            "alpha": (1.0, 0.5),
+        },
+        immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
     ),
-    bearing={"reliable": True, "subclusters": 3, "node_expiry_s": 3.0, "node_heartbeat_s": 0.1, "am_heartbeat_s": 0.1},
-    fuzzed={
-        "split": ("weighted", "weighted", "broadcast", "home"),
-        "node_heartbeat_s": (0.1, 0.0),
-        "am_heartbeat_s": (0.1, 0.0),
-        "routing": ("uniform", "load"),
-        "node_expiry_s": (3.0, 600.0),
-        "alpha": (1.0, 0.5),
-    },
     features={"constraints": "", "users": "queues or routing=hash", "locality": "split=locality or routing=locality"},
-    immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
 )

@@ -24,7 +24,7 @@ from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
 from volery.core.bounds import ROUNDS_MAX, Parameters, Period, PositiveCount, PositiveRatio, Seconds, param
-from volery.core.component import Architecture, Deployment, Learning, Simulate
+from volery.core.component import Architecture, Conformance, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
@@ -122,9 +122,7 @@ JOCKEY = Architecture(
     messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    graphs=True,
-    features={"constraints": "", "deadlines": "", "users": "models"},
-    learning=Learning("models", LEARNED_BY, learn),
+    conformance=Conformance(hops=2, tolerates=frozenset({"duplication"})),
+    features={"constraints": "", "deadlines": "", "users": "models", "dependencies": ""},
+    capabilities=(Learning("models", LEARNED_BY, learn),),
 )

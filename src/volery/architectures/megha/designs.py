@@ -30,7 +30,7 @@ from volery.architectures.megha.recovery.messages import MESSAGES
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness
 from volery.architectures.megha.view import SlotView
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Conformance, DeclaredCaptions, Deployment, FederationDefaults
 from volery.core.errors import InputError
 from volery.core.model import Cluster
 from volery.core.stages import Extent, Realisation, Stage
@@ -131,13 +131,18 @@ MEGHA = Architecture(
     messages=MESSAGES,
     stages=STAGES,
     build=build,
-    hops=3,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
-    bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
-    live={"ask": True},
-    vectors=True,
-    features={"constraints": "", "users": "shares"},
-    captions=CAPTIONS,
+    conformance=Conformance(
+        hops=3,
+        tolerates=frozenset(
+            {"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}
+        ),
+        fault_parameters={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    ),
+    capabilities=(
+        FederationDefaults({"ask": True}),
+        DeclaredCaptions(CAPTIONS),
+    ),
+    features={"constraints": "", "users": "shares", "amounts": ""},
 )
 
 CENTRAL = msgspec.structs.replace(
@@ -146,8 +151,9 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
-    tolerates=MEGHA.tolerates - {"gone:gm"},
-    bearing={"reliable": True},
+    conformance=msgspec.structs.replace(
+        MEGHA.conformance, tolerates=MEGHA.conformance.tolerates - {"gone:gm"}, fault_parameters={"reliable": True}
+    ),
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: _by(GlobalMaster.request, "partial", "to the only Local Master"),
@@ -168,15 +174,18 @@ MEGHA_2021 = msgspec.structs.replace(
         repartition=True,
         rescheduling="tail",
     ),
-    fuzzed={
-        "updates": ("snapshots", "snapshots", "deltas"),
-        "batch_max": (1, 1, 100),
-        "match": ("min-constraints", "random", "best-fit"),
-        "rescheduling": ("tail", "tail", "head"),
-        "completion_notice": ("once", "once", "twice"),
-        "eager_retry": (True, True, False),
-        "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
-    },
+    conformance=msgspec.structs.replace(
+        MEGHA.conformance,
+        fuzzed={
+            "updates": ("snapshots", "snapshots", "deltas"),
+            "batch_max": (1, 1, 100),
+            "match": ("min-constraints", "random", "best-fit"),
+            "rescheduling": ("tail", "tail", "head"),
+            "completion_notice": ("once", "once", "twice"),
+            "eager_retry": (True, True, False),
+            "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
+        },
+    ),
     stages={
         **_stages(CapacityView),
         Stage.T4: _by(LocalMaster.on_request, "full", "validation, repartition"),

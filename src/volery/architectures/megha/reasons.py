@@ -21,7 +21,7 @@ from volery.architectures.megha.shares.users import sum_of
 from volery.architectures.megha.view import ClusterView
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
-from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
+from volery.core.reasons import Chosen, Decision, Reason, Rejection, Scope
 
 NEWS: Final = (StateUpdate, TasksEnded, Refusal, PreemptionRequest, ResyncReply, AttemptsLost)
 """Messages of a Local Master with news of its cluster."""

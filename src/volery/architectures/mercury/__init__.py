@@ -27,7 +27,7 @@ from volery.architectures.mercury.coordinator import Coordinator, LoadView, Shap
 from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -152,10 +152,12 @@ MERCURY = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
-    bearing={"reliable": True},
-    fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
+    conformance=Conformance(
+        hops=2,
+        tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+        fault_parameters={"reliable": True},
+        fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
+    ),
     features={"constraints": ""},
-    captions=CAPTIONS,
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )

@@ -43,7 +43,7 @@ from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import Refusals, TagPlacement
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -298,7 +298,7 @@ STAGES = {
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
-HEEDS = {"constraints": "", "users": "service=user or fill"}
+HEEDS = {"constraints": "", "users": "service=user or fill", "amounts": ""}
 PREEMPTION = Realisation("CellState.on_commit", "full", "lower priorities make way", "preemption=true")
 
 OMEGA = Architecture(
@@ -309,17 +309,18 @@ OMEGA = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages={**STAGES, Stage.T10: PREEMPTION},
     build=build,
-    hops=6,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
-    bearing={"reliable": True},
-    vectors=True,
-    gangs="gang",
-    tags="tags",
+    conformance=Conformance(
+        hops=6,
+        tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+        fault_parameters={"reliable": True},
+        gangs="gang",
+        tags="tags",
+        immediate={
+            **dict.fromkeys(("batch_job_s", "batch_task_s", "service_job_s", "service_task_s"), 0.0),
+            "retry_s": 60.0,
+        },
+    ),
     features={**HEEDS, "priorities": "preemption"},
-    immediate={
-        **dict.fromkeys(("batch_job_s", "batch_task_s", "service_job_s", "service_task_s"), 0.0),
-        "retry_s": 60.0,
-    },
 )
 
 MONOLITHIC = msgspec.structs.replace(
@@ -328,10 +329,9 @@ MONOLITHIC = msgspec.structs.replace(
     summary="one scheduler for all jobs on the master copy of the cell state",
     source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
     defaults=MonolithicConfig(),
-    tags="",
+    conformance=msgspec.structs.replace(OMEGA.conformance, tags="", hops=2),
     features=HEEDS,
     build=build_monolithic,
-    hops=2,
     stages={
         **{stage: realisation for stage, realisation in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
         Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time"),
@@ -346,11 +346,12 @@ MESOS = msgspec.structs.replace(
     summary="two levels: an allocator offers what is free to one framework at a time, which places its jobs there",
     source="Hindman et al.: Mesos, NSDI 2011; as modelled in Omega, EuroSys 2013, section 4.2",
     defaults=MesosConfig(),
-    tags="",
+    conformance=msgspec.structs.replace(
+        OMEGA.conformance, tags="", immediate={**OMEGA.conformance.immediate, "offer_s": 0.0, "allocation_s": 0.0}
+    ),
     features=HEEDS,
     messages=OFFER_MESSAGES | LINK_MESSAGES,
     build=build_mesos,
-    immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={
         Stage.J1: Realisation("JobQueue.submit"),
         Stage.J3: Realisation("Framework.on_timer", "partial", "first come first served; retries go to the tail"),

@@ -19,7 +19,7 @@ import msgspec
 from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue
 from volery.architectures.oracle.scheduler import ADDRESS, AmountMachines, Reservations, Scheduler, SlotMachines
 from volery.core.bounds import Parameters, Seconds, param
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -135,8 +135,6 @@ ORACLE = Architecture(
         Stage.R5: Realisation("Scheduler._schedule", "full", "minimum constraints; best fit for several resources"),
     },
     build=build,
-    hops=0,
-    tolerates=frozenset({"duplication"}),
-    vectors=True,
-    features={"constraints": "", "users": "order=drf|hdrf"},
+    conformance=Conformance(hops=0, tolerates=frozenset({"duplication"})),
+    features={"constraints": "", "users": "order=drf|hdrf", "amounts": ""},
 )

@@ -30,7 +30,7 @@ from volery.architectures.pigeon.recovery import DistributorRecovery, MasterElec
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery, Refusals
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Job, JobId, Task
 from volery.core.stages import Realisation, Stage
@@ -284,17 +284,26 @@ PIGEON = Architecture(
     messages=MESSAGES | RECOVERY_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=3,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
-    bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
-    fuzzed={
-        "candidates": (0, 2, 3, 50),
-        "election": ("time", "power"),
-        "update_s": (0.05, 1.0),
-        "reports_s": (0.0, 0.3),
-    },
+    conformance=Conformance(
+        hops=3,
+        tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
+        fault_parameters={
+            "reliable": True,
+            "groups": 3,
+            "reserved": 1,
+            "distributors": 3,
+            "weight": 3,
+            "cutoff_s": 0.5,
+        },
+        fuzzed={
+            "candidates": (0, 2, 3, 50),
+            "election": ("time", "power"),
+            "update_s": (0.05, 1.0),
+            "reports_s": (0.0, 0.3),
+        },
+    ),
     features={"constraints": ""},
-    captions=CAPTIONS,
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )
 
 PIGEONC = msgspec.structs.replace(
@@ -304,5 +313,8 @@ PIGEONC = msgspec.structs.replace(
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4.2",
     defaults=PigeonConfig(reserved=0, distribution="supply"),
     stages={stage: realisation for stage, realisation in STAGES.items() if stage is not Stage.R2},
-    bearing={"reliable": True, "groups": 3, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
+    conformance=msgspec.structs.replace(
+        PIGEON.conformance,
+        fault_parameters={"reliable": True, "groups": 3, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
+    ),
 )

@@ -55,7 +55,7 @@ from volery.core.bounds import (
     param,
 )
 from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, Deployment, PolicyNames, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.records import ATTEMPT_MAX, Billing
@@ -516,18 +516,17 @@ PIPELINE = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication", "crash:node"}),
-    bearing={"T11": "restart"},
-    vectors=True,
-    tags="tags",
-    graphs=True,
+    conformance=Conformance(
+        hops=2, tolerates=frozenset({"duplication", "crash:node"}), fault_parameters={"T11": "restart"}, tags="tags"
+    ),
     features={
         "constraints": "",
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands or T6=reclaim or T10=priority",
         "deadlines": "J3=edf or T2=edf",
         "locality": "R3=delay",
+        "amounts": "",
+        "dependencies": "",
     },
-    policy_names=named,
+    capabilities=(PolicyNames(named),),
 )

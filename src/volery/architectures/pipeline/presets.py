@@ -37,7 +37,6 @@ def preset(
         policies: Parameters that differ from the pipeline's defaults; stages that they switch on need no setting.
     """
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
-    immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
 
     stages = {
         stage: (
@@ -50,23 +49,30 @@ def preset(
     }
 
     heeds_tags = all(getattr(defaults, stage) == getattr(PIPELINE.defaults, stage) for stage in UNTAGGED)
-    changes = {
-        "name": name,
-        "tags": PIPELINE.tags if heeds_tags else "",
-        "summary": summary,
-        "source": source,
-        "defaults": defaults,
-        "immediate": immediate,
-    }
+    conformance = msgspec.structs.replace(
+        PIPELINE.conformance,
+        hops=HOPS_BY_MANAGERS if defaults.lrms else PIPELINE.conformance.hops,
+        immediate={"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {},
+        tags=PIPELINE.conformance.tags if heeds_tags else "",
+    )
 
     if Stage.T11 in without:
-        changes |= {"tolerates": frozenset({"duplication"}), "bearing": {}}
+        conformance = msgspec.structs.replace(conformance, tolerates=frozenset({"duplication"}), fault_parameters={})
     # Storms refuse two attempts of a task at once.
     elif "T9" in policies:
-        changes["bearing"] = {**PIPELINE.bearing, "T9": "none"}
+        conformance = msgspec.structs.replace(
+            conformance, fault_parameters={**conformance.fault_parameters, "T9": "none"}
+        )
 
-    hops = HOPS_BY_MANAGERS if defaults.lrms else PIPELINE.hops
-    return msgspec.structs.replace(PIPELINE, stages=stages, hops=hops, **changes)
+    return msgspec.structs.replace(
+        PIPELINE,
+        name=name,
+        summary=summary,
+        source=source,
+        defaults=defaults,
+        stages=stages,
+        conformance=conformance,
+    )
 
 
 PARTS = (

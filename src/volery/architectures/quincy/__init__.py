@@ -23,7 +23,7 @@ import msgspec
 from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.ortools_solver import check_solver
 from volery.architectures.quincy.scheduler import QuincyConfig, Scheduler
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.model import Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -79,9 +79,9 @@ QUINCY = Architecture(
     messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    immediate={"cycle_s": 0.0, "preemption": False},
+    conformance=Conformance(
+        hops=2, tolerates=frozenset({"duplication"}), immediate={"cycle_s": 0.0, "preemption": False}
+    ),
     features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )
 
@@ -91,5 +91,5 @@ FIRMAMENT = msgspec.structs.replace(
     summary="Quincy's flow without shares and preemption, by several policies, solved anew whenever something changes",
     source="Gog, Schwarzkopf, Gleave, Watson, Hand: Firmament, OSDI 2016",
     defaults=QuincyConfig(fairness=False, preemption=False, cycle_s=0.0),
-    immediate={"cycle_s": 0.0},
+    conformance=msgspec.structs.replace(QUINCY.conformance, immediate={"cycle_s": 0.0}),
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
 from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
-from volery.core.component import Architecture, Component, Deployment, sent_by
+from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -102,9 +102,9 @@ SPARROW = Architecture(
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=4,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
-    bearing={"reliable": True},
+    conformance=Conformance(
+        hops=4, tolerates=frozenset({"loss", "duplication", "delay", "partition"}), fault_parameters={"reliable": True}
+    ),
     features={"constraints": "", "users": "queue=fair|priority"},
-    captions=CAPTIONS,
+    capabilities=(DeclaredCaptions(CAPTIONS),),
 )

@@ -37,7 +37,7 @@ from volery.core.bounds import (
     Seconds,
     param,
 )
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -172,10 +172,9 @@ TETRISCHED = Architecture(
     messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    gangs="gangs",
-    immediate={**PROMPT, "plan_ahead_s": 0.0},
+    conformance=Conformance(
+        hops=2, tolerates=frozenset({"duplication"}), gangs="gangs", immediate={**PROMPT, "plan_ahead_s": 0.0}
+    ),
     features={"constraints": "", "deadlines": "", "preferences": "heterogeneity", "priorities": "budget=priority"},
 )
 
@@ -186,6 +185,6 @@ ALSCHED = msgspec.structs.replace(
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
     build=build_alsched,
-    immediate=PROMPT,
+    conformance=msgspec.structs.replace(TETRISCHED.conformance, immediate=PROMPT),
     features={"constraints": "", "preferences": "constraints=soft|hard"},
 )

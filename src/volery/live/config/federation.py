@@ -252,7 +252,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """
     architecture, _ = choose(file.architecture, {})
     # Twice: values that the design has for federations alone stand below those of the file.
-    architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
+    architecture, config = choose(file.architecture, {**architecture.parameters_in_federation(), **file.parameters})
 
     machines: list[Machine] = []
     slots, capacities = [], []

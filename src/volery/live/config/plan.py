@@ -38,22 +38,23 @@ def host_recovery(architecture: Architecture, deployment: Deployment) -> CrashRe
     incarnation is taken for the present one's. A design that in the lab bears the crash of its machines alone has no
     fence live.
     """
-    return deployment.capability(CrashRecovery) if "loss" in architecture.tolerates else None
+    return deployment.capability(CrashRecovery) if "loss" in architecture.conformance.tolerates else None
 
 
 def recovery_in_words(architecture: Architecture, deployment: Deployment) -> str:
     """The recovery of a federation when its hosts fail, in words."""
+    claims = architecture.conformance
     if (recovery := host_recovery(architecture, deployment)) is not None:
-        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
+        roles = ", ".join(sorted(fault.partition(":")[2] for fault in claims.tolerates if "crash:" in fault))
         seconds = recovery.detection_us / SECOND
         given_up = f"a host that does not answer counts as failed within {seconds:g} s"
         return (
             f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment, recovery)}"
         )
 
-    bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
+    bears = "loss" in claims.tolerates and any(":" in fault for fault in claims.tolerates)
     parameters = ", ".join(
-        f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True
+        f"{name} = {str(value).lower()}" for name, value in claims.fault_parameters.items() if value is True
     )
     alternative = f"; with {parameters} it would recover from that" if bears else ", and it has no parameter for that"
     problem = "recovers from lost frames only: when a host fails, jobs hang until all hosts are restarted"

@@ -20,8 +20,8 @@ from typing import Any, Final
 from volery.core.component import Component, UnknownMessageError, role_of
 from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, PeerLost, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
+from volery.core.reasons import Decision
 from volery.core.records import Facts
-from volery.core.why import Decision
 from volery.live.clock import Clock, unix_now_us
 from volery.live.messages import (
     AGENT,

@@ -18,7 +18,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from volery.core.model import NEVER, Address, Amounts, Cluster, TaskId, Time
-from volery.core.why import LoggedDecision
+from volery.core.reasons import LoggedDecision
 from volery.live.clock import ClockSteps, monotonic_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, TaskReport

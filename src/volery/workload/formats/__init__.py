@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
+from volery.workload.files import lacks_last_line_end
 from volery.workload.formats.alibaba import ALIBABA
 from volery.workload.formats.archives import GWF, SWF, WTA
 from volery.workload.formats.google import GOOGLE
@@ -22,6 +23,7 @@ from volery.workload.table import batches
 
 FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)
 """The known formats; the first that fits a file is taken."""
+NO_LINE_END: Final = "last lines without a line end; the file may be cut in its last field"
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
@@ -73,3 +75,5 @@ def read_source(path: Path, form: Format, noticed: Noticed) -> Iterator[pa.Recor
         yield from form.batches(path, noticed)
     elif form.rows is not None:
         yield from batches(form.rows(path, noticed))
+        if lacks_last_line_end(path):
+            noticed[NO_LINE_END] += 1

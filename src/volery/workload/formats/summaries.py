@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, made_trace, microseconds
+from volery.workload.arrays import Integers, Reals, made_trace, microseconds
 from volery.workload.files import bare_name
 from volery.workload.formats.source import Format, Head, Noticed, place, real, table_rows
 from volery.workload.quirks import in_order

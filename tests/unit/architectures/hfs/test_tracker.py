@@ -16,7 +16,7 @@ from volery.core.events import Cancel, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.metrics import locality_summary
+from volery.metrics.tasks import locality_summary
 from volery.roles.node import Completed, Kill, Launch
 from volery.sim import simulate
 from volery.workload import load_cluster, load_trace

@@ -12,8 +12,7 @@ from tests.unit.architectures.parts import Alone, launched, messages, tasks
 from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
 from volery.conformance.cases import Case, lone_task, trace_of
-from volery.conformance.interceptor import Deliveries
-from volery.conformance.verdict import run
+from volery.conformance.verdict import Deliveries, run
 from volery.core.component import role_of
 from volery.core.events import TaskFinished
 from volery.core.model import SUBMITTER, Cluster

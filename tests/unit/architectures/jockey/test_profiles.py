@@ -10,7 +10,7 @@ import pytest
 
 from volery.architectures import configure, lookup
 from volery.conformance.cases import trace_of
-from volery.core.component import Deployment
+from volery.core.component import Deployment, Learning
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -42,7 +42,7 @@ def earlier() -> Records:
 
 
 def test_recurring_jobs_with_deadlines_get_a_profile_and_a_table_by_the_kernel() -> None:
-    learning = JOCKEY.learning
+    learning = JOCKEY.capability(Learning)
     assert learning is not None
     (daily,) = learning.learn(configure(JOCKEY, GRID), earlier(), lab)
     assert (daily.job, daily.profile.stage_of) == ("daily", (0, 0, 0, 0, 1))
@@ -53,7 +53,7 @@ def test_recurring_jobs_with_deadlines_get_a_profile_and_a_table_by_the_kernel()
 
 
 def test_learning_depends_on_what_it_says_it_depends_on_alone() -> None:
-    learning = JOCKEY.learning
+    learning = JOCKEY.capability(Learning)
     assert learning is not None
     assert set(learning.by) <= set(JOCKEY.defaults.__struct_fields__)
     records = earlier()

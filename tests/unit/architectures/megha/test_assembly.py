@@ -68,7 +68,12 @@ def test_every_combination_is_built_of_the_same_classes(
 @pytest.mark.parametrize("other", [{"updates": "snapshots"}, {"completion_notice": "twice"}, {"eager_retry": False}])
 def test_slots_that_bear_crashes_take_every_value_of_other_parameters(other: dict[str, Any]) -> None:
     megha = lookup("megha")
-    changed = msgspec.structs.replace(megha, bearing={**megha.bearing, **other})
+    changed = msgspec.structs.replace(
+        megha,
+        conformance=msgspec.structs.replace(
+            megha.conformance, fault_parameters={**megha.conformance.fault_parameters, **other}
+        ),
+    )
     for seed in range(5):
         run_scenario(changed, draw(changed, seed))
 

@@ -12,8 +12,8 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Cluster, Job, Task
+from volery.core.reasons import KEPT_PER_TASK, Decision, DecisionLog, Reason
 from volery.core.streams import Streams
-from volery.core.why import KEPT_PER_TASK, Decision, DecisionLog, Reason
 from volery.sim import simulate
 from volery.workload import ask, constrain, deal_to_users, load_cluster, load_trace
 

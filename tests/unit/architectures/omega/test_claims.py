@@ -108,7 +108,7 @@ def test_a_scheduler_that_has_not_looked_for_long_is_sent_all_machines() -> None
 
 
 OMEGA = lookup("omega")
-GIVEN = {**OMEGA.immediate, "preemption": "true"}
+GIVEN = {**OMEGA.conformance.immediate, "preemption": "true"}
 
 
 def played(trace: Trace, priorities: list[int], cluster: Cluster, **given: str) -> Records:

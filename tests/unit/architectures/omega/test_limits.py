@@ -10,7 +10,7 @@ from volery.conformance.cases import trace_of
 from volery.core.model import NEVER, SECOND, Cluster, Task
 from volery.core.streams import Streams
 from volery.core.workflows import with_parents
-from volery.metrics import transaction_summary
+from volery.metrics.transactions import transaction_summary
 from volery.sim import Options, simulate
 from volery.workload import load_cluster, load_trace
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.architectures.pipeline.runs import Row, cores_cluster, job_of, run, starts, trace_of_rows
-from tests.unit.architectures.pipeline.test_preemption import design
+from tests.unit.architectures.pipeline.test_preemption import design, stormy
 from tests.unit.architectures.pipeline.test_recovery import crashed
 
 from volery.architectures import configure, lookup
@@ -163,7 +162,7 @@ def test_a_machine_that_dies_while_it_boots_can_be_had_again() -> None:
 def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
     quick = {"boot_s": "0.3", "scale_s": "0.5", "billing_s": "2", "rest_s": "3"}
     entry = design(T11="restart", **{**quick, **given})
-    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults))
+    entry = stormy(entry)
     repeated = sum(run_scenario(entry, draw(entry, seed)).repeated for seed in range(20))
     assert repeated > 3
 
@@ -171,7 +170,7 @@ def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
 def test_links_that_fail_are_weathered_where_messages_are_reliable() -> None:
     entry = design(reliable="true", R7="react", boot_s="0.3", scale_s="0.5", billing_s="2", rest_s="3")
     classes = frozenset({"loss", "duplication", "delay", "partition"})
-    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults), tolerates=classes)
+    entry = stormy(entry, tolerates=classes)
     for seed in range(10):
         run_scenario(entry, draw(entry, seed))
 

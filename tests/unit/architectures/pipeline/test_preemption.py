@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, seconds, starts, trace_of_rows
@@ -145,6 +147,13 @@ def design(**given: str) -> Architecture:
     """Pipeline with other defaults."""
     entry = lookup("pipeline")
     return msgspec.structs.replace(entry, defaults=configure(entry, given))
+
+
+def stormy(design: Architecture, **claims: Any) -> Architecture:
+    """The design, whose own defaults are what it has under faults."""
+    faulty = msgspec.to_builtins(design.defaults)
+    claimed = msgspec.structs.replace(design.conformance, fault_parameters=faulty, **claims)
+    return msgspec.structs.replace(design, conformance=claimed)
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_a_preset_declares_no_setting_for_a_stage_that_it_has_by_default() -> No
     assert lookup("fuxi").stages[Stage.T10].when == ""
     assert lookup("pipeline").stages[Stage.T10].when == "T10=priority"
     assert lookup("borg").stages == lookup("pipeline").stages
-    assert lookup("apollo").hops == lookup("pipeline").hops + 2
+    assert lookup("apollo").conformance.hops == lookup("pipeline").conformance.hops + 2
 
 
 def test_fuxi_serves_priorities_first_and_preempts_for_them() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, seconds, trace_of_rows
-from tests.unit.architectures.pipeline.test_preemption import design
+from tests.unit.architectures.pipeline.test_preemption import design, stormy
 
 from volery.architectures import configure, lookup
 from volery.core.errors import InputError
@@ -87,7 +86,7 @@ def test_a_new_life_that_dies_again_is_lost_again() -> None:
 )
 def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
     entry = design(T11="restart", **given)
-    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults))
+    entry = stormy(entry)
     repeated = 0
     for seed in range(25):
         repeated += run_scenario(entry, draw(entry, seed)).repeated
@@ -98,7 +97,7 @@ def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
 def test_links_that_fail_are_weathered_where_messages_are_reliable(given: dict[str, str]) -> None:
     entry = design(reliable="true", **given)
     classes = frozenset({"loss", "duplication", "delay", "partition"})
-    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults), tolerates=classes)
+    entry = stormy(entry, tolerates=classes)
     for seed in range(15):
         run_scenario(entry, draw(entry, seed))
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volery.core.why import Chosen, Decision
+from volery.core.reasons import Chosen, Decision
 from volery.live.dashboard.overview import CELLS_MAX, Cell, ages, cells_of, inconsistencies, waits
 from volery.live.dashboard.tasks import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.messages import DecisionReport

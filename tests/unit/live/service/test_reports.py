@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from volery.core.model import Cluster
-from volery.core.why import Chosen, Decision
+from volery.core.reasons import Chosen, Decision
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.messages import AttemptState, ConfinementReport, DecisionReport, PeerReport, TaskReport

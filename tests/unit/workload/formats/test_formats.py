@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload.formats import FORMATS, format_of, read_source
+from volery.workload.formats import FORMATS, NO_LINE_END, format_of, read_source
 from volery.workload.formats.source import Noticed
 from volery.workload.table import (
     BATCH_ROWS,
@@ -450,3 +450,27 @@ def test_whatever_is_wrong_is_the_users_to_mend(tmp_path: Path, name: str) -> No
             places.append(error.place)
     assert places
     assert all(place.startswith(str(tmp_path / "source")) for place in places)
+
+
+@pytest.mark.parametrize(("end", "times"), [("\n", 0), ("\r\n", 0), ("", 1)])
+def test_a_last_line_without_an_end_is_noticed(end: str, times: int, tmp_path: Path) -> None:
+    """A file that is cut in its last field, as `12 1` of `12 13`, has a row that reads as a whole one."""
+    path = tmp_path / "cut.gwf"
+    head = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies"
+    path.write_bytes(f"{head}\n1,1,0,5,1,1,\n1,2,0,5,1,1,1{end}".encode())
+    noticed = Noticed()
+    assert sum(batch.num_rows for batch in read_source(path, format_of(path), noticed)) == 2
+    assert noticed[NO_LINE_END] == times
+
+
+def test_a_changed_byte_of_a_canonical_table_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    with table_output(path) as table:
+        for batch in batches([TaskRow(job=str(row), task="0", submit_us=row * 977) for row in range(1000)]):
+            table.add(batch)
+        table.finish(manifest())
+    content = bytearray(path.read_bytes())
+    content[len(content) // 8] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        list(read_table(path))

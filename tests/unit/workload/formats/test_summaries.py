@@ -10,7 +10,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import describe, load_trace, load_workload, read_tr
-from volery.workload.columns import job_means, view
+from volery.workload.arrays import job_means, view
 from volery.workload.formats.summaries import Jobs, Summary, read_summary
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[5] / "shared" / "traces"))

@@ -34,10 +34,10 @@ from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.errors import InputError
 from volery.core.events import MILLIONTHS, JobDone, Preemption, ShareChange, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job, Message, Task
+from volery.core.reasons import Reason
 from volery.core.records import Records
 from volery.core.resources import Packing
 from volery.core.streams import Streams
-from volery.core.why import Reason
 from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Kill, Launch

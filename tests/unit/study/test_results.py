@@ -17,7 +17,7 @@ from volery.core.errors import DamagedError, InputError
 from volery.integrity import sealed, unsealed
 from volery.report.folder import read_results
 from volery.study import compare, load_results
-from volery.study.checks import check_results
+from volery.study.results import check_results
 
 
 @pytest.fixture(scope="module")

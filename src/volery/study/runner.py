@@ -8,24 +8,22 @@ values is equal; or when nothing is random.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack, get_type_hints
+from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
 from volery.report.schema import BUDGET, DECIDED, LIMIT, Reason, StudyEnd, StudyLook
-from volery.setting import Setting, SettingFields
+from volery.setting import SettingFields
 from volery.statistics import IDENTICAL, NOT_RANDOM, ComparedMeans
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import check_places, each_outcome
 from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
-from volery.study.seeds import read_seeds
-from volery.study.spec import DEFAULTS, StudySpec, is_file, is_synthetic, make_study, parse_architecture
+from volery.study.spec import StudySpec, is_file, is_synthetic, make_study, parse_architecture, read_seeds
 from volery.study.watcher import LookWatcher, Outcomes, Watcher
 from volery.study.writer import Results, ResultsWriter
 
@@ -252,7 +250,7 @@ def compare(
         seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
         baseline: the one that the others are compared with; empty: the first.
         processes, folder, force, watcher: see `run_study`.
-        setting: the fields of `volery.setting.Setting`, of which `trace` and `workers` are needed.
+        setting: the fields of `volery.setting.SettingFields`, of which `trace` and `workers` are needed.
 
     Raises:
         InputError: when anything that is named here is wrong.
@@ -272,25 +270,6 @@ def _builtin(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)
     return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-
-
-def _with_setting(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with the fields of `Setting` in place of `**setting`, for `help`."""
-    signature, hints = inspect.signature(function), get_type_hints(SettingFields)
-    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    fields = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.required else DEFAULTS[field.name],
-            annotation=hints[field.name],
-        )
-        for field in msgspec.structs.fields(Setting)
-    ]
-    return signature.replace(parameters=[own[0], *fields, *own[1:]])
-
-
-compare.__signature__ = _with_setting(compare)  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
 
 
 def compare_spec(

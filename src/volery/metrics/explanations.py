@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from volery.core.reasons import Reason, Scope
 from volery.core.records import Records
-from volery.core.why import Reason, Scope
 
 REASONS: tuple[tuple[Scope, Reason], ...] = tuple(
     (scope, reason) for scope in ("internal", "external") for reason in Reason

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from volery.conformance.cases import trace_of
 from volery.core.model import SECOND
+from volery.core.reasons import KEPT_PER_TASK, Decision, Reason, Rejection
 from volery.core.records import Records
-from volery.core.why import KEPT_PER_TASK, Decision, Reason, Rejection
-from volery.metrics.why import explained, staleness, staleness_columns
+from volery.metrics.explanations import explained, staleness, staleness_columns
 
 
 def decided() -> Records:

@@ -13,11 +13,11 @@ import numpy as np
 from volery import architectures
 from volery.core.errors import InputError
 from volery.core.model import NEVER
-from volery.metrics.why import REASONS, Staleness, staleness
+from volery.metrics.explanations import REASONS, Staleness, staleness
 from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.schema import FinishedRun
 from volery.study.results import ResultsFolder
-from volery.study.spec import ArchitectureChoice, StudySpec
+from volery.study.spec import StudySpec
 
 SECONDS = 1e6
 TASKS_MAX: Final = 3000
@@ -256,7 +256,9 @@ def explaining(study: StudySpec) -> StudySpec:
         InputError: none can.
     """
     choices = tuple(
-        msgspec.structs.replace(choice, parameters={**choice.parameters, "why": True}) if _can(choice) else choice
+        msgspec.structs.replace(choice, parameters={**choice.parameters, "why": True})
+        if architectures.takes(choice.name, "why")
+        else choice
         for choice in study.architectures
     )
 
@@ -264,11 +266,6 @@ def explaining(study: StudySpec) -> StudySpec:
         names = ", ".join(sorted({choice.name for choice in choices}))
         raise InputError("--why", f"{names} cannot explain decisions; of the architectures here megha can")
     return msgspec.structs.replace(study, architectures=choices)
-
-
-def _can(choice: ArchitectureChoice) -> bool:
-    parameters = architectures.parameters(architectures.lookup(choice.name))
-    return any(parameter.name == "why" for parameter in parameters)
 
 
 class Explanations:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args, get_type_hints
 
+from docs.pages.structs import args, cell
 from volery import architectures
 from volery.architectures import REGISTRY
-from volery.cli.reference.structs import args, cell
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.core.flow import SUBMISSIONS, flow_of
@@ -115,18 +115,18 @@ def _clusters(entry: Architecture) -> list[Cluster]:
 def _settings(entry: Architecture) -> Iterator[Mapping[str, Any]]:
     """The defaults, what makes it bear faults, alternatives of each parameter, and what switches stages on."""
     yield {}
-    yield entry.bearing
+    yield entry.conformance.fault_parameters
 
     for parameter in architectures.parameters(entry):
         values = parameter.type.split(" | ") if "|" in parameter.type else ["true", "false"]
         if "|" in parameter.type or parameter.type == "bool":
             yield from ({parameter.name: value} for value in values)
         else:
-            yield from ({parameter.name: value} for value in entry.fuzzed.get(parameter.name, ()))
+            yield from ({parameter.name: value} for value in entry.conformance.fuzzed.get(parameter.name, ()))
 
         if parameter.name == "shares":
             yield {"shares": SHARES}
-            yield {**entry.bearing, "shares": SHARES}
+            yield {**entry.conformance.fault_parameters, "shares": SHARES}
 
     for realisation in entry.stages.values():
         name, equals, value = realisation.when.partition("=")

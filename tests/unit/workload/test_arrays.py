@@ -7,7 +7,7 @@ from array import array
 import msgspec
 import numpy as np
 
-from volery.workload.columns import arrivals, column, generator, job_means, made_trace, microseconds, unlike_means, view
+from volery.workload.arrays import arrivals, column, generator, job_means, made_trace, microseconds, unlike_means, view
 
 
 def test_a_view_shares_its_memory_and_a_column_does_not() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from volery.cli.reference.structs import cell, keys, structs_in, summary
+from docs.pages.structs import cell, keys, structs_in, summary
 from volery.look.text import markdown_table
 
 HEADS: Final = ("key", "type", "default", "meaning")

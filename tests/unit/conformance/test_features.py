@@ -11,7 +11,7 @@ from tests.unit.conformance.made import records_of
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
 from volery.conformance.cases import Case, trace_of
-from volery.conformance.tags import _demand_tags
+from volery.conformance.features import _demand_tags
 from volery.core.model import UNLIMITED, Cluster, NodeGroup, TagConstraint
 from volery.core.tags import with_tags
 

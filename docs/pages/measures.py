@@ -7,7 +7,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from volery.cli.reference.structs import args, cell, kind, structs_in, summary
+from docs.pages.structs import args, cell, kind, structs_in, summary
 from volery.look.text import markdown_table
 
 UNITS: Final = {

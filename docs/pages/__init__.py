@@ -9,10 +9,14 @@ from typing import Any, Final, cast
 
 import typer
 
-from volery.cli.reference.files import files, results
-from volery.cli.reference.measures import measures
-from volery.cli.reference.messages import messages
-from volery.cli.reference.structs import cell
+from docs.pages.files import files, results
+from docs.pages.measures import measures
+from docs.pages.messages import messages
+from docs.pages.structs import cell
+from volery.architectures.pipeline.policies import METHODS, parameters
+from volery.architectures.pipeline.policies import policies as policies_of
+from volery.architectures.pipeline.policies import summary as summary_of
+from volery.core.stages import STAGES
 from volery.look.text import markdown_table
 
 
@@ -102,6 +106,23 @@ def _schema(schema: Mapping[str, Any]) -> str:
     return " | ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", "anything"))
 
 
+def policies() -> Iterator[str]:
+    """The policies of each stage that `pipeline` is assembled from."""
+    link = "As `volery policy list` shows them; [the pipeline](../pipeline.md) explains the stages."
+    yield from ("# Policies of the stages", "", link, "")
+    for stage in METHODS:
+        yield from (f"## {stage.value}: {STAGES[stage].name}", "")
+        rows = (
+            (
+                f"`{name}`",
+                cell(summary_of(policy)),
+                "; ".join(f"`{p.name}:{p.default}` {cell(p.description)}" for p in parameters(policy)) or "-",
+            )
+            for name, policy in policies_of(stage).items()
+        )
+        yield from markdown_table(("policy", "what it does", "parameters"), rows)
+
+
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "commands": commands,
     "files": files,
@@ -109,6 +130,7 @@ PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "measures": measures,
     "results": results,
     "messages": messages,
+    "policies": policies,
 }
 
 

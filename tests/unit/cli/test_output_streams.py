@@ -50,7 +50,7 @@ def test_messages_that_nobody_can_be_shown_hide_neither_answer_nor_status(tmp_pa
 def test_a_file_that_a_command_opens_does_not_take_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     """What is printed would be in the file, and what a library prints as well."""
     code = (
-        "import os; from volery.cli.streams import guarded_streams\n"
+        "import os; from volery.cli.output import guarded_streams\n"
         f"with guarded_streams(): print(os.open({str(tmp_path / 'x')!r}, os.O_CREAT | os.O_RDWR))"
     )
     found = subprocess.run(

@@ -15,8 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from volery.statistics import JobsDifference, jobs_difference, workload
-from volery.statistics.workload import Ordered, block_length, degrees_of_freedom, drawn_counts
+from volery.statistics import JobsDifference, jobs_difference
+from volery.statistics.block_bootstrap import (
+    FEW_BLOCKS,
+    FEW_JOBS,
+    Ordered,
+    block_length,
+    degrees_of_freedom,
+    drawn_counts,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -274,7 +281,7 @@ def test_jobs_without_delay_on_one_side_leave_the_comparison() -> None:
 
 def test_few_jobs_and_jobs_that_all_depend_on_each_other_have_no_statement() -> None:
     a, b = bursts(8)
-    assert {one.verdict for one in jobs_difference(range(29), a[:29], b[:29])} == {workload.FEW_JOBS}
+    assert {one.verdict for one in jobs_difference(range(29), a[:29], b[:29])} == {FEW_JOBS}
     assert {one.jobs for one in jobs_difference([], [], [])} == {0}
     median, mean, p99 = jobs_difference(range(200), a[::10], b[::10])
     assert median.high is not None
@@ -282,7 +289,7 @@ def test_few_jobs_and_jobs_that_all_depend_on_each_other_have_no_statement() -> 
     assert p99.verdict.startswith("no statement: 2 jobs beyond the percentile")
     assert (p99.low, p99.ratio_high, p99.p_value, p99.is_shown_at(0.5)) == (None, None, None, False)
     swelling = np.arange(2_000.0)
-    assert {one.verdict for one in jobs_difference(range(2_000), swelling, swelling * b)} == {workload.FEW_BLOCKS}
+    assert {one.verdict for one in jobs_difference(range(2_000), swelling, swelling * b)} == {FEW_BLOCKS}
 
 
 def test_a_queue_that_fills_once_has_no_statement() -> None:
@@ -293,7 +300,7 @@ def test_a_queue_that_fills_once_has_no_statement() -> None:
     gaps = random.exponential(1, work.shape) / load
     sides = [lindley(service, gaps) + service for service in (work, FASTER * work)]
     for a, b in zip(*sides, strict=True):
-        assert {one.verdict for one in jobs_difference(range(len(a)), a, b)} == {workload.FEW_BLOCKS}
+        assert {one.verdict for one in jobs_difference(range(len(a)), a, b)} == {FEW_BLOCKS}
 
 
 def test_the_same_jobs_give_the_same_intervals() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.study import compare_spec, load_results, run_study, write_results_report
+from volery.study.answers import Explanations, explain, explaining
 from volery.study.spec import StudySpec
-from volery.study.why import Explanations, explain, explaining
 
 
 def study(*architectures: str) -> StudySpec:
