@@ -199,7 +199,7 @@ def _stages(stages: Mapping[Stage, Realisation]) -> Iterator[Sequence[str]]:
 
 def _tables(design: DescribedDesign, base: DescribedDesign | None) -> Iterator[str]:
     """Messages, parameters and stages: those of a design in which it differs from its base, or all."""
-    heads = ("from", "message", "to", "meaning")
+    heads: Sequence[str] = ("from", "message", "to", "meaning")
     yield from _differences("Messages", heads, _messages(design), _messages(base) if base else ())
 
     heads = ("parameter", "default (others)", "meaning")
