@@ -107,7 +107,7 @@ def check_lines(_: Path) -> None:
 
 def check_nodes(_: Path) -> None:
     """The dashboard in the picture is of 72 nodes."""
-    text = (ROOT / "tests" / "live" / "screenshot.py").read_text(encoding="utf-8")
+    text = (ROOT / "tests" / "live" / "dashboard" / "screenshot.py").read_text(encoding="utf-8")
     assert '"count": 24' in text
     assert 'for zone in "abc"' in text
 

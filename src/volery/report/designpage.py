@@ -27,9 +27,8 @@ HEADS = {"Deviates": "Deviations"}
 DOCUMENT = re.compile(r"(?:docs/)((?:reference/)?\w+\.md)")
 """A page that a module's docstring names; pages of architectures stand one folder below."""
 INTRODUCTION = """
-One page per scheduler of the registry: purpose, cost, message flow, and what is its own among messages, parameters and
-stages. Designs of one module (presets, variants) share tables: the page of the first has all of it, the pages of the
-others what differs.
+One page per scheduler: its reasons, and what is its own among messages, parameters and stages. Designs of one module
+(presets, variants) share tables: the page of the first has all of it, the pages of the others what differs.
 
 In the pictures, boxes are roles and arrows are messages, from the tables `receives` and `sends` of the components;
 conformance checks compare them with the messages of runs. A picture has no order of time. `volery flow
@@ -37,8 +36,8 @@ NAME:PARAMETER=VALUE` draws the flow of any design under any parameters, and `vo
 
 Stages are those of the [reference architecture](../reference/stages.md), each with the method that realises it; a
 *partial* stage lacks the policy or part of the work, and one *with* a parameter is there under it alone. `volery
-stages` prints all stages of all designs beside each other. To a design that ignores dependencies the driver sends
-tasks as they become ready; one that ignores amounts counts slots.
+stages` prints [all stages of all designs](../reference/stages.md#stages-by-design). To a design that ignores
+dependencies the driver sends tasks as they become ready; one that ignores amounts counts slots.
 
 [Leadership](leadership.md) has the states of masters that may crash, and of the nodes that they lead.
 """
@@ -73,7 +72,7 @@ def design_page(design: DescribedDesign, base: DescribedDesign | None, pictures:
     entry = design.entry
     return "\n".join(
         [
-            f"<!-- Written by `{COMMAND}` from the registry and the module; change those. -->",
+            f"<!-- Written by `{COMMAND}`. -->",
             f"# {entry.name}",
             "",
             _sentence(entry.summary),
@@ -297,27 +296,20 @@ def _workload(entry: Architecture, base: Architecture | None) -> Iterator[str]:
 
 
 def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
-    yield "## Faults"
+    yield "## Delays and faults"
     yield ""
+    yield f"Link delays of a lone task on an idle cluster: {entry.conformance.hops}."
     tolerated = ", ".join(f"`{fault}`" for fault in sorted(entry.conformance.tolerates))
     if not tolerated:
         yield "It needs a reliable network."
     else:
-        parameters = ", ".join(
-            f"{name}={str(value).lower()}" for name, value in entry.conformance.fault_parameters.items()
-        )
-        yield f"It tolerates {tolerated}" + (f"; all but duplication need `{parameters}`." if parameters else ".")
+        parameters = ",".join(f"{name}={str(value).lower()}" for name, value in entry.conformance.fault_parameters.items())
+        yield f"It tolerates {tolerated}" + (f"; all but duplication with `{parameters}`." if parameters else ".")
     yield ""
 
     for file, setting in pictures:
-        yield f"Further messages with `{setting}`:"
+        yield f"![Message flow with {setting}]({file})"
         yield ""
-        yield f"![Message flow of {entry.name} with {setting}]({file})"
-        yield ""
-
-    hops = f"{entry.conformance.hops} link delays" if entry.conformance.hops != 1 else "one link delay"
-    yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
-    yield ""
 
 
 def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
