@@ -113,7 +113,7 @@ class StateUpdate(Message, frozen=True):
     @property
     def changed_slots(self) -> int:
         """Number of slots in its changes."""
-        return sum(int.from_bytes(bits).bit_count() for one in self.changes for bits in (one.freed, one.taken))
+        return sum(int.from_bytes(bits).bit_count() for change in self.changes for bits in (change.freed, change.taken))
 
 
 class Refusal(Message, frozen=True):

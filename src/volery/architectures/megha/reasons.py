@@ -74,15 +74,15 @@ class DecisionNarrator:
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request, then report what each task met."""
-        view, chosen = self._view, list(tasks)
+        view, batch = self._view, list(tasks)
         copies, start = view.copies(), view.next
         if self._calls is not None:
             self._calls.forget()
         self._matching = True
-        unplaced = view.place(chosen)
+        unplaced = view.place(batch)
         self._matching = False
         waiting = {task.id for task in unplaced}
-        for task in chosen:
+        for task in batch:
             # The view has moved on with the batch: each task is judged by a copy from before it.
             order = view.search.orders[start]
             if task.id in waiting:
@@ -111,8 +111,8 @@ class DecisionNarrator:
         counts: dict[tuple[Scope, Reason], int] = {}
         for partition in partitions:
             scope = self._scope(partition)
-            found = self._view.reasons(copies[partition], task, partition, called[partition] if called else 0)
-            for reason, count in zip(REASONS, found, strict=True):
+            unit_counts = self._view.reasons(copies[partition], task, partition, called[partition] if called else 0)
+            for reason, count in zip(REASONS, unit_counts, strict=True):
                 counts[scope, reason] = counts.get((scope, reason), 0) + count
         return tuple([Rejection(*key, count) for key, count in counts.items() if count])
 

@@ -182,8 +182,9 @@ def test_attempts_are_listed_by_node_where_nodes_report_and_searched_elsewhere()
         for attempt in (second, first):
             table.put(attempt)
         assert list(table.at("node/0")) == [first]
-        assert table.find(2, "node/2") is second
-        assert table.find(2, "node/0") is None
+        assert table.find(second, "node/2") is second
+        assert table.find(second, "node/0") is None
+        assert table.find(msgspec.structs.replace(second, attempt=1), "node/2") is None
         table.remove(first)
         assert list(table) == [second]
         assert not table.at("node/0")

@@ -165,10 +165,6 @@ class Paired:
         epoch, term = self.leadership.epoch, active.term
         self._host.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
-    def _is_there(self, active: RunningAttempt, node: Address) -> bool:
-        current = self._host.attempts.find(active.task, node)
-        return current is not None and current.attempt == active.attempt
-
     def evict(self, node: Address, active: RunningAttempt) -> None:
         self._host.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
@@ -179,8 +175,8 @@ class Paired:
             self.listed_tasks.pop(number, None)
         for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
-                if task.id in task_set and self._is_there(active, node):
-                    current = self._host.attempts.by_task[task.id]
+                current = self._host.attempts.find(active, node) if task.id in task_set else None
+                if current is not None:
                     self._host.note_end(self.allocations.credit(current), task.id, now)
                     self._host.release(current)
         # A task that is cancelled waits for its dead machine no longer.
@@ -227,8 +223,8 @@ class Paired:
         if not message.is_evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
-            current = self._host.attempts.find(message.active.task, node)
-            if current is None or current.attempt != message.active.attempt:
+            current = self._host.attempts.find(message.active, node)
+            if current is None:
                 return
             if self._preemptions is not None and self._preemptions.evicted(current, now):
                 self._host.release(current)
@@ -253,8 +249,8 @@ class Paired:
             self._results[active.task] = (active, node)
 
         # It is not in the account of this master: it follows, or the attempt was given up.
-        current = self._host.attempts.find(active.task, node)
-        if current is None or current.attempt != active.attempt:
+        current = self._host.attempts.find(active, node)
+        if current is None:
             return False
         self._host.release(current)
         self._host.note_end(self.allocations.credit(current), current.task, now)
@@ -295,7 +291,7 @@ class Paired:
     def node_back(self, node: Address) -> None:
         """Free what no task has there, unless the node is drained, and go on with claims there."""
         for task, active in self._runs_to_send.pop(node, ()):
-            if self._is_there(active, node):
+            if self._host.attempts.find(active, node) is not None:
                 self._run(task, active, node)
         if self.allocations.recount(node):
             self._host.send_news_soon(by_heartbeat=self.opened)

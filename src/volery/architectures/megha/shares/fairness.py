@@ -124,15 +124,12 @@ class WeightedFairness:
         return holding
 
     def promised(self, tasks: Sequence[Task], sign: int) -> None:
+        """Count requests whose outcome is unknown: they may be refused, and nobody can take anything from them."""
         for task in tasks:
-            self._doubt(self.user_of(task), task.request or SLOT, sign)
-
-    def _doubt(self, user: int, request: Amounts, sign: int) -> None:
-        """Count a request whose outcome is unknown: it may be refused, and nobody can take anything from it."""
-        if sign < 0 and self._is_refusal_uncertain:
-            self._is_refusal_uncertain = False
-            self._users_without_victims.clear()
-        self.account.doubt(user, request, sign)
+            if sign < 0 and self._is_refusal_uncertain:
+                self._is_refusal_uncertain = False
+                self._users_without_victims.clear()
+            self.account.doubt(self.user_of(task), task.request or SLOT, sign)
 
     def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
@@ -200,7 +197,7 @@ class WeightedFairness:
                 room = packing.settled(room + returned[-1])
                 if (room - need) & guards == guards:
                     victims = [tasks[place] for place in packing.needed(free, need, returned)]
-                    if self._can_lose(loser, [running[one] for one in victims]):
+                    if self._can_lose(loser, [running[victim] for victim in victims]):
                         return victims
         return []
 
@@ -219,9 +216,8 @@ class WeightedFairness:
         self._claims[task.id] = claimed
         had = sum([self._packing[holding.request] for holding in claimed.values()])
         task = self.view.take_over(task, partition, position, had)
-        request = task.request or SLOT
-        self.account.hold(task.id, HeldTask(user, partition, position, request))
-        self._doubt(user, request, 1)
+        self.took(task, partition, position)
+        self.promised((task,), 1)
         gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
         number, addresses, epoch, term = gm.address_request(lm, (task,))
@@ -238,8 +234,7 @@ class WeightedFairness:
         claimed = self._claims.pop(task, None)
         if claimed is None:
             return {}
-        placed = self._placed[task][0]
-        self._doubt(self.user_of(placed), placed.request or SLOT, -1)
+        self.promised((self._placed[task][0],), -1)
         for victim in claimed:
             del self._beneficiary_of[victim]
         return claimed
@@ -329,7 +324,9 @@ class WeightedFairness:
             return  # a repeat
         self._last_holdings[source] = message.number
         lm = self._host.lm_at[source]
-        for task in [one for one in message.ended_tasks if not self._can_crash or self._last_seen(one) in (lm, None)]:
+        for task in [
+            ended for ended in message.ended_tasks if not self._can_crash or self._last_seen(ended) in (lm, None)
+        ]:
             self._forget_victim(task)
             self._release(task)
         self._learn_started(message.started_tasks)
@@ -424,8 +421,7 @@ class WeightedFairness:
             self._leaving_tasks.discard(task)
             if task in self._released_tasks:  # the task that wanted its place does not get it
                 self._released_tasks.discard(task)
-                placed, partition, position = self._placed[task]
-                self.account.hold(task, HeldTask(self.user_of(placed), partition, position, placed.request or SLOT))
+                self.took(*self._placed[task])
 
     def followed(self, task: Task, active: RunningAttempt) -> None:
         """The user has it, unless it was given up."""
