@@ -126,11 +126,13 @@ class DecisionNarrator:
                 self._tell(task, "placed", (), partition, position)
 
     def refused(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose placements were invalid."""
         for task in tasks:
             if task in self._view.placed:
                 self._tell_of(task, "refused", Reason.INCONSISTENCY)
 
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
+        """Report tasks that had to let this one go first."""
         if self._calls is None:
             return
         self._tasks_with_share_report.discard(task.id)
@@ -140,6 +142,7 @@ class DecisionNarrator:
                 self._tell(other, "queued", (Rejection(self._scope(partition), Reason.SHARE, 1),))
 
     def dropped(self, tasks: Iterable[Task]) -> None:
+        """Note tasks that wait no more."""
         self._tasks_with_share_report.difference_update([task.id for task in tasks])
 
     def claimed(self, task: Task) -> None:
@@ -148,9 +151,11 @@ class DecisionNarrator:
         self._tell_of(task.id, "placed")
 
     def preempted(self, task: TaskId) -> None:
+        """Report a task that was preempted."""
         self._tell_of(task, "preempted", Reason.SHARE)
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose attempts are dead."""
         for task in tasks:
             self._tell_of(task, "lost")
 

@@ -55,7 +55,7 @@ def amounts(*, repartition: bool = False, twice: bool = False) -> tuple[AmountAl
     layout = Layout(ROOM, 2, 1, by_machine=True)
     cluster = Cluster(layout)
     config = msgspec.structs.replace(notice(twice), repartition=repartition)
-    allocations = AmountAllocations(cluster, layout, Capacities(ROOM, layout), range(2), config)
+    allocations = AmountAllocations(cluster, Capacities(ROOM, layout), range(2), config)
     return allocations, cluster
 
 

@@ -58,6 +58,7 @@ class Paired:
     Attributes:
         allocations: What is free in its cluster.
         leadership: Election of the leader, and its account of the nodes.
+        drained: Nodes on which nothing is placed by order.
         listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
@@ -96,6 +97,7 @@ class Paired:
 
     @property
     def opened(self) -> bool:
+        """True where this master leads, and knows what runs on all nodes that it can reach."""
         return self.leadership.opened
 
     def bind(self, port: Port) -> None:
@@ -129,11 +131,13 @@ class Paired:
     # What Global Masters ask for.
 
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
+        """Note tasks that a GM requests in a term, whether they are placed or not."""
         # What this master refuses is listed, too: one that follows does not know which is.
         if self._printed and not self._is_void(gm, term):
             self.listed_tasks.update({task.id: task for task in tasks})
 
     def accepts(self, gm: Address, epoch: int, term: int) -> bool:
+        """Find out whether a request is valid: this master leads in its epoch, and the GM still has its jobs."""
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
 
     def answers(self, gm: Address) -> bool:
@@ -141,6 +145,7 @@ class Paired:
         return self.opened and not self._is_void(gm, self.term_of(gm))
 
     def term_of(self, gm: Address) -> int:
+        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
         return self._terms.get(gm, 0)
 
     def _is_void(self, gm: Address, term: int) -> bool:
@@ -148,9 +153,11 @@ class Paired:
         return bool(self._move_epoch_of) and term < self._move_epoch_of.get(gm, 0)
 
     def is_reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there, and to obey this master."""
         return self.leadership.reachable(node)
 
     def is_usable(self, node: Address) -> bool:
+        """Find out whether tasks may be placed on a node."""
         return self.leadership.usable(node)
 
     def launch(self, starts: Sequence[Start]) -> None:
@@ -166,6 +173,7 @@ class Paired:
         self._host.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
     def evict(self, node: Address, active: RunningAttempt) -> None:
+        """Have a node end an attempt for another task's sake."""
         self._host.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
@@ -189,10 +197,12 @@ class Paired:
                 self._host.send(self._host.attempts.node_of(active), Kill(active.task))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again."""
         self.leadership.on_drain(message, source, now)
         self._maybe_hand_back(message.node)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """Take a timer of the leadership; find out whether it was one."""
         if self.leadership.is_lease(event):
             self.leadership.on_lease_timer(event, now)
             return True

@@ -111,6 +111,7 @@ class WeightedFairness:
         return self._user_of_job[task.job]
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
+        """Return the users of tasks, for a request."""
         return tuple([self.user_of(task) for task in tasks])
 
     def took(self, claim: Task, partition: int, position: int) -> None:
@@ -141,9 +142,11 @@ class WeightedFairness:
     # Algorithm 2.
 
     def scheduled(self, tasks: Sequence[Task]) -> None:
+        """Note that tasks have come, so that there is something to claim."""
         self._users_without_victims.difference_update([self.user_of(task) for task in tasks])
 
     def enforce(self) -> None:
+        """Preempt for users that wait and have less than their share."""
         for user in self.lines.users():
             while user not in self._users_without_victims:
                 if not self._maybe_preempt(user):
@@ -266,6 +269,7 @@ class WeightedFairness:
                 self.enforce()
 
     def submitted(self, job: Job) -> None:
+        """Note whose job it is."""
         self._user_of_job[job.id] = self._users.number_of(job.user)
 
     def on_reweigh(self, message: Reweigh) -> None:
@@ -280,6 +284,7 @@ class WeightedFairness:
         self.enforce()
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
+        """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
         given_up: dict[JobId, int] = {}
         for number in tasks:
             # A repeat, or the end of a task that another cluster has reported.
@@ -396,6 +401,7 @@ class WeightedFairness:
     # Where components may crash.
 
     def has_whole_holdings(self, source: Address) -> bool:
+        """Find out whether the holdings that belong to a whole report have come."""
         return source in self._whole_holdings
 
     def adopt_whole_holdings(self, source: Address, lm: int) -> None:
@@ -409,10 +415,12 @@ class WeightedFairness:
         self._learn_started(picture.started_tasks)
 
     def reported(self, source: Address) -> None:
+        """Go on after a report."""
         self._whole_holdings.pop(source, None)
         self.enforce()
 
     def start_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
+        """Give up preemptions that were under way in a cluster, where these tasks run."""
         leader = self._host.lms[lm]
         self._last_holdings[leader] = self._last_preemption_request[leader] = 0
         for task in tasks:
@@ -435,6 +443,7 @@ class WeightedFairness:
             self.account.hold(task.id, holding)
 
     def forget_task(self, task: TaskId) -> None:
+        """Take off a task that is neither there nor asked for."""
         self._release(task)
         self._forget_victim(task)
         self._released_tasks.discard(task)
