@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from volery.core.events import Event
-from volery.core.model import Address, Cluster, JobId, Message, Time
+from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
@@ -124,6 +124,11 @@ class Component:
 def sent_to(role: str, *messages: type[Message]) -> Sends:
     """Pairs of each message and the role that receives it, for `Component.sends`."""
     return frozenset([(message, role) for message in messages])
+
+
+def sent_by(*components: type[Component]) -> frozenset[type[Message]]:
+    """The messages that components of these classes send to each other."""
+    return frozenset([message for kind in components for message, role in kind.sends if role != SUBMITTER])
 
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:

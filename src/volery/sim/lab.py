@@ -137,32 +137,6 @@ class Lab:
         network_stream: Random numbers of jitter, network faults and frames.
     """
 
-    __slots__ = (
-        "_copy_messages",
-        "_delays",
-        "_lane_of",
-        "_routes",
-        "actions",
-        "cluster",
-        "delayed",
-        "disperse",
-        "doors",
-        "finished_count",
-        "finishes",
-        "free",
-        "killed",
-        "left_us",
-        "network",
-        "network_stream",
-        "now",
-        "path",
-        "records",
-        "slots",
-        "streams",
-        "times",
-        "trace",
-    )
-
     def __init__(
         self,
         trace: Trace,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from tests.unit.effects import RecordingPort, Sent
 
 from volery.core.capabilities import Draining, Replication, Resumption
 from volery.core.component import Component, Deployment, Sends, UnknownMessageError, role_of
 from volery.core.events import Event, Look
 from volery.core.model import Address, Message, Time
-from volery.sim.effects import RecordingPort, Sent
 
 
 class Ping(Message, frozen=True):
