@@ -140,7 +140,7 @@ class ClusterState(Protocol):
 
     gms: dict[Address, GmSyncState]
     attempts: AttemptTable
-    drained: set[Address]
+    drained: dict[Address, None]
 
     def is_usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""

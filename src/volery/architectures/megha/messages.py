@@ -142,4 +142,6 @@ class Refusal(Message, frozen=True):
         return self.update.changed_slots
 
 
-BASE_MESSAGES: Final = frozenset({Request, Withdraw, UpdateRequest, TasksEnded, StateUpdate, Refusal})
+BASE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Request, Withdraw, UpdateRequest, TasksEnded, StateUpdate, Refusal}
+)
