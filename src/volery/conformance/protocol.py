@@ -90,7 +90,7 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
     entries = entry_roles(deployment)
 
     declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
-    declared = declared.union(orders_to(deployment), *sends_of.values())
+    declared |= orders_to(deployment).union(*sends_of.values())
 
     for role, sends in sends_of.items():
         for kind, to in sends:

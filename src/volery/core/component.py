@@ -44,17 +44,6 @@ class Attached(Protocol):
         """Handle one of its events."""
 
 
-class _Handlers(dict[type, Handler]):
-    """Handlers of a role; a look-up of any other event finds that of what is attached to the component."""
-
-    def __missing__(self, event_type: type) -> Handler:
-        return _handle_attached
-
-
-def _handle_attached(component: Component, event: Event, source: Address, now: Time) -> None:
-    component.handle_attached(event, source, now)
-
-
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
@@ -67,7 +56,7 @@ class Component:
     """
 
     __slots__ = ("_port",)
-    receives: ClassVar[Mapping[type, Handler]] = _Handlers()
+    receives: ClassVar[Mapping[type, Handler]] = {}
     sends: ClassVar[Sends] = frozenset()
     attached: Sequence[Attached] = ()
     _port: Port
@@ -76,9 +65,7 @@ class Component:
         """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
         # The table names the base's functions; without this an override in a subclass would never be called.
-        cls.receives = _Handlers(
-            {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
-        )
+        cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
 
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
@@ -97,7 +84,11 @@ class Component:
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
-        self.receives[type(event)](self, event, source, now)
+        handler = self.receives.get(type(event))
+        if handler is None:
+            self.handle_attached(event, source, now)
+        else:
+            handler(self, event, source, now)
 
     def handle_attached(self, event: Event, source: Address, now: Time) -> None:
         """Take an event that `receives` does not list: that of the first attached part that takes it, or none."""

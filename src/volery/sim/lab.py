@@ -46,8 +46,8 @@ class Door(NamedTuple):
     handlers: Handlers
 
     def handler(self, event_type: type) -> Callable[..., None]:
-        """The handler of an event of this type; one that raises where the component has none."""
-        return self.handlers[event_type]
+        """The handler of an event of this type, or of what is attached to the component; see `handler_in`."""
+        return handler_in(self.handlers, event_type)
 
     def deliver(self, event: Event, source: Address, now: Time) -> None:
         """Pass one event to its handler."""
@@ -71,6 +71,21 @@ class _Everything(dict[type, Callable[..., None]]):
 
     def __missing__(self, key: type) -> Callable[..., None]:
         return _call
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+def handler_in(handlers: Handlers, event_type: type) -> Callable[..., None]:
+    """The handler of a type of events; where the table has none, that of what is attached to the component."""
+    try:
+        return handlers[event_type]
+    except KeyError:
+        return _handle_attached
+
+
+def _handle_attached(owner: Any, event: Event, source: Address, now: Time) -> None:
+    owner.handle_attached(event, source, now)
 
 
 def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
@@ -216,8 +231,17 @@ class Lab:
         if self._copy_messages:
             batch = [(receiver, table, copied(message), source) for receiver, table, message, source in batch]
 
-        for receiver, handlers, message, source in batch:
-            handlers[type(message)](receiver, message, source, now)
+        deliveries = iter(batch)
+        while True:
+            try:
+                for receiver, handlers, message, source in deliveries:
+                    handlers[type(message)](receiver, message, source, now)
+                return
+            # What a table without this type lacks, something attached takes; a KeyError out of a handler is passed on.
+            except KeyError:
+                if type(message) in handlers:
+                    raise
+            _handle_attached(receiver, message, source, now)
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""

@@ -97,10 +97,12 @@ class AttemptTable:
             return self._by_node[node].values()
         return [attempt for attempt in self.by_task.values() if self.node_of(attempt) == node]
 
-    def find(self, task: TaskId, node: Address) -> RunningAttempt | None:
-        """Return the attempt at a task, if this node runs it."""
-        attempt = self.by_task.get(task)
-        return attempt if attempt is not None and self.node_of(attempt) == node else None
+    def find(self, reported: RunningAttempt, node: Address) -> RunningAttempt | None:
+        """Return an attempt as it stands here, whose job may have another owner; None: this node does not run it."""
+        attempt = self.by_task.get(reported.task)
+        if attempt is None or attempt.attempt != reported.attempt or self.node_of(attempt) != node:
+            return None
+        return attempt
 
     def put(self, attempt: RunningAttempt) -> None:
         """Add an attempt, or replace the one at the same task."""
@@ -138,7 +140,7 @@ class ClusterState(Protocol):
 
     gms: dict[Address, GmSyncState]
     attempts: AttemptTable
-    drained: set[Address]
+    drained: dict[Address, None]
 
     def is_usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""

@@ -81,7 +81,7 @@ class Recipe:
             from volery.architectures.megha.amounts.view import CapacityView
 
             queue = None if fairness is None else fairness.lines
-            view = CapacityView(master, layout, self.capacities, search, config, stream, queue, fairness)
+            view = CapacityView(master, self.capacities, search, config, stream, queue, fairness)
             if fairness is not None:
                 fairness.view = view
         if config.reliable:
@@ -110,17 +110,9 @@ class Recipe:
         else:
             from volery.architectures.megha.amounts.allocations import AmountAllocations
 
-            claims = None if self.shares is None else self.shares.claims()
-            allocations = partial(
-                AmountAllocations,
-                layout=layout,
-                capacities=self.capacities,
-                partitions=partitions,
-                config=config,
-                reservations=claims,
-            )
-            if self.shares is not None and claims is not None:
-                preemptions = self.shares.preemptions(partitions, claims)
+            allocations = partial(AmountAllocations, capacities=self.capacities, partitions=partitions, config=config)
+            if self.shares is not None:
+                preemptions = self.shares.preemptions(partitions)
         return LocalMaster(layout, partitions, config, allocations, preemptions, pair)
 
     def deployment(self) -> Deployment:

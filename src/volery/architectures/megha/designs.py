@@ -83,9 +83,9 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     return deployment if recipe.shares is None else recipe.shares.declared(deployment)
 
 
-def _by(method: Callable[..., Any], extent: Extent = "full", method_text: str = "", condition: str = "") -> Realisation:
+def _by(method: Callable[..., Any], extent: Extent = "full", remark: str = "", setting: str = "") -> Realisation:
     """Realisation of a stage by a method of a class that stands in this module."""
-    return Realisation(method.__qualname__, extent, method_text, condition)
+    return Realisation(method.__qualname__, extent, remark, setting)
 
 
 def _stages(view: type[SlotView | CapacityView]) -> dict[Stage, Realisation]:

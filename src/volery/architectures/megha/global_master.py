@@ -258,19 +258,19 @@ class GlobalMaster(Component):
         """Ask a Local Master for units of a partition."""
         lm, batch_max = self.layout.lm_of[partition], self._config.batch_max
         for start in range(0, len(tasks), batch_max):
-            batch, where = tuple(tasks[start : start + batch_max]), tuple(places[start : start + batch_max])
+            batch, units = tuple(tasks[start : start + batch_max]), tuple(places[start : start + batch_max])
             if not self.attached:
                 number = self._requests[lm] = self._requests[lm] + 1
-                self.view.requested(lm, (number, partition, batch, where))
-                self._port.send(self.lms[lm], Request(number, partition, batch, where))
+                self.view.requested(lm, (number, partition, batch, units))
+                self._port.send(self.lms[lm], Request(number, partition, batch, units))
                 continue
 
             # Attempts tell apart placements of one task, which may be lost or preempted.
             number, addresses, epoch, term = self.address_request(lm, batch)
-            self.view.requested(lm, (number, partition, batch, where))
+            self.view.requested(lm, (number, partition, batch, units))
             attempts = tuple([self.attempt_of(task.id) for task in batch])
             users = () if self.fairness is None else self.fairness.users_of(batch)
-            request = Request(number, partition, batch, where, attempts, users, epoch, term)
+            request = Request(number, partition, batch, units, attempts, users, epoch, term)
             for address in addresses:
                 self._port.send(address, request)
         if self.observer is not None:

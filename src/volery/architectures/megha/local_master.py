@@ -68,7 +68,7 @@ class LocalMaster(Component):
         self.allocations = allocations(self)
         self.preemptions = None if preemptions is None else preemptions(self, self.allocations)
         self.pair = None if pair is None else pair(self, self.allocations, self.preemptions)
-        self.drained: set[Address] = set() if self.pair is None else self.pair.drained
+        self.drained: dict[Address, None] = {} if self.pair is None else self.pair.drained
         self.attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
         self._launches = 0
 
@@ -200,7 +200,9 @@ class LocalMaster(Component):
         if self.pair is not None:
             self.pair.on_drain(message, source, now)
             return
-        (self.drained.add if message.drained else self.drained.discard)(message.node)
+        self.drained.pop(message.node, None)
+        if message.drained:
+            self.drained[message.node] = None
         self.allocations.recount(message.node)
         self.set_heartbeat(now)
         self.schedule_news(now)

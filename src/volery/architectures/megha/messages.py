@@ -113,7 +113,7 @@ class StateUpdate(Message, frozen=True):
     @property
     def changed_slots(self) -> int:
         """Number of slots in its changes."""
-        return sum(int.from_bytes(bits).bit_count() for one in self.changes for bits in (one.freed, one.taken))
+        return sum(int.from_bytes(bits).bit_count() for change in self.changes for bits in (change.freed, change.taken))
 
 
 class Refusal(Message, frozen=True):
@@ -142,4 +142,6 @@ class Refusal(Message, frozen=True):
         return self.update.changed_slots
 
 
-BASE_MESSAGES: Final = frozenset({Request, Withdraw, UpdateRequest, TasksEnded, StateUpdate, Refusal})
+BASE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Request, Withdraw, UpdateRequest, TasksEnded, StateUpdate, Refusal}
+)

@@ -74,15 +74,15 @@ class DecisionNarrator:
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request, then report what each task met."""
-        view, chosen = self._view, list(tasks)
+        view, batch = self._view, list(tasks)
         copies, start = view.copies(), view.next
         if self._calls is not None:
             self._calls.forget()
         self._matching = True
-        unplaced = view.place(chosen)
+        unplaced = view.place(batch)
         self._matching = False
         waiting = {task.id for task in unplaced}
-        for task in chosen:
+        for task in batch:
             # The view has moved on with the batch: each task is judged by a copy from before it.
             order = view.search.orders[start]
             if task.id in waiting:
@@ -111,8 +111,8 @@ class DecisionNarrator:
         counts: dict[tuple[Scope, Reason], int] = {}
         for partition in partitions:
             scope = self._scope(partition)
-            found = self._view.reasons(copies[partition], task, partition, called[partition] if called else 0)
-            for reason, count in zip(REASONS, found, strict=True):
+            unit_counts = self._view.reasons(copies[partition], task, partition, called[partition] if called else 0)
+            for reason, count in zip(REASONS, unit_counts, strict=True):
                 counts[scope, reason] = counts.get((scope, reason), 0) + count
         return tuple([Rejection(*key, count) for key, count in counts.items() if count])
 
@@ -126,11 +126,13 @@ class DecisionNarrator:
                 self._tell(task, "placed", (), partition, position)
 
     def refused(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose placements were invalid."""
         for task in tasks:
             if task in self._view.placed:
                 self._tell_of(task, "refused", Reason.INCONSISTENCY)
 
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
+        """Report tasks that had to let this one go first."""
         if self._calls is None:
             return
         self._tasks_with_share_report.discard(task.id)
@@ -140,6 +142,7 @@ class DecisionNarrator:
                 self._tell(other, "queued", (Rejection(self._scope(partition), Reason.SHARE, 1),))
 
     def dropped(self, tasks: Iterable[Task]) -> None:
+        """Note tasks that wait no more."""
         self._tasks_with_share_report.difference_update([task.id for task in tasks])
 
     def claimed(self, task: Task) -> None:
@@ -148,9 +151,11 @@ class DecisionNarrator:
         self._tell_of(task.id, "placed")
 
     def preempted(self, task: TaskId) -> None:
+        """Report a task that was preempted."""
         self._tell_of(task, "preempted", Reason.SHARE)
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
+        """Report tasks whose attempts are dead."""
         for task in tasks:
             self._tell_of(task, "lost")
 

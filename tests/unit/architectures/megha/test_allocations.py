@@ -28,14 +28,10 @@ class Cluster(ClusterState):
     def __init__(self, layout: Layout) -> None:
         self.gms = {gm.address: gm for gm in (GmSyncState(0, 2), GmSyncState(1, 2))}
         self.attempts = AttemptTable(layout)
-        self.drained_nodes: set[str] = set()
-
-    @property
-    def drained(self) -> set[str]:
-        return self.drained_nodes
+        self.drained: dict[str, None] = {}
 
     def is_usable(self, node: str) -> bool:
-        return node not in self.drained_nodes
+        return node not in self.drained
 
     def observe(self, fact: Fact) -> None: ...
     def send_before_state(self, gm: GmSyncState) -> None: ...
@@ -55,7 +51,7 @@ def amounts(*, repartition: bool = False, twice: bool = False) -> tuple[AmountAl
     layout = Layout(ROOM, 2, 1, by_machine=True)
     cluster = Cluster(layout)
     config = msgspec.structs.replace(notice(twice), repartition=repartition)
-    allocations = AmountAllocations(cluster, layout, Capacities(ROOM, layout), range(2), config)
+    allocations = AmountAllocations(cluster, Capacities(ROOM, layout), range(2), config)
     return allocations, cluster
 
 
@@ -94,11 +90,11 @@ def test_the_end_of_a_task_is_repeated_to_its_owner_only_where_it_is_told_twice(
 def test_slots_of_a_drained_machine_stay_taken_when_their_tasks_end() -> None:
     held, lm = slots()
     held.allot_requested(Request(1, 0, (Task(1, 0),), (0,)), lm.gms["gm/0"])
-    lm.drained_nodes.add("node/0")
+    lm.drained.setdefault("node/0")
     held.recount("node/0")
     end(held, lm, 1)
     held.check()
-    lm.drained_nodes.clear()
+    lm.drained.clear()
     held.recount("node/0")
     held.check()
     held.check_rest()
@@ -132,7 +128,7 @@ def test_a_drained_machine_has_nothing_free_until_it_is_back() -> None:
     held, lm = amounts()
     small, owner = Task(1, 0, request=(0,)), lm.gms["gm/0"]
     held.allot_requested(Request(1, 0, (Task(0, 0, request=(600,)),), (0,)), owner)
-    lm.drained_nodes.add("node/0")
+    lm.drained.setdefault("node/0")
     held.recount("node/0")
     held.check()
     assert held.allot_requested(Request(2, 0, (small,), (0,)), owner) == ([], [1])
@@ -140,7 +136,7 @@ def test_a_drained_machine_has_nothing_free_until_it_is_back() -> None:
     held.check()
     held.consider()
     assert [gm.lacks[0] for gm in lm.gms.values()] == [1, 1]
-    lm.drained_nodes.clear()
+    lm.drained.clear()
     held.recount("node/0")
     held.check()
     assert held.room_for(held.packing[(1000,)], 0, 0, 0)
@@ -182,8 +178,9 @@ def test_attempts_are_listed_by_node_where_nodes_report_and_searched_elsewhere()
         for attempt in (second, first):
             table.put(attempt)
         assert list(table.at("node/0")) == [first]
-        assert table.find(2, "node/2") is second
-        assert table.find(2, "node/0") is None
+        assert table.find(second, "node/2") is second
+        assert table.find(second, "node/0") is None
+        assert table.find(msgspec.structs.replace(second, attempt=1), "node/2") is None
         table.remove(first)
         assert list(table) == [second]
         assert not table.at("node/0")

@@ -52,7 +52,7 @@ def slots() -> tuple[SlotView, Master]:
 
 def amounts() -> tuple[CapacityView, Master]:
     layout, master = Layout(ROOM, 2, 1, by_machine=True), Master()
-    view = CapacityView(master, layout, Capacities(ROOM, layout), SearchOrder(layout, 0), CONFIG, Random(0))
+    view = CapacityView(master, Capacities(ROOM, layout), SearchOrder(layout, 0), CONFIG, Random(0))
     return view, master
 
 

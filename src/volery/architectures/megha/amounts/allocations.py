@@ -24,7 +24,6 @@ from volery.architectures.megha.messages import (
     StateUpdate,
     place_of,
 )
-from volery.architectures.megha.partitions import Layout
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -43,21 +42,16 @@ class AmountAllocations:
 
     Args:
         cluster: State of the Local Master.
+        partitions: Partitions of the Local Master.
+
+    Attributes:
         reservations: What is set aside for tasks that preempt others; None: nothing ever is.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterState,
-        layout: Layout,
-        capacities: Capacities,
-        partitions: range,
-        config: MeghaConfig,
-        reservations: SetAsideAmounts | None = None,
-    ) -> None:
+    def __init__(self, cluster: ClusterState, capacities: Capacities, partitions: range, config: MeghaConfig) -> None:
         self._cluster = cluster
-        self._layout = layout
-        self._reservations = reservations
+        self._layout = capacities.layout
+        self.reservations: SetAsideAmounts | None = None
 
         # Another Local Master may take over: then all GMs lack a change from the moment that it is made, because the
         # successor cannot know who has caused it.
@@ -76,7 +70,7 @@ class AmountAllocations:
         self._states: dict[int, bytes] = {}
         self._seats: dict[Address, tuple[int, int]] = {}
         for row, partition in enumerate(partitions):
-            for position, node in enumerate(layout.nodes[partition]):
+            for position, node in enumerate(self._layout.nodes[partition]):
                 self._seats[node] = (row, position)
 
     def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
@@ -204,7 +198,7 @@ class AmountAllocations:
         return True
 
     def _reserved(self, row: int, position: int) -> int:
-        return 0 if self._reservations is None else self._reservations.reserved(row, position)
+        return 0 if self.reservations is None else self.reservations.reserved(row, position)
 
     def set_aside(self, row: int, position: int, packed: int, owner: GmSyncState) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""

@@ -31,10 +31,8 @@ CHOICES: dict[MeghaMatch, Choice] = {
 class Capacities:
     """Amounts that the machines of a layout offer; slots are one resource of them.
 
-    Args:
-        layout: Layout of the cluster, by machine.
-
     Attributes:
+        layout: Layout of the cluster, by machine.
         ladders: requests as the indices look for them.
         whole: per partition, everything free; to be copied.
         state_bytes: Number of bytes of one machine in a message.
@@ -47,7 +45,7 @@ class Capacities:
             CapacityIndex([capacities[machine] for machine in machines], self.ladders) for machines in layout.machines
         ]
         self.state_bytes = (self.ladders.packing.guards.bit_length() + 7) // 8
-        self._matches = layout.matches
+        self.layout = layout
         self._possible: dict[tuple[int, Amounts], bool] = {}
 
     def fits_somewhere(self, task: Task) -> bool:
@@ -57,7 +55,7 @@ class Capacities:
             need = self.ladders[task.request]
             self._possible[kind] = any(
                 index.fitting(need, matches[task.constraints])
-                for index, matches in zip(self.whole, self._matches, strict=True)
+                for index, matches in zip(self.whole, self.layout.matches, strict=True)
             )
         return self._possible[kind]
 
@@ -100,7 +98,6 @@ class CapacityView:
 
     Args:
         host: The Global Master.
-        layout: The whole cluster, by machine.
         search: Order in which partitions are searched.
         queue, account: Queues and account of users; None: they have no shares.
 
@@ -112,7 +109,6 @@ class CapacityView:
     def __init__(
         self,
         host: CapacityHost,
-        layout: Layout,
         capacities: Capacities,
         search: SearchOrder,
         config: MeghaConfig,
@@ -130,15 +126,15 @@ class CapacityView:
         self.queue: FittingQueue = VectorQueue(self.packing) if queue is None else queue
         self.index = [index.copy() for index in capacities.whole]
         self.capacities = capacities
-        self._layout = layout
+        self._layout = capacities.layout
         self._ladders = capacities.ladders
         self._guards = self.packing.guards
         self._choice: Choice = CHOICES[config.match]
         self._stream = stream
-        self._under_way: list[deque[Wanted]] = [deque() for _ in range(layout.lm_count)]
-        self._promised: list[dict[int, int]] = [{} for _ in layout.size]
+        self._under_way: list[deque[Wanted]] = [deque() for _ in range(self._layout.lm_count)]
+        self._promised: list[dict[int, int]] = [{} for _ in self._layout.size]
         self._seen: dict[int, bytes] = {}
-        self._dirty = [0] * len(layout.size)
+        self._dirty = [0] * len(self._layout.size)
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         partition, next_partition = self.next, self.search.after

@@ -41,7 +41,7 @@ class ResyncReply(Message, frozen=True):
     fenced_epoch: int = 0
 
 
-OWN_MESSAGES: Final = BASE_MESSAGES | SHARE_MESSAGES | {ResyncRequest, ResyncReply}
+OWN_MESSAGES: Final[frozenset[type[Message]]] = BASE_MESSAGES | SHARE_MESSAGES | {ResyncRequest, ResyncReply}
 MESSAGES: Final[frozenset[type[Message]]] = (
     OWN_MESSAGES | {Moved} | node.NODE_MESSAGES | leases.NODE_MESSAGES | LINK_MESSAGES
 )

@@ -59,6 +59,7 @@ class Paired:
     Attributes:
         allocations: What is free in its cluster.
         leadership: State of its leadership and of the nodes.
+        drained: Nodes on which nothing is placed by order.
         listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
@@ -98,6 +99,7 @@ class Paired:
 
     @property
     def opened(self) -> bool:
+        """True where this master leads, and knows what runs on all nodes that it can reach."""
         return self.leadership.opened
 
     def bind(self, port: Port) -> None:
@@ -131,11 +133,13 @@ class Paired:
     # What Global Masters ask for.
 
     def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
+        """Note tasks that a GM requests in a term, whether they are placed or not."""
         # What this master refuses is listed, too: one that follows does not know which is.
         if self._printed and not self._is_void(gm, term):
             self.listed_tasks.update({task.id: task for task in tasks})
 
     def accepts(self, gm: Address, epoch: int, term: int) -> bool:
+        """Find out whether a request is valid: this master leads in its epoch, and the GM still has its jobs."""
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
 
     def answers(self, gm: Address) -> bool:
@@ -151,9 +155,11 @@ class Paired:
         return bool(self._move_epoch_of) and term < self._move_epoch_of.get(gm, 0)
 
     def is_reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there, and to obey this master."""
         return self.leadership.reachable(node)
 
     def is_usable(self, node: Address) -> bool:
+        """Find out whether tasks may be placed on a node."""
         return self.leadership.usable(node)
 
     def launch(self, starts: Sequence[Start]) -> None:
@@ -168,11 +174,8 @@ class Paired:
         epoch, term = self.leadership.epoch, active.term
         self._host.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
 
-    def _is_there(self, active: RunningAttempt, node: Address) -> bool:
-        current = self._host.attempts.find(active.task, node)
-        return current is not None and current.attempt == active.attempt
-
     def evict(self, node: Address, active: RunningAttempt) -> None:
+        """Have a node end an attempt for another task's sake."""
         self._host.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
@@ -182,8 +185,8 @@ class Paired:
             self.listed_tasks.pop(number, None)
         for node, unsent in self._runs_to_send.items():
             for task, active in unsent:
-                if task.id in task_set and self._is_there(active, node):
-                    current = self._host.attempts.by_task[task.id]
+                current = self._host.attempts.find(active, node) if task.id in task_set else None
+                if current is not None:
                     self._host.note_end(self.allocations.credit(current), task.id, now)
                     self._host.release(current)
         # A task that is cancelled waits for its dead machine no longer.
@@ -196,10 +199,12 @@ class Paired:
                 self._host.send(self._host.attempts.node_of(active), Kill(active.task))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again."""
         self.leadership.on_drain(message, source, now)
         self._maybe_hand_back(message.node)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """Take a timer of the leadership; find out whether it was one."""
         if self._election.is_lease(event):
             self._election.on_lease_timer(event, now)
             return True
@@ -230,8 +235,8 @@ class Paired:
         if not message.is_evicted:
             self._end(self._with_owner(message.active), node, now)
         else:
-            current = self._host.attempts.find(message.active.task, node)
-            if current is None or current.attempt != message.active.attempt:
+            current = self._host.attempts.find(message.active, node)
+            if current is None:
                 return
             if self._preemptions is not None and self._preemptions.evicted(current, now):
                 self._host.release(current)
@@ -256,8 +261,8 @@ class Paired:
             self._results[active.task] = (active, node)
 
         # It is not in the account of this master: it follows, or the attempt was given up.
-        current = self._host.attempts.find(active.task, node)
-        if current is None or current.attempt != active.attempt:
+        current = self._host.attempts.find(active, node)
+        if current is None:
             return False
         self._host.release(current)
         self._host.note_end(self.allocations.credit(current), current.task, now)
@@ -298,7 +303,7 @@ class Paired:
     def node_back(self, node: Address) -> None:
         """Free what no task has there, unless the node is drained, and go on with claims there."""
         for task, active in self._runs_to_send.pop(node, ()):
-            if self._is_there(active, node):
+            if self._host.attempts.find(active, node) is not None:
                 self._run(task, active, node)
         if self.allocations.recount(node):
             self._host.send_news_soon(by_heartbeat=self.opened)

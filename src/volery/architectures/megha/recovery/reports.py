@@ -50,6 +50,11 @@ class ReportRecovery:
         layout: The whole cluster.
         gm: Number of the Global Master.
         moves: Moves of jobs from one GM to another, of which this component knows.
+
+    Attributes:
+        epochs: Epoch of the leader of each cluster.
+        term: Epoch of the last move of jobs of this GM's; see `Request`.
+        first_attempt: Number of a task's first attempt.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({ResyncReply, AttemptsLost, Moved, LeaderStatus})
@@ -104,9 +109,11 @@ class ReportRecovery:
                 self._host.send(source, StaleEpoch(self.epochs[self._host.lm_at[source]], self.term))
 
     def masters_of(self, lm: int) -> tuple[Address, ...]:
+        """Return the addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return pair_of(lm)
 
     def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
+        """Note a request of tasks to a cluster; return the addresses to which it is sent."""
         if not self._printed:
             return (self._host.lms[lm],)
 
@@ -116,9 +123,11 @@ class ReportRecovery:
         return pair_of(lm)
 
     def knows_all(self) -> bool:
+        """Find out whether all that runs is known."""
         return not self._clusters_to_report and not any(self._unconfirmed_tasks)
 
     def submitted(self, message: Submit) -> None:
+        """Note whether a job was moved here."""
         if message.epoch and not self._host.jobs.is_done(message.job.id):
             self._move_epoch_of[message.job.id] = message.epoch
 
@@ -181,6 +190,7 @@ class ReportRecovery:
             gm.start(now)
 
     def cancelled(self, job: JobId) -> None:
+        """Drop what is held back of a job."""
         held_back = sum(task.job == job for task in self._tasks_to_schedule)
         if held_back:
             self._tasks_to_schedule = [task for task in self._tasks_to_schedule if task.job != job]

@@ -12,7 +12,7 @@ from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import FairnessHost
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.shares.fairness import WeightedFairness
-from volery.architectures.megha.shares.preemptions import ClaimTable, WeightedShares
+from volery.architectures.megha.shares.preemptions import WeightedShares
 from volery.architectures.megha.shares.users import Users
 from volery.core.capabilities import DueShares, Resumption
 from volery.core.component import Deployment
@@ -39,20 +39,10 @@ class ShareAttachment:
         """Make the account of users of a Global Master."""
         return WeightedFairness(master, self._users, self._layout, self._packing, self._config)
 
-    def claims(self) -> ClaimTable:
-        """Make the table of preemptions under way in a cluster, whose amounts are set aside."""
-        return ClaimTable()
-
-    def preemptions(self, partitions: range, claims: ClaimTable) -> Callable[..., Any]:
+    def preemptions(self, partitions: range) -> Callable[..., Any]:
         """Return a maker of the preemptions of a Local Master."""
-        return partial(
-            WeightedShares,
-            claims=claims,
-            layout=self._layout,
-            partitions=partitions,
-            others=self._users.others,
-            config=self._config,
-        )
+        others, config = self._users.others, self._config
+        return partial(WeightedShares, layout=self._layout, partitions=partitions, others=others, config=config)
 
     def declared(self, deployment: Deployment) -> Deployment:
         """Return the deployment with the entries of users, and what they are due.

@@ -111,6 +111,7 @@ class WeightedFairness:
         return self._user_of_job[task.job]
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
+        """Return the users of tasks, for a request."""
         return tuple([self.user_of(task) for task in tasks])
 
     def took(self, claim: Task, partition: int, position: int) -> None:
@@ -124,15 +125,12 @@ class WeightedFairness:
         return holding
 
     def promised(self, tasks: Sequence[Task], sign: int) -> None:
+        """Count requests whose outcome is unknown: they may be refused, and nobody can take anything from them."""
         for task in tasks:
-            self._doubt(self.user_of(task), task.request or SLOT, sign)
-
-    def _doubt(self, user: int, request: Amounts, sign: int) -> None:
-        """Count a request whose outcome is unknown: it may be refused, and nobody can take anything from it."""
-        if sign < 0 and self._is_refusal_uncertain:
-            self._is_refusal_uncertain = False
-            self._users_without_victims.clear()
-        self.account.doubt(user, request, sign)
+            if sign < 0 and self._is_refusal_uncertain:
+                self._is_refusal_uncertain = False
+                self._users_without_victims.clear()
+            self.account.doubt(self.user_of(task), task.request or SLOT, sign)
 
     def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
@@ -144,9 +142,11 @@ class WeightedFairness:
     # Algorithm 2.
 
     def scheduled(self, tasks: Sequence[Task]) -> None:
+        """Note that tasks have come, so that there is something to claim."""
         self._users_without_victims.difference_update([self.user_of(task) for task in tasks])
 
     def enforce(self) -> None:
+        """Preempt for users that wait and have less than their share."""
         for user in self.lines.users():
             while user not in self._users_without_victims:
                 if not self._maybe_preempt(user):
@@ -200,7 +200,7 @@ class WeightedFairness:
                 room = packing.settled(room + returned[-1])
                 if (room - need) & guards == guards:
                     victims = [tasks[place] for place in packing.needed(free, need, returned)]
-                    if self._can_lose(loser, [running[one] for one in victims]):
+                    if self._can_lose(loser, [running[victim] for victim in victims]):
                         return victims
         return []
 
@@ -219,9 +219,8 @@ class WeightedFairness:
         self._claims[task.id] = claimed
         had = sum([self._packing[holding.request] for holding in claimed.values()])
         task = self.view.take_over(task, partition, position, had)
-        request = task.request or SLOT
-        self.account.hold(task.id, HeldTask(user, partition, position, request))
-        self._doubt(user, request, 1)
+        self.took(task, partition, position)
+        self.promised((task,), 1)
         gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
         number, addresses, epoch, term = gm.address_request(lm, (task,))
@@ -238,8 +237,7 @@ class WeightedFairness:
         claimed = self._claims.pop(task, None)
         if claimed is None:
             return {}
-        placed = self._placed[task][0]
-        self._doubt(self.user_of(placed), placed.request or SLOT, -1)
+        self.promised((self._placed[task][0],), -1)
         for victim in claimed:
             del self._beneficiary_of[victim]
         return claimed
@@ -271,6 +269,7 @@ class WeightedFairness:
                 self.enforce()
 
     def submitted(self, job: Job) -> None:
+        """Note whose job it is."""
         self._user_of_job[job.id] = self._users.number_of(job.user)
 
     def on_reweigh(self, message: Reweigh) -> None:
@@ -285,6 +284,7 @@ class WeightedFairness:
         self.enforce()
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
+        """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
         given_up: dict[JobId, int] = {}
         for number in tasks:
             # A repeat, or the end of a task that another cluster has reported.
@@ -329,7 +329,9 @@ class WeightedFairness:
             return  # a repeat
         self._last_holdings[source] = message.number
         lm = self._host.lm_at[source]
-        for task in [one for one in message.ended_tasks if not self._can_crash or self._last_seen(one) in (lm, None)]:
+        for task in [
+            ended for ended in message.ended_tasks if not self._can_crash or self._last_seen(ended) in (lm, None)
+        ]:
             self._forget_victim(task)
             self._release(task)
         self._learn_started(message.started_tasks)
@@ -402,6 +404,7 @@ class WeightedFairness:
     # Where components may crash.
 
     def has_whole_holdings(self, source: Address) -> bool:
+        """Find out whether the holdings that belong to a whole report have come."""
         return source in self._whole_holdings
 
     def adopt_whole_holdings(self, source: Address, lm: int) -> None:
@@ -415,10 +418,12 @@ class WeightedFairness:
         self._learn_started(picture.started_tasks)
 
     def reported(self, source: Address) -> None:
+        """Go on after a report."""
         self._whole_holdings.pop(source, None)
         self.enforce()
 
     def start_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
+        """Give up preemptions that were under way in a cluster, where these tasks run."""
         leader = self._host.lms[lm]
         self._last_holdings[leader] = self._last_preemption_request[leader] = 0
         for task in tasks:
@@ -427,8 +432,7 @@ class WeightedFairness:
             self._leaving_tasks.discard(task)
             if task in self._released_tasks:  # the task that wanted its place does not get it
                 self._released_tasks.discard(task)
-                placed, partition, position = self._placed[task]
-                self.account.hold(task, HeldTask(self.user_of(placed), partition, position, placed.request or SLOT))
+                self.took(*self._placed[task])
 
     def followed(self, task: Task, active: RunningAttempt) -> None:
         """The user has it, unless it was given up."""
@@ -443,6 +447,7 @@ class WeightedFairness:
             self.account.hold(task.id, holding)
 
     def forget_task(self, task: TaskId) -> None:
+        """Take off a task that is neither there nor asked for."""
         self._release(task)
         self._forget_victim(task)
         self._released_tasks.discard(task)

@@ -106,4 +106,6 @@ class AttemptsLost(Message, frozen=True):
     is_preemption: bool = False
 
 
-SHARE_MESSAGES: Final = frozenset({Preempt, PreemptionRequest, PreemptionVote, PreemptionDone, Holdings, AttemptsLost})
+SHARE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Preempt, PreemptionRequest, PreemptionVote, PreemptionDone, Holdings, AttemptsLost}
+)

@@ -134,7 +134,7 @@ class WeightedShares:
 
     Args:
         host: The Local Master.
-        claims: Preemptions under way; none yet.
+        allocations: Amounts of the cluster; they keep what claims on machines set aside.
         layout: The whole cluster.
         partitions: Partitions of the Local Master.
         others: Number of the users whom the tree does not name.
@@ -147,7 +147,6 @@ class WeightedShares:
         self,
         host: PreemptionHost,
         allocations: AmountAllocations,
-        claims: ClaimTable,
         layout: Layout,
         partitions: range,
         others: int,
@@ -155,7 +154,7 @@ class WeightedShares:
     ) -> None:
         self._host = host
         self._allocations = allocations
-        self._claims = claims
+        self._claims = allocations.reservations = ClaimTable()
         self._nodes_of = layout.nodes
         self._first = partitions.start
         self._others = others
@@ -171,6 +170,7 @@ class WeightedShares:
         self._news = {address: HoldingsNews() for address in host.gms}
 
     def clear(self) -> None:
+        """Forget everything but weights."""
         self._losers_of.clear()
         self._claims.clear()
         self._claims_to_confirm.clear()
@@ -180,6 +180,7 @@ class WeightedShares:
     # News for Global Masters of tasks of others.
 
     def started(self, active: RunningAttempt) -> None:
+        """Note that an attempt has what it asked for."""
         holding = self._holding(active)
         for address, news in self._news.items():
             if address != active.owner:
@@ -194,6 +195,7 @@ class WeightedShares:
                 news.ended.append(active.task)
 
     def send_holdings(self, gm: GmSyncState) -> None:
+        """Send a GM the ends and starts of others' tasks, before a state that contains them."""
         news = self._news[gm.address]
         if news.ended or news.started:
             news.number += 1
@@ -202,11 +204,13 @@ class WeightedShares:
         news.last_request = gm.request
 
     def send_outcomes(self) -> None:
+        """Send GMs the outcome of their requests, with a heartbeat, so that they can count on their tasks."""
         for address, gm in self._host.gms.items():
             if gm.request > self._news[address].last_request:
                 self._host.send(address, self._allocations.delta(gm))
 
     def send_whole_holdings(self, gm: GmSyncState, running: list[RunningAttempt]) -> None:
+        """Send a GM all that runs, before a whole report."""
         address = gm.address
         self._news[address] = HoldingsNews()
         others = tuple([self._holding(active) for active in running if active.owner != address])
@@ -336,9 +340,11 @@ class WeightedShares:
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
+        """Find out whether another task gets what a task has once it ends."""
         return task in self._claims.by_victim
 
     def evicted(self, active: RunningAttempt, now: Time) -> bool:
+        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
         claim = self._claims.by_victim.get(active.task)
         if claim is None or not claim.agreed:
             return False
@@ -348,6 +354,7 @@ class WeightedShares:
         return True
 
     def absorbs(self, attempt: RunningAttempt) -> bool:
+        """Note the end of an attempt; find out whether what it had is set aside for another task."""
         task, claim = attempt.task, self._claims.by_victim.pop(attempt.task, None)
         losers = self._losers_of.pop(task, frozenset())
         self._tell_gone(attempt)
@@ -367,6 +374,7 @@ class WeightedShares:
         return True
 
     def resume(self, node: Address, now: Time) -> None:
+        """Launch what waits for victims at a node that have ended."""
         for claim in self._claims.at(node):
             self._maybe_launch(claim, now)
 
@@ -387,6 +395,7 @@ class WeightedShares:
         self._host.send(owner, PreemptionDone(task.id))
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
+        """Drop tasks that still wait for their victims to end."""
         for task in tasks:
             claim = self._claims.by_task.get(task)
             if claim is not None and not claim.withdrawn:
@@ -400,6 +409,7 @@ class WeightedShares:
         return active if active.account <= self._others else replace(active, account=self._others)
 
     def gm_restarted(self, gm: GmSyncState) -> None:
+        """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
         for claim in list(self._claims.by_task.values()):
             claim.withdrawn = claim.withdrawn or claim.owner is gm
             if claim.asked == gm.address and not claim.agreed:
@@ -412,10 +422,12 @@ class WeightedShares:
         }
 
     def skip(self, gm: GmSyncState) -> None:
+        """Send a GM nothing before it asks for a report."""
         gm.request = 0
         self._news[gm.address] = HoldingsNews()
 
     def node_dead(self, node: Address) -> None:
+        """Give up the preemptions on a node."""
         for claim in self._claims.at(node):
             self._unask(claim)
             self._give_up(claim, is_vetoed=False)

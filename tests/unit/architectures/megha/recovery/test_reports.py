@@ -295,7 +295,7 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     moved = Moved((Reassignment(1, "gm/1", "gm/0"),))
     asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
     assert asked == [moved, ResyncRequest(1)]
-    assert lm.state.attempts.find(running.task, "node/2")
+    assert lm.state.attempts.find(running, "node/2")
     told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), ResyncReply)]
     assert not [active for to, report in told if to == "gm/1" for active in report.running_attempts]
 
