@@ -2,7 +2,7 @@
 
 const film = (() => {
   const ASK_MS = 160, READ_MS = 500, WORD_MS = 210, READ_MAX_MS = 9000;
-  const bar = document.getElementById("film");
+  const bar = document.getElementById("recording");
   if (!bar) return null;
   const part = (id) => document.getElementById(id);
   const begin = Number(bar.dataset.begin), end = Number(bar.dataset.end), length = Math.max(end - begin, 1e-6);
@@ -125,9 +125,9 @@ const film = (() => {
   part("moved").hidden = false;
   try {
     for (const id of ["lasts", "hold"]) {
-      const box = part(id), name = id === "hold" ? "checked" : "value", was = sessionStorage.getItem(`film-${id}`);
+      const box = part(id), name = id === "hold" ? "checked" : "value", was = sessionStorage.getItem(`recording-${id}`);
       if (was !== null) box[name] = id === "hold" ? was === "true" : was;
-      box.addEventListener("change", () => sessionStorage.setItem(`film-${id}`, box[name]));
+      box.addEventListener("change", () => sessionStorage.setItem(`recording-${id}`, box[name]));
     }
   } catch (error) { /* nothing is kept where that is forbidden */ }
   spoken(at);

@@ -113,7 +113,7 @@ class PlaybackApp:
                 status = 404
 
             clock_bar = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
-            return page(view, VIEWER, self._recording.source.title, status, film=clock_bar)
+            return page(view, VIEWER, self._recording.source.title, status, clock=clock_bar)
 
         return answer
 
@@ -121,7 +121,7 @@ class PlaybackApp:
         assert isinstance(error, HTTPException)
         view = problem_view(request.url.path[:80], f"{error.detail}; there is no such page")
         above = bar(self._first, frame.HOME, "", self._lasts_s)
-        return page(view, VIEWER, self._recording.source.title, error.status_code, film=above)
+        return page(view, VIEWER, self._recording.source.title, error.status_code, clock=above)
 
 
 def _script() -> str:

@@ -93,7 +93,7 @@ def test_times_in_addresses_are_short_and_exact() -> None:
 
 
 def test_style_and_script_are_served_with_those_of_recordings(client: TestClient) -> None:
-    assert ".film" in client.get("/window/window.css").text
+    assert ".recording" in client.get("/window/window.css").text
     assert "scrub" in client.get("/window/window.js").text
 
 
