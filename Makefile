@@ -90,7 +90,7 @@ TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/l
 TESTS_OF_conformance := tests/conformance/test_mutants.py
 TESTS_OF_faults := tests/faults/test_recovery.py
 TESTS_OF_live := tests/live
-TESTS_OF_playback := tests/live/test_filming.py tests/live/test_recorded.py
+TESTS_OF_playback := tests/live/test_recorded_journals.py tests/live/test_recorded.py
 
 coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that its own tests reach
 
