@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from volery.look.html import EMPTY, Markup, folded, joined, paragraph
 from volery.look.text import MINUS, confidence, shortened
+from volery.report.columns import PAGE_COMPARISON, comparison_columns
 from volery.report.groups import setting_of
 from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE, blank_figure, literal, style, svg_text
@@ -15,7 +16,6 @@ from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     against,
     by_quantity,
-    comparison_columns,
     confidence_of,
     effect,
     factor,
@@ -58,7 +58,7 @@ def _against(differences: Sequence[ComparedMeans]) -> Markup:
 
 def _table(differences: Sequence[ComparedMeans]) -> Markup:
     columns = comparison_columns(differences)
-    columns_shown = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
+    columns_shown = [columns[name] for name in PAGE_COMPARISON]
 
     def rows() -> Iterator[TableRow]:
         pair_before, jobs_before = None, ""

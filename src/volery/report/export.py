@@ -17,11 +17,11 @@ from volery.core.errors import InputError
 from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeric_axes, panels, slug, varying
+from volery.report.columns import STATISTICS
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import CLASSES, RunGroup, class_summary, group_runs, methods
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
-from volery.report.tables import STATISTICS
 from volery.report.verdict import effect, interval, reading, rule
 from volery.statistics import ComparedMeans
 
@@ -131,7 +131,7 @@ def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
 def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     """A head, and a line per run and class of jobs: axes, seed, delay in seconds, utilisation, messages."""
     axes = list(varying(runs))
-    measured = [f"{name}_delay_s" for name, _ in STATISTICS]
+    measured = [f"{name}_delay_s" for name in STATISTICS]
     yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
 
     for run in runs:
@@ -147,7 +147,7 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
                 run.seed,
                 jobs,
                 delay.count,
-                *(getattr(delay, name) for _, name in STATISTICS),
+                *(getattr(delay, name) for name in STATISTICS.values()),
                 run.utilisation_mean,
                 run.messages_per_task,
             ]
@@ -156,14 +156,14 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
 def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
     """A head, and a line per architecture, setting and class of jobs: means over seeds, seconds."""
     axes = list(varying([run for group in groups for run in group.runs]))
-    heads = [f"{name}_delay_s" for name, _ in STATISTICS]
+    heads = [f"{name}_delay_s" for name in STATISTICS]
     yield ["architecture", *axes, "jobs", "seeds", *heads, "mean_half_width_s", "utilisation", "messages_per_task"]
 
     for group in groups:
         first = group.runs[0]
         for jobs in group.classes():
             delay = group.delay_s(jobs)
-            values = [None if delay is None else getattr(delay, name) for _, name in STATISTICS]
+            values = [None if delay is None else getattr(delay, name) for name in STATISTICS.values()]
             yield [
                 bare_label(first),
                 *(first.axes.get(name) for name in axes),

@@ -1,0 +1,196 @@
+"""The columns of the tables of a report: one list for the terminal, the page, and the files of `volery export`.
+
+A table names the columns that it shows. Heads of CSV files, which programs read, are in `volery.report.export`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from volery.look.text import MINUS, NOTHING, confidence, digits, duration, percent
+from volery.metrics import (
+    AllocationSummary,
+    AllotmentSummary,
+    ClassSummary,
+    DeadlineSummary,
+    LocalitySummary,
+    ProvisioningSummary,
+    RunSummary,
+    WorkflowSummary,
+    WorkloadWaits,
+)
+from volery.report.verdict import amount, confidence_of, effect, interval, reading
+from volery.statistics import ComparedMeans
+
+Part = TypeVar("Part")
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean of at least one value."""
+    return sum(values) / len(values)
+
+
+class Column(NamedTuple, Generic[Part]):
+    """A column of a table of runs.
+
+    Args:
+        of: the quantity of one run, or of a part of its summary; None where it has none.
+        text: its text with the unit.
+        brief: the head in a terminal of 80 columns; empty: the column is not shown there.
+        over: takes the values of all seeds together.
+    """
+
+    head: str
+    of: Callable[[Part], float | None]
+    text: Callable[[float], str]
+    brief: str = ""
+    over: Callable[[Sequence[float]], float] = mean
+
+    def cell(self, parts: Iterable[Part]) -> str:
+        """The text of a cell; a dash where no seed has the quantity."""
+        values = [value for value in map(self.of, parts) if value is not None]
+        return self.text(self.over(values)) if values else NOTHING
+
+
+def heads(columns: Iterable[Column[Part]]) -> list[str]:
+    """The heads of columns."""
+    return [column.head for column in columns]
+
+
+def cells(columns: Iterable[Column[Part]], parts: Sequence[Part]) -> list[str]:
+    """The cells of a row."""
+    return [column.cell(parts) for column in columns]
+
+
+# Tables of every report.
+
+STATISTICS: Final = {"median": "p50", "mean": "mean", "p90": "p90", "p95": "p95", "p99": "p99", "max": "max"}
+"""The statistics of delay, with their names in `Distribution`."""
+MEAN_PLACE: Final = 1
+"""The place of the mean among the statistics."""
+RATIOS: Final = {head: name for head, name in STATISTICS.items() if head != "p95"}
+"""The statistics that are divided by those of the baseline."""
+COSTS: Final[Sequence[Column[RunSummary]]] = (
+    Column("mean utilisation", lambda run: run.utilisation_mean, percent, "util."),
+    Column("makespan", lambda run: run.makespan_s, duration),
+    Column("messages per task", lambda run: run.messages_per_task, digits, "msg/task"),
+    Column("wall time", lambda run: run.wall_s, duration, "wall"),
+    Column("CPU time", lambda run: run.cpu_s, duration),
+    Column("tasks per CPU s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format, "tasks/s"),
+    Column("peak memory", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
+)
+SLOWDOWN: Final[Sequence[Column[RunSummary | ClassSummary]]] = (
+    Column("p50", lambda summary: summary.slowdown.p50, digits),
+    Column("p90", lambda summary: summary.slowdown.p90, digits),
+    Column("p95", lambda summary: summary.slowdown.p95, digits),
+    Column("p99", lambda summary: summary.slowdown.p99, digits),
+    Column("per job: p50", lambda summary: summary.slowdown_per_job.p50, digits),
+    Column("per job: p99", lambda summary: summary.slowdown_per_job.p99, digits),
+)
+ALLOCATION: Final[Sequence[Column[AllocationSummary]]] = (
+    Column("mean", lambda allocation: allocation.total.mean, duration),
+    Column("p99", lambda allocation: allocation.total.p99, duration),
+    Column("communication", lambda allocation: allocation.communication.mean, duration),
+    Column("processing", lambda allocation: allocation.processing.mean, duration),
+    Column("worker queueing", lambda allocation: allocation.worker_queueing.mean, duration),
+    Column("framework queueing", lambda allocation: allocation.framework_queueing.mean, duration),
+)
+PARTS: Final = ALLOCATION[2:]
+"""The parts of the allocation time."""
+BEST: Final = ("jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean")
+PAIRS: Final = ("a", "b", "jobs", "less delay under a", "less under b", "equal")
+CONFLICTS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
+
+
+def comparison_columns(differences: Sequence[ComparedMeans]) -> dict[str, tuple[str, Callable[[ComparedMeans], str]]]:
+    """The columns of a table of comparisons by name: the head, and the text of a cell."""
+    return {
+        "quantity": ("quantity", lambda compared: compared.quantity),
+        "a": ("a", lambda compared: amount(compared.a_mean, compared.unit)),
+        "b": ("b", lambda compared: amount(compared.b_mean, compared.unit)),
+        "effect": (f"b / a, b {MINUS} a", effect),
+        "interval": (
+            f"{confidence(confidence_of(differences))} interval",
+            lambda compared: interval(compared.difference, compared.unit),
+        ),
+        "verdict": ("verdict", reading),
+        "method": ("method", lambda compared: compared.difference.method),
+    }
+
+
+PAGE_COMPARISON: Final = ("quantity", "verdict", "a", "b", "effect", "interval", "method")
+WIDE_COMPARISON: Final = ("quantity", "a", "b", "effect", "interval", "verdict")
+NARROW_COMPARISON: Final = ("quantity", "effect", "interval", "verdict")
+"""The columns of comparisons on a page, in a wide terminal, and in one of 80 columns."""
+
+# Tables of studies that have what they show.
+
+WORK: Final = ("msg/task", "probes", "stolen", "queue", "queue max", "blocked")
+LOSSES: Final = ("loser", "winner", "tasks", "run in vain")
+DEVIATION: Final[Column[WorkloadWaits]] = Column("deviation", lambda waits: waits.busyness_mad, percent)
+"""Stands behind the busyness, in one cell."""
+DECISIONS: Final[Sequence[Column[WorkloadWaits]]] = (
+    Column("busyness", lambda waits: waits.busyness, percent),
+    Column("wasted", lambda waits: waits.wasted, percent),
+    Column("no room", lambda waits: waits.fruitless, percent),
+    Column("conflicts", lambda waits: waits.conflict_fraction, digits),
+    Column("first try", lambda waits: waits.wait_first_s.mean, duration),
+    Column("placed", lambda waits: waits.wait_full_s.mean if waits.wait_full_s.count else None, duration),
+    Column("given up", lambda waits: waits.abandoned_jobs, digits),
+)
+DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
+    Column("with a deadline", lambda deadlines: deadlines.jobs, digits),
+    Column("met", lambda deadlines: deadlines.attainment, percent),
+    Column("latest", lambda deadlines: deadlines.relative.max if deadlines.relative else 0.0, percent, over=max),
+    Column("best effort: mean", lambda deadlines: deadlines.best_effort_jrt_s.mean, duration),
+    Column("p90", lambda deadlines: deadlines.best_effort_jrt_s.p90, duration),
+)
+
+
+def _plan_gap(run: RunSummary) -> float | None:
+    """The gap of problems that a solver was asked about."""
+    return run.counters["plan_gap_per_mille_mean"] if "plan_variables_max" in run.counters else None
+
+
+GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
+    Column("jobs", lambda allotments: allotments.jobs, digits),
+    Column("slot hours", lambda allotments: allotments.slot_hours, digits),
+    Column("of the oracle's", lambda allotments: allotments.of_oracle, percent),
+    Column("above it", lambda allotments: allotments.above_oracle, percent),
+    Column("changes per job", lambda allotments: allotments.changes_per_job, digits),
+)
+PLANS: Final[Sequence[Column[RunSummary]]] = (
+    Column("plans", lambda run: run.compute_s and run.compute_s.count, digits),
+    Column("CPU: mean", lambda run: run.compute_s and run.compute_s.mean, duration),
+    Column("p90", lambda run: run.compute_s and run.compute_s.p90, duration),
+    Column("longest", lambda run: run.compute_s and run.compute_s.max, duration),
+    Column("variables", lambda run: run.counters.get("plan_variables_max"), digits, over=max),
+    Column("rows", lambda run: run.counters.get("plan_rows_max"), digits, over=max),
+    Column("gap", _plan_gap, lambda gap: percent(gap / 1000)),
+)
+LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
+    Column("node", lambda locality: locality.node, percent),
+    Column("rack", lambda locality: locality.rack, percent),
+    Column("any", lambda locality: locality.any, percent),
+    Column("node, by job", lambda locality: locality.node_by_job, percent),
+)
+PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
+    Column("machine h", lambda provisioning: provisioning.machine_h, digits),
+    Column("used", lambda provisioning: provisioning.used_machine_h, digits),
+    Column("paid", lambda provisioning: provisioning.paid_machine_h, digits),
+    Column("cost", lambda provisioning: provisioning.cost, digits),
+    Column("boots", lambda provisioning: provisioning.boots, digits),
+    Column("supply", lambda provisioning: provisioning.supply_mean, digits),
+    Column("demand", lambda provisioning: provisioning.demand_mean, digits),
+    Column("missing", lambda provisioning: provisioning.under_accuracy, percent),
+    Column("too much", lambda provisioning: provisioning.over_accuracy, percent),
+    Column("time missing", lambda provisioning: provisioning.under_share, percent),
+    Column("time too much", lambda provisioning: provisioning.over_share, percent),
+)
+WORKFLOWS: Final[Sequence[Column[WorkflowSummary]]] = (
+    Column("task response", lambda workflows: workflows.task_response_s.mean, duration),
+    Column("job makespan", lambda workflows: workflows.makespan_s.mean, duration),
+    Column("schedule length", lambda workflows: workflows.schedule_length.mean, digits),
+    Column("job waiting", lambda workflows: workflows.waiting_s.mean, duration),
+)
