@@ -156,11 +156,7 @@ def bar(snapshot: Snapshot, path: str, view: str) -> Markup:
 
     stage = recording.source
     heading = tag(
-        "p",
-        tag("strong", "Recorded: "),
-        name_of(stage.title, 200),
-        ". ",
-        tag("span", stage.subtitle, class_="soft"),
+        "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft")
     )
 
     caption = tag("p", joined(_said(moments, now)), id="caption", class_="caption", aria_live="polite")

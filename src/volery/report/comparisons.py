@@ -12,15 +12,7 @@ from volery.report.columns import PAGE_COMPARISON, comparison_columns
 from volery.report.groups import setting_of
 from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE, blank_figure, literal, style, svg_text
-from volery.report.verdict import (
-    PAIRS_TOLD_WHOLE,
-    against,
-    by_quantity,
-    confidence_of,
-    effect,
-    factor,
-    rule,
-)
+from volery.report.verdict import PAIRS_TOLD_WHOLE, against, by_quantity, confidence_of, effect, factor, rule
 from volery.statistics import ComparedMeans
 
 if TYPE_CHECKING:

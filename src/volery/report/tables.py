@@ -12,15 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.look.text import (
-    NOTHING,
-    NUMBER_WIDTH,
-    PLUS_MINUS,
-    aligned_duration,
-    broken_label,
-    duration,
-    shortened,
-)
+from volery.look.text import NOTHING, NUMBER_WIDTH, PLUS_MINUS, aligned_duration, broken_label, duration, shortened
 from volery.metrics import RunSummary
 from volery.report.best import Best, best
 from volery.report.columns import (
