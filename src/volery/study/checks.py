@@ -12,6 +12,7 @@ import msgspec
 from volery.core.checked import CheckedFile, checked
 from volery.core.errors import DamagedError, InputError
 from volery.core.seal import has_seal, unsealed
+from volery.report.parquet import damaged_files, recorded_sums
 from volery.report.schema import (
     FLOWS,
     MANIFEST,
@@ -24,7 +25,6 @@ from volery.report.schema import (
     StoredRun,
     StudySummary,
 )
-from volery.report.sums import damaged_files, recorded_sums
 from volery.study.results import ResultsFolder, StudyManifest
 
 WITHOUT: Final = "has no digest: an earlier version wrote it"

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from volery.core.errors import InputError
 from volery.core.seal import sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
+from volery.report.parquet import file_digest, sums_of
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -39,7 +40,6 @@ from volery.report.schema import (
     ResultsManifest,
     StoredRun,
 )
-from volery.report.sums import file_digest, sums_of
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec
