@@ -1,6 +1,6 @@
 """The columns of the tables of a report: one list for the terminal, the page, and the files of `volery export`.
 
-A table names the columns that it shows. Heads of CSV files, which programs read, are in `volery.report.export`.
+A cell is a mean over seeds, unless its column says otherwise.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ STATISTICS: Final = {"median": "p50", "mean": "mean", "p90": "p90", "p95": "p95"
 """The statistics of delay, with their names in `Distribution`."""
 MEAN_PLACE: Final = 1
 """The place of the mean among the statistics."""
-RATIOS: Final = {head: name for head, name in STATISTICS.items() if head != "p95"}
-"""The statistics that are divided by those of the baseline."""
+BRIEF_STATISTICS: Final = {head: name for head, name in STATISTICS.items() if head != "p95"}
+"""Those of ratios to a baseline, and of tables for a paper."""
 COSTS: Final[Sequence[Column[RunSummary]]] = (
     Column("mean utilisation", lambda run: run.utilisation_mean, percent, "util."),
     Column("makespan", lambda run: run.makespan_s, duration),
@@ -123,6 +123,24 @@ PAGE_COMPARISON: Final = ("quantity", "verdict", "a", "b", "effect", "interval",
 WIDE_COMPARISON: Final = ("quantity", "a", "b", "effect", "interval", "verdict")
 NARROW_COMPARISON: Final = ("quantity", "effect", "interval", "verdict")
 """The columns of comparisons on a page, in a wide terminal, and in one of 80 columns."""
+CSV_DIFFERENCE: Final = {
+    "jobs": "jobs",
+    "quantity": "quantity",
+    "unit": "unit",
+    "a_mean": "a_mean",
+    "b_mean": "b_mean",
+    "difference": "difference.mean",
+    "low": "difference.low",
+    "high": "difference.high",
+    "ratio": "difference.ratio",
+    "ratio_low": "difference.ratio_low",
+    "ratio_high": "difference.ratio_high",
+    "method": "difference.method",
+    "seeds": "difference.seeds",
+    "comparisons": "comparisons",
+    "verdict": "difference.verdict",
+}
+"""The heads of comparisons in a CSV file, with the attributes of `ComparedMeans`."""
 
 # Tables of studies that have what they show.
 

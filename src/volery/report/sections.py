@@ -12,6 +12,7 @@ from volery.core.model import SECOND
 from volery.look.text import NOTHING, digits, duration, shortened
 from volery.metrics import RunSummary
 from volery.report.columns import (
+    BRIEF_STATISTICS,
     DEADLINES,
     DECISIONS,
     DEVIATION,
@@ -20,7 +21,6 @@ from volery.report.columns import (
     LOSSES,
     PLANS,
     PROVISIONING,
-    RATIOS,
     WORK,
     WORKFLOWS,
     Column,
@@ -141,7 +141,7 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
     compared = ratios(groups, baseline) if baseline else []
 
     all_sections = [
-        Section(f"Ratio to {shortened(baseline)}", ("jobs", *RATIOS), compared, [NOTES["Ratio"]], 1),
+        Section(f"Ratio to {shortened(baseline)}", ("jobs", *BRIEF_STATISTICS), compared, [NOTES["Ratio"]], 1),
         _section("Work of the schedulers", WORK, _work_rows(groups)),
         _section("Decisions of the schedulers", ("jobs", *heads(DECISIONS)), decisions(groups), words=1),
         _section("Deadlines", heads(DEADLINES), table_rows(groups, lambda run: run.deadlines, DEADLINES)),
@@ -173,11 +173,10 @@ def ratios(groups: Sequence[RunGroup], baseline: str) -> Rows:
                 continue
 
             for place, jobs in enumerate(group.classes()):
-                pair = group.delay_s(jobs), base.delay_s(jobs)
-                delays = [
-                    [None if delay is None else getattr(delay, name) for delay in pair] for name in RATIOS.values()
-                ]
-                rows.append([group.label if not place else "", jobs, *(_ratio(*values) for values in delays)])
+                delay, base_delay = group.delay_s(jobs), base.delay_s(jobs)
+                names = BRIEF_STATISTICS.values()
+                delays = [_ratio(getattr(delay, name, None), getattr(base_delay, name, None)) for name in names]
+                rows.append([group.label if not place else "", jobs, *delays])
     return rows
 
 

@@ -444,16 +444,6 @@ class ResultsSite:
         self._report_progress(text)
 
 
-def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCAL_NAMES) -> Site:
-    """A folder that is ready, as it is now.
-
-    Raises:
-        InputError: when a file of the folder is missing or damaged.
-    """
-    edition = prepared(folder, mark_of(folder), explaining, lambda _: None)
-    return Site(lambda: edition.page, edition.answers.answer, tuple(names))
-
-
 def prepared(folder: Path, mark: str, explaining: WaitExplainer, report_progress: Told) -> Edition:
     """All that is shown of a folder and answered about it.
 

@@ -7,18 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages
-
-from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import (
-    UNIT_SHIFT,
-    AttemptsLost,
+from volery.architectures.megha.recovery.messages import AttemptsLost
+from volery.architectures.megha.shares.messages import (
     Holding,
     Holdings,
-    PartitionState,
     Preempt,
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
+)
+
+from volery.architectures import configure, lookup
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    PartitionState,
     Refusal,
     Request,
     StateUpdate,
