@@ -31,7 +31,7 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-class Column(NamedTuple, Generic[Part]):
+class SummaryColumn(NamedTuple, Generic[Part]):
     """A column of a table of runs.
 
     Args:
@@ -53,12 +53,12 @@ class Column(NamedTuple, Generic[Part]):
         return self.text(self.over(values)) if values else NOTHING
 
 
-def heads(columns: Iterable[Column[Part]]) -> list[str]:
+def heads(columns: Iterable[SummaryColumn[Part]]) -> list[str]:
     """The heads of columns."""
     return [column.head for column in columns]
 
 
-def cells(columns: Iterable[Column[Part]], parts: Sequence[Part]) -> list[str]:
+def cells(columns: Iterable[SummaryColumn[Part]], parts: Sequence[Part]) -> list[str]:
     """The cells of a row."""
     return [column.cell(parts) for column in columns]
 
@@ -71,30 +71,30 @@ MEAN_PLACE: Final = 1
 """The place of the mean among the statistics."""
 BRIEF_STATISTICS: Final = {head: name for head, name in STATISTICS.items() if head != "p95"}
 """Those of ratios to a baseline, and of tables for a paper."""
-COSTS: Final[Sequence[Column[RunSummary]]] = (
-    Column("mean utilisation", lambda run: run.utilisation_mean, percent, "util."),
-    Column("makespan", lambda run: run.makespan_s, duration),
-    Column("messages per task", lambda run: run.messages_per_task, digits, "msg/task"),
-    Column("wall time", lambda run: run.wall_s, duration, "wall"),
-    Column("CPU time", lambda run: run.cpu_s, duration),
-    Column("tasks per CPU s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format, "tasks/s"),
-    Column("peak memory", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
+COSTS: Final[Sequence[SummaryColumn[RunSummary]]] = (
+    SummaryColumn("mean utilisation", lambda run: run.utilisation_mean, percent, "util."),
+    SummaryColumn("makespan", lambda run: run.makespan_s, duration),
+    SummaryColumn("messages per task", lambda run: run.messages_per_task, digits, "msg/task"),
+    SummaryColumn("wall time", lambda run: run.wall_s, duration, "wall"),
+    SummaryColumn("CPU time", lambda run: run.cpu_s, duration),
+    SummaryColumn("tasks per CPU s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format, "tasks/s"),
+    SummaryColumn("peak memory", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
 )
-SLOWDOWN: Final[Sequence[Column[RunSummary | ClassSummary]]] = (
-    Column("p50", lambda summary: summary.slowdown.p50, digits),
-    Column("p90", lambda summary: summary.slowdown.p90, digits),
-    Column("p95", lambda summary: summary.slowdown.p95, digits),
-    Column("p99", lambda summary: summary.slowdown.p99, digits),
-    Column("per job: p50", lambda summary: summary.slowdown_per_job.p50, digits),
-    Column("per job: p99", lambda summary: summary.slowdown_per_job.p99, digits),
+SLOWDOWN: Final[Sequence[SummaryColumn[RunSummary | ClassSummary]]] = (
+    SummaryColumn("p50", lambda summary: summary.slowdown.p50, digits),
+    SummaryColumn("p90", lambda summary: summary.slowdown.p90, digits),
+    SummaryColumn("p95", lambda summary: summary.slowdown.p95, digits),
+    SummaryColumn("p99", lambda summary: summary.slowdown.p99, digits),
+    SummaryColumn("per job: p50", lambda summary: summary.slowdown_per_job.p50, digits),
+    SummaryColumn("per job: p99", lambda summary: summary.slowdown_per_job.p99, digits),
 )
-ALLOCATION: Final[Sequence[Column[AllocationSummary]]] = (
-    Column("mean", lambda allocation: allocation.total.mean, duration),
-    Column("p99", lambda allocation: allocation.total.p99, duration),
-    Column("communication", lambda allocation: allocation.communication.mean, duration),
-    Column("processing", lambda allocation: allocation.processing.mean, duration),
-    Column("worker queueing", lambda allocation: allocation.worker_queueing.mean, duration),
-    Column("framework queueing", lambda allocation: allocation.framework_queueing.mean, duration),
+ALLOCATION: Final[Sequence[SummaryColumn[AllocationSummary]]] = (
+    SummaryColumn("mean", lambda allocation: allocation.total.mean, duration),
+    SummaryColumn("p99", lambda allocation: allocation.total.p99, duration),
+    SummaryColumn("communication", lambda allocation: allocation.communication.mean, duration),
+    SummaryColumn("processing", lambda allocation: allocation.processing.mean, duration),
+    SummaryColumn("worker queueing", lambda allocation: allocation.worker_queueing.mean, duration),
+    SummaryColumn("framework queueing", lambda allocation: allocation.framework_queueing.mean, duration),
 )
 PARTS: Final = ALLOCATION[2:]
 """The parts of the allocation time."""
@@ -146,23 +146,23 @@ CSV_DIFFERENCE: Final = {
 
 WORK: Final = ("msg/task", "probes", "stolen", "queue", "queue max", "blocked")
 LOSSES: Final = ("loser", "winner", "tasks", "run in vain")
-DEVIATION: Final[Column[WorkloadWaits]] = Column("deviation", lambda waits: waits.busyness_mad, percent)
+DEVIATION: Final[SummaryColumn[WorkloadWaits]] = SummaryColumn("deviation", lambda waits: waits.busyness_mad, percent)
 """Stands behind the busyness, in one cell."""
-DECISIONS: Final[Sequence[Column[WorkloadWaits]]] = (
-    Column("busyness", lambda waits: waits.busyness, percent),
-    Column("wasted", lambda waits: waits.wasted, percent),
-    Column("no room", lambda waits: waits.fruitless, percent),
-    Column("conflicts", lambda waits: waits.conflict_fraction, digits),
-    Column("first try", lambda waits: waits.wait_first_s.mean, duration),
-    Column("placed", lambda waits: waits.wait_full_s.mean if waits.wait_full_s.count else None, duration),
-    Column("given up", lambda waits: waits.abandoned_jobs, digits),
+DECISIONS: Final[Sequence[SummaryColumn[WorkloadWaits]]] = (
+    SummaryColumn("busyness", lambda waits: waits.busyness, percent),
+    SummaryColumn("wasted", lambda waits: waits.wasted, percent),
+    SummaryColumn("no room", lambda waits: waits.fruitless, percent),
+    SummaryColumn("conflicts", lambda waits: waits.conflict_fraction, digits),
+    SummaryColumn("first try", lambda waits: waits.wait_first_s.mean, duration),
+    SummaryColumn("placed", lambda waits: waits.wait_full_s.mean if waits.wait_full_s.count else None, duration),
+    SummaryColumn("given up", lambda waits: waits.abandoned_jobs, digits),
 )
-DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
-    Column("with a deadline", lambda deadlines: deadlines.jobs, digits),
-    Column("met", lambda deadlines: deadlines.attainment, percent),
-    Column("latest", lambda deadlines: deadlines.relative.max if deadlines.relative else 0.0, percent, over=max),
-    Column("best effort: mean", lambda deadlines: deadlines.best_effort_jrt_s.mean, duration),
-    Column("p90", lambda deadlines: deadlines.best_effort_jrt_s.p90, duration),
+DEADLINES: Final[Sequence[SummaryColumn[DeadlineSummary]]] = (
+    SummaryColumn("with a deadline", lambda deadlines: deadlines.jobs, digits),
+    SummaryColumn("met", lambda deadlines: deadlines.attainment, percent),
+    SummaryColumn("latest", lambda deadlines: deadlines.relative.max if deadlines.relative else 0.0, percent, over=max),
+    SummaryColumn("best effort: mean", lambda deadlines: deadlines.best_effort_jrt_s.mean, duration),
+    SummaryColumn("p90", lambda deadlines: deadlines.best_effort_jrt_s.p90, duration),
 )
 
 
@@ -171,44 +171,44 @@ def _plan_gap(run: RunSummary) -> float | None:
     return run.counters["plan_gap_per_mille_mean"] if "plan_variables_max" in run.counters else None
 
 
-GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
-    Column("jobs", lambda allotments: allotments.jobs, digits),
-    Column("slot hours", lambda allotments: allotments.slot_hours, digits),
-    Column("of the oracle's", lambda allotments: allotments.of_oracle, percent),
-    Column("above it", lambda allotments: allotments.above_oracle, percent),
-    Column("changes per job", lambda allotments: allotments.changes_per_job, digits),
+GUARANTEES: Final[Sequence[SummaryColumn[AllotmentSummary]]] = (
+    SummaryColumn("jobs", lambda allotments: allotments.jobs, digits),
+    SummaryColumn("slot hours", lambda allotments: allotments.slot_hours, digits),
+    SummaryColumn("of the oracle's", lambda allotments: allotments.of_oracle, percent),
+    SummaryColumn("above it", lambda allotments: allotments.above_oracle, percent),
+    SummaryColumn("changes per job", lambda allotments: allotments.changes_per_job, digits),
 )
-PLANS: Final[Sequence[Column[RunSummary]]] = (
-    Column("plans", lambda run: run.compute_s and run.compute_s.count, digits),
-    Column("CPU: mean", lambda run: run.compute_s and run.compute_s.mean, duration),
-    Column("p90", lambda run: run.compute_s and run.compute_s.p90, duration),
-    Column("longest", lambda run: run.compute_s and run.compute_s.max, duration),
-    Column("variables", lambda run: run.counters.get("plan_variables_max"), digits, over=max),
-    Column("rows", lambda run: run.counters.get("plan_rows_max"), digits, over=max),
-    Column("gap", _plan_gap, lambda gap: percent(gap / 1000)),
+PLANS: Final[Sequence[SummaryColumn[RunSummary]]] = (
+    SummaryColumn("plans", lambda run: run.compute_s and run.compute_s.count, digits),
+    SummaryColumn("CPU: mean", lambda run: run.compute_s and run.compute_s.mean, duration),
+    SummaryColumn("p90", lambda run: run.compute_s and run.compute_s.p90, duration),
+    SummaryColumn("longest", lambda run: run.compute_s and run.compute_s.max, duration),
+    SummaryColumn("variables", lambda run: run.counters.get("plan_variables_max"), digits, over=max),
+    SummaryColumn("rows", lambda run: run.counters.get("plan_rows_max"), digits, over=max),
+    SummaryColumn("gap", _plan_gap, lambda gap: percent(gap / 1000)),
 )
-LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
-    Column("node", lambda locality: locality.node, percent),
-    Column("rack", lambda locality: locality.rack, percent),
-    Column("any", lambda locality: locality.any, percent),
-    Column("node, by job", lambda locality: locality.node_by_job, percent),
+LOCALITY: Final[Sequence[SummaryColumn[LocalitySummary]]] = (
+    SummaryColumn("node", lambda locality: locality.node, percent),
+    SummaryColumn("rack", lambda locality: locality.rack, percent),
+    SummaryColumn("any", lambda locality: locality.any, percent),
+    SummaryColumn("node, by job", lambda locality: locality.node_by_job, percent),
 )
-PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
-    Column("machine h", lambda provisioning: provisioning.machine_h, digits),
-    Column("used", lambda provisioning: provisioning.used_machine_h, digits),
-    Column("paid", lambda provisioning: provisioning.paid_machine_h, digits),
-    Column("cost", lambda provisioning: provisioning.cost, digits),
-    Column("boots", lambda provisioning: provisioning.boots, digits),
-    Column("supply", lambda provisioning: provisioning.supply_mean, digits),
-    Column("demand", lambda provisioning: provisioning.demand_mean, digits),
-    Column("missing", lambda provisioning: provisioning.under_accuracy, percent),
-    Column("too much", lambda provisioning: provisioning.over_accuracy, percent),
-    Column("time missing", lambda provisioning: provisioning.under_share, percent),
-    Column("time too much", lambda provisioning: provisioning.over_share, percent),
+PROVISIONING: Final[Sequence[SummaryColumn[ProvisioningSummary]]] = (
+    SummaryColumn("machine h", lambda provisioning: provisioning.machine_h, digits),
+    SummaryColumn("used", lambda provisioning: provisioning.used_machine_h, digits),
+    SummaryColumn("paid", lambda provisioning: provisioning.paid_machine_h, digits),
+    SummaryColumn("cost", lambda provisioning: provisioning.cost, digits),
+    SummaryColumn("boots", lambda provisioning: provisioning.boots, digits),
+    SummaryColumn("supply", lambda provisioning: provisioning.supply_mean, digits),
+    SummaryColumn("demand", lambda provisioning: provisioning.demand_mean, digits),
+    SummaryColumn("missing", lambda provisioning: provisioning.under_accuracy, percent),
+    SummaryColumn("too much", lambda provisioning: provisioning.over_accuracy, percent),
+    SummaryColumn("time missing", lambda provisioning: provisioning.under_share, percent),
+    SummaryColumn("time too much", lambda provisioning: provisioning.over_share, percent),
 )
-WORKFLOWS: Final[Sequence[Column[WorkflowSummary]]] = (
-    Column("task response", lambda workflows: workflows.task_response_s.mean, duration),
-    Column("job makespan", lambda workflows: workflows.makespan_s.mean, duration),
-    Column("schedule length", lambda workflows: workflows.schedule_length.mean, digits),
-    Column("job waiting", lambda workflows: workflows.waiting_s.mean, duration),
+WORKFLOWS: Final[Sequence[SummaryColumn[WorkflowSummary]]] = (
+    SummaryColumn("task response", lambda workflows: workflows.task_response_s.mean, duration),
+    SummaryColumn("job makespan", lambda workflows: workflows.makespan_s.mean, duration),
+    SummaryColumn("schedule length", lambda workflows: workflows.schedule_length.mean, digits),
+    SummaryColumn("job waiting", lambda workflows: workflows.waiting_s.mean, duration),
 )

@@ -24,7 +24,7 @@ from volery.report.columns import (
     PAIRS,
     SLOWDOWN,
     STATISTICS,
-    Column,
+    SummaryColumn,
     cells,
     heads,
 )
@@ -394,7 +394,7 @@ def _counter_table(groups: Sequence[RunGroup]) -> Markup:
     if not names:
         return EMPTY
 
-    columns = [Column[RunSummary](name, lambda run, name=name: run.counters.get(name), digits) for name in names]
+    columns = [SummaryColumn[RunSummary](name, lambda run, name=name: run.counters.get(name), digits) for name in names]
     rows = [
         TableRow([column.head.replace("_", " "), *(column.cell(group.runs) for group in groups)]) for column in columns
     ]

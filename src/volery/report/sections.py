@@ -23,8 +23,8 @@ from volery.report.columns import (
     PROVISIONING,
     WORK,
     WORKFLOWS,
-    Column,
     Part,
+    SummaryColumn,
     cells,
     heads,
 )
@@ -280,7 +280,7 @@ def returns(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def table_rows(
-    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[Column[Part]]
+    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[SummaryColumn[Part]]
 ) -> Rows:
     """The groups with runs that have a part of the summary, and the cells of these columns."""
     return [[group.label, *cells(columns, parts)] for group, parts in _having(groups, part)]

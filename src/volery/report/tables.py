@@ -21,7 +21,7 @@ from volery.report.columns import (
     NARROW_COMPARISON,
     STATISTICS,
     WIDE_COMPARISON,
-    Column,
+    SummaryColumn,
     comparison_columns,
 )
 from volery.report.groups import JobClass, RunGroup, group_runs
@@ -208,7 +208,7 @@ def _costs(group: RunGroup) -> list[str]:
     return [_aligned(cost).cell(group.runs) for cost in BRIEF]
 
 
-def _aligned(cost: Column[RunSummary]) -> Column[RunSummary]:
+def _aligned(cost: SummaryColumn[RunSummary]) -> SummaryColumn[RunSummary]:
     return cost._replace(text=aligned_duration) if cost.text is duration else cost
 
 
