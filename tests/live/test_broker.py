@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
-from volery.architectures.megha.recovery.messages import ATTEMPTS
 
 from volery.architectures.hydra.recovery import IDS
+from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded

@@ -47,10 +47,15 @@ class SummaryColumn(NamedTuple, Generic[Part]):
     brief: str = ""
     over: Callable[[Sequence[float]], float] = mean
 
+    def mean(self, parts: Iterable[Part]) -> float | None:
+        """The mean, or what stands for it, over the seeds that have the quantity."""
+        values = [value for value in map(self.of, parts) if value is not None]
+        return self.over(values) if values else None
+
     def cell(self, parts: Iterable[Part]) -> str:
         """The text of a cell; a dash where no seed has the quantity."""
-        values = [value for value in map(self.of, parts) if value is not None]
-        return self.text(self.over(values)) if values else NOTHING
+        value = self.mean(parts)
+        return NOTHING if value is None else self.text(value)
 
 
 def heads(columns: Iterable[SummaryColumn[Part]]) -> list[str]:

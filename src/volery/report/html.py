@@ -24,9 +24,9 @@ from volery.report.columns import (
     PAIRS,
     SLOWDOWN,
     STATISTICS,
-    SummaryColumn,
     cells,
     heads,
+    mean,
 )
 from volery.report.comparisons import comparisons_part
 from volery.report.explore.content import STYLE, Content, RunExplanation, explored, head, mount, script, scripted, still
@@ -394,10 +394,11 @@ def _counter_table(groups: Sequence[RunGroup]) -> Markup:
     if not names:
         return EMPTY
 
-    columns = [SummaryColumn[RunSummary](name, lambda run, name=name: run.counters.get(name), digits) for name in names]
-    rows = [
-        TableRow([column.head.replace("_", " "), *(column.cell(group.runs) for group in groups)]) for column in columns
-    ]
+    def cell(group: RunGroup, name: str) -> str:
+        values = [run.counters[name] for run in group.runs if name in run.counters]
+        return digits(mean(values)) if values else NOTHING
+
+    rows = [TableRow([name.replace("_", " "), *(cell(group, name) for group in groups)]) for name in names]
     every = table(["counter", *(group.label for group in groups)], rows)
     return joined((paragraph("Means over seeds."), folded(f"All {len(names)} counters", every)))
 

@@ -132,9 +132,8 @@ def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> 
 def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
     """Pictures of the parts of the allocation time."""
     for setting, members in settings(groups):
-        parts = {
-            part.head: [group.mean(lambda run, of=part.of: of(run.allocation_s)) for group in members] for part in PARTS
-        }
+        allocations = [[run.allocation_s for run in group.runs] for group in members]
+        parts = {part.head: [part.mean(of_runs) for of_runs in allocations] for part in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
         yield CaptionedPicture(

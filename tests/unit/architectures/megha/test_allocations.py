@@ -6,7 +6,7 @@ import pytest
 
 from volery.architectures.megha.allocations import AttemptTable, ClusterState, GmSyncState, SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
-from volery.architectures.megha.amounts.view import Capacities
+from volery.architectures.megha.amounts.capacities import Capacities
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
 from volery.architectures.megha.partitions import Layout
 from volery.core import model

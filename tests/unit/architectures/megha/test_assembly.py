@@ -7,19 +7,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from volery.architectures.megha.recovery.messages import AttemptsLost, ResyncReply, ResyncRequest
-from volery.architectures.megha.shares.messages import (
+
+from volery.architectures import configure, lookup
+from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.local_master import LocalMaster
+from volery.architectures.megha.messages import (
+    AttemptsLost,
     Holdings,
     Preempt,
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
+    ResyncReply,
+    ResyncRequest,
+    StateUpdate,
 )
-
-from volery.architectures import configure, lookup
-from volery.architectures.megha.global_master import GlobalMaster
-from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import StateUpdate
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Deployment, UnknownMessageError
 from volery.core.events import Moved, Reassignment, Submit

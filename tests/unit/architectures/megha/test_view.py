@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from volery.architectures.megha.amounts.view import Capacities, CapacityView
+from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.messages import UNIT_SHIFT, Change, PartitionState, StateUpdate, TasksEnded
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import SlotView

@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.unit.architectures.parts import SUBMITTER, messages
-from volery.architectures.megha.recovery.messages import AttemptsLost, ResyncReply, ResyncRequest
-from volery.architectures.megha.shares.messages import Holdings, Preempt, PreemptionRequest, PreemptionVote
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
+    AttemptsLost,
+    Holdings,
     PartitionState,
+    Preempt,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
     Request,
+    ResyncReply,
+    ResyncRequest,
     StateUpdate,
     TasksEnded,
     Withdraw,

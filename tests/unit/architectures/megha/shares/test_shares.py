@@ -7,20 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages
-from volery.architectures.megha.recovery.messages import AttemptsLost
-from volery.architectures.megha.shares.messages import (
-    Holding,
-    Holdings,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
-)
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
+    AttemptsLost,
+    Holding,
+    Holdings,
     PartitionState,
+    Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
     Refusal,
     Request,
     StateUpdate,
