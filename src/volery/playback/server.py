@@ -25,7 +25,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Time
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import page
-from volery.live.dashboard.routes import file_of, pages, problem_view, window_script, window_style
+from volery.live.dashboard.routes import dashboard_script, dashboard_style, file_of, pages, problem_view
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import NotThereError
 from volery.look.html import Markup, address, joined, link, moment, name_of, tag
@@ -75,11 +75,11 @@ def playback_app(recording: Recording) -> Starlette:
         view = problem_view(request.url.path[:80], f"{error.detail}; there is no such page")
         return page(view, VIEWER, title, error.status_code, clock=bar(first, frame.HOME, ""))
 
-    script = f"{window_script()}\n{_text('playback.js')}"
+    script = f"{dashboard_script()}\n{_text('playback.js')}"
     return Starlette(
         routes=[
             *(Route(path, page_of(place)) for place, (path, _) in enumerate(pages(first, None, first))),
-            Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style() + _text("playback.css"))),
+            Route(frame.STYLE, file_of("text/css; charset=utf-8", dashboard_style() + _text("playback.css"))),
             Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", script)),
         ],
         exception_handlers={HTTPException: missing},
