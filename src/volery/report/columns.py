@@ -184,10 +184,10 @@ GUARANTEES: Final[Sequence[SummaryColumn[AllotmentSummary]]] = (
     SummaryColumn("changes per job", lambda allotments: allotments.changes_per_job, digits),
 )
 PLANS: Final[Sequence[SummaryColumn[RunSummary]]] = (
-    SummaryColumn("plans", lambda run: run.compute_s and run.compute_s.count, digits),
-    SummaryColumn("CPU: mean", lambda run: run.compute_s and run.compute_s.mean, duration),
-    SummaryColumn("p90", lambda run: run.compute_s and run.compute_s.p90, duration),
-    SummaryColumn("longest", lambda run: run.compute_s and run.compute_s.max, duration),
+    SummaryColumn("plans", lambda run: run.compute_s.count if run.compute_s else None, digits),
+    SummaryColumn("CPU: mean", lambda run: run.compute_s.mean if run.compute_s else None, duration),
+    SummaryColumn("p90", lambda run: run.compute_s.p90 if run.compute_s else None, duration),
+    SummaryColumn("longest", lambda run: run.compute_s.max if run.compute_s else None, duration),
     SummaryColumn("variables", lambda run: run.counters.get("plan_variables_max"), digits, over=max),
     SummaryColumn("rows", lambda run: run.counters.get("plan_rows_max"), digits, over=max),
     SummaryColumn("gap", _plan_gap, lambda gap: percent(gap / 1000)),

@@ -408,8 +408,8 @@ def _draw_box(axes: Axes, stage: Stage, place: tuple[float, float], rows: Sequen
 
     x, y = place
     dashes = "-" if any(row.marks[stage] != "none" for row in rows) else "--"
-    look = {"facecolor": PAGE, "edgecolor": INK, "linewidth": 0.9, "linestyle": dashes}
-    axes.add_patch(Rectangle(place, WIDTH, HEIGHT, **look))
+    box = Rectangle(place, WIDTH, HEIGHT, facecolor=PAGE, edgecolor=INK, linewidth=0.9, linestyle=dashes)
+    axes.add_patch(box)
     for number, row in enumerate(rows):
         _draw_square(axes, x + 0.07 + number * 0.2, y + 0.065, row.marks[stage])
     axes.text(x + 0.12 + len(rows) * 0.2, y + 0.19, f"{stage.value} {STAGES[stage].name}", fontsize=8.25)

@@ -133,7 +133,7 @@ def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture
     """Pictures of the parts of the allocation time."""
     for setting, members in settings(groups):
         allocations = [[run.allocation_s for run in group.runs] for group in members]
-        parts = {part.head: [part.mean(of_runs) for of_runs in allocations] for part in PARTS}
+        parts = {part.head: [part.mean(of_runs) or 0.0 for of_runs in allocations] for part in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
         yield CaptionedPicture(
