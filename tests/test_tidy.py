@@ -53,16 +53,14 @@ ENTRY_POINTS = {
     "volery.__main__",
     "volery.cli.forecast",
 }
-FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
+FOR_TESTS = {"volery.conformance", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}
 """What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
 FOR_AUTHORS = {
-    "volery.policies.fairness.fluid",
     "volery.policies.fairness.ledger",
-    "volery.policies.fairness.naive",
     "volery.policies.locality",
 }
 """What docs/reference offers to authors of schedulers, whichever designs of ours use it."""
@@ -429,8 +427,8 @@ def test_the_tidy_rules_can_fail() -> None:
     assert not opens("Whether a task fits.")
     assert not opens("Checks the queue.")
     assert opens("Tasks that wait for a machine.")
-    assert source_of("volery.policies.fairness", "ShareLedger") == "volery.policies.fairness.ledger"
-    assert source_of("volery.policies.fairness", "naive") == "volery.policies.fairness.naive"
+    assert source_of("volery.statistics", "InterimLook") == "volery.statistics.looks"
+    assert source_of("volery.policies.fairness", "hdrf") == "volery.policies.fairness.hdrf"
     assert "volery.study.dask_pool" in dependencies(PACKAGE / "study" / "pool.py"), "an import inside a function counts"
     assert is_for_types(ast.parse("if TYPE_CHECKING:\n    import volery").body[0])
     assert sorted(set(cycle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}))) == ["a", "b", "c"]

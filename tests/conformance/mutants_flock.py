@@ -14,8 +14,7 @@ from volery.architectures.hybrid.phoenix import BEAT, ScarceFirst
 from volery.architectures.hybrid.scheduler import Batch
 from volery.architectures.hybrid.scheduler import Scheduler as HybridScheduler
 from volery.architectures.hybrid.worker import Worker
-from volery.architectures.sparrow.messages import Probe
-from volery.architectures.sparrow.node import NodeMonitor
+from volery.architectures.sparrow.node import NodeMonitor, Probe
 from volery.core.component import Architecture, Deployment
 from volery.core.events import TimerFired
 from volery.core.model import Address, Cluster, Time

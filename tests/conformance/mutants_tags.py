@@ -7,8 +7,7 @@ from typing import Any
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures.omega import OMEGA, OmegaConfig, build
-from volery.architectures.omega.cell import CellState
-from volery.architectures.omega.claims import CellClaim
+from volery.architectures.omega.cell import CellClaim, CellState
 from volery.architectures.pipeline import PIPELINE
 from volery.architectures.pipeline import build as build_pipeline
 from volery.architectures.pipeline.scheduler import Scheduler
@@ -33,7 +32,7 @@ class Trusting(TagIndex):
 
 
 def _index(cluster: Cluster, kind: type[TagIndex]) -> TagIndex:
-    index = TagIndex.of(cluster)
+    index = TagIndex(cluster)
     index.__class__ = kind
     return index
 

@@ -16,9 +16,8 @@ from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.faults import Scenario, ScenarioJob, draw
 from volery.metrics.why import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
-from volery.sim.kernel import Kernel
+from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
-from volery.sim.options import Options
 
 
 def played(scenario: Scenario, *, why: bool) -> Records:

@@ -14,9 +14,8 @@ from volery.core.streams import Streams
 from volery.faults import Scenario, ScenarioJob
 from volery.faults.judge import attempts_of
 from volery.sim.faults import Crash, FaultPlan, Partition
-from volery.sim.kernel import Kernel
+from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
-from volery.sim.options import Options
 
 LONG_US: Time = 30 * SECOND
 MACHINES = 12

@@ -78,7 +78,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _planned(expression: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
-    from volery.architectures.tetrisched.parts import MachineSupply
+    from volery.architectures.tetrisched.machines import MachineSupply
     from volery.architectures.tetrisched.plan import PlanProblem, solve
 
     members = {}

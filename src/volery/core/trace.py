@@ -239,11 +239,7 @@ class Trace(msgspec.Struct, frozen=True):
         messages: list[Message] = [Submit(first)]
         messages += [
             MoreTasks(
-                job,
-                at,
-                tasks[at : at + CHUNK_TASKS],
-                parents[at : at + CHUNK_TASKS],
-                replicas[at : at + CHUNK_TASKS],
+                job, at, tasks[at : at + CHUNK_TASKS], parents[at : at + CHUNK_TASKS], replicas[at : at + CHUNK_TASKS]
             )
             for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]

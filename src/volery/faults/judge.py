@@ -33,9 +33,8 @@ from volery.core.streams import Streams
 from volery.core.tags import waits_for_others
 from volery.core.workflows import below, refused
 from volery.faults.scenario import Scenario
-from volery.sim.kernel import Kernel
+from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
-from volery.sim.options import Options
 from volery.sim.orders import Reweighed
 
 

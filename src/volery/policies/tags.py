@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from volery.core.model import UNLIMITED, Cluster, NodeGroup, Tags
 from volery.core.tags import NODE_GROUPS, exceeded, has, lacking, node_sets
@@ -15,12 +15,12 @@ class TagIndex:
     tags, times the different tags on them. Tasks that gather look at all of them.
 
     Args:
-        sets: Number of each machine's node set, by group; see `volery.core.tags.node_sets`. Slots may stand for
-            machines: then several have the node set of their machine.
+        cluster: The cluster, on which nothing runs.
     """
 
-    def __init__(self, sets: Mapping[NodeGroup, Sequence[int]]) -> None:
-        self._sets = sets
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        sets = self._sets = node_sets(cluster)
         self._all_machines = (1 << len(sets["node"])) - 1
         self._vectors: dict[NodeGroup, dict[int, int]] = {group: {} for group in NODE_GROUPS}
         for group in NODE_GROUPS:
@@ -31,14 +31,10 @@ class TagIndex:
         self._known_vectors: dict[Tags, tuple[dict[NodeGroup, int], int]] = {}
         self._changes: list[int] = []
 
-    @staticmethod
-    def of(cluster: Cluster) -> TagIndex:
-        """The index of a cluster on which nothing runs."""
-        return TagIndex(node_sets(cluster))
-
     def copy(self) -> TagIndex:
         """Another index with the same tasks."""
         twin = TagIndex.__new__(TagIndex)
+        twin._cluster = self._cluster
         twin._sets, twin._all_machines, twin._vectors = self._sets, self._all_machines, self._vectors
         twin._counts = {
             group: {number: dict(counts) for number, counts in sets.items()} for group, sets in self._counts.items()
@@ -120,7 +116,7 @@ class TagIndex:
 
     def check(self, placed: Sequence[tuple[int, Tags]]) -> None:
         """Raise AssertionError where others than these tasks, with their machines, are counted."""
-        recount = TagIndex(self._sets)
+        recount = TagIndex(self._cluster)
 
         for machine, tags in placed:
             recount.add(machine, tags)

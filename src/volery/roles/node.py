@@ -7,11 +7,12 @@ Nodes that queue, stage files, keep results or obey several masters are others (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from volery.core.component import Component, Sends, role_of, sent_to
+from volery.core.component import Component, Deployment, Sends, role_of, sent_to
 from volery.core.events import TaskFinished
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 
 NO_EPOCH: Final = -1
 
@@ -87,3 +88,12 @@ class Node(Component):
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
     sends = frozenset().union(*(sent_to(role, Completed) for role in ("scheduler", "oracle", "cell", "lm")))
+
+
+def with_nodes(
+    cluster: Cluster, master: Address, scheduler: Component, delays: Mapping[tuple[str, str], Time] = {}
+) -> Deployment:
+    """The deployment of a design with one scheduler: it takes all jobs, and launches on a node per machine."""
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    nodes = {address: Node(master) for address in machines}
+    return Deployment({master: scheduler, **nodes}, machines, lambda _: master, delays)

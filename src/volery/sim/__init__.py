@@ -1,8 +1,7 @@
 """The lab's driver: virtual clock, network, execution and records, around the same components that run live."""
 
-from volery.sim.kernel import simulate
+from volery.sim.kernel import Options, Progress, simulate
 from volery.sim.network import Network
-from volery.sim.options import Options, Progress
 from volery.sim.submitter import Stalled
 
 __all__ = ["Network", "Options", "Progress", "Stalled", "simulate"]

@@ -18,8 +18,7 @@ from volery.core.errors import InputError
 from volery.core.events import Event, PeerBack, PeerLost
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Time
 from volery.core.records import LostAttempt
-from volery.sim.execution import Attempts, LabPort
-from volery.sim.extension import Extension
+from volery.sim.execution import Attempts, Extension, LabPort
 from volery.sim.lab import FAR, Dispersal, Door, Lab
 from volery.sim.network import MessageFaultRates, Moment
 from volery.sim.submitter import Submitter

@@ -11,32 +11,85 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+import msgspec
+
 from volery.core.assignment import Assignments
-from volery.core.capabilities import Billing, CrashRecovery, Overcommitment, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, Overcommitment, Replication, Resumption
 from volery.core.component import Component, Deployment, role_of
+from volery.core.costs import Frames, HostCosts
+from volery.core.errors import InputError
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
-from volery.core.records import Records
+from volery.core.records import Billing, Records
 from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
-from volery.sim.execution import Attempts, LabPort, LaunchRule, port_class
-from volery.sim.extension import Checks, Extension, MessageCosts
-from volery.sim.faults import FaultInjector
+from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
+from volery.sim.faults import FaultInjector, FaultPlan
 from volery.sim.lab import FAR, Dispersal, Door, Lab
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
-from volery.sim.options import Enough, Options, Progress
-from volery.sim.orders import Orders
+from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.processors import HostModel
 from volery.sim.rules import Copies, CopyRule, PaceRule, machine_rules
 from volery.sim.submitter import STEPS_MAX, Stalled, Stalls, Submitter
 from volery.sim.tags import TagRule, TagWaits
 from volery.sim.workflows import Workflows
+
+
+class Enough(Exception):  # noqa: N818 - nothing is wrong
+    """Raised by a receiver of progress: the run ends there, and its records hold what has happened so far."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The progress of a run."""
+
+    now_us: Time
+    jobs_done: int
+    tasks_finished: int
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Options of a run; none of the first three changes what a correct design does on a reliable network.
+
+    What is not asked for costs a run nothing: `volery.sim.kernel` makes an extension of what is.
+
+    Args:
+        check: Call `check()` of every component after each of its events (tests).
+        copy_messages: Copy every message through the codec; the digest must not change.
+        tie_shuffle: Seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
+            result is ties.
+        costs: Role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
+        faults: Faults of messages between components, during the whole run.
+        plan: Faults of messages, partitions, crashes; excludes costs and hosts.
+        hosts: Name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
+        frames: Frames between these hosts; None: the network, message by message.
+        graphs: True if the design takes workflows whole, see `Architecture.graphs`.
+        drains: Machines that are taken out of use.
+        reweighs: Changes of users' shares.
+    """
+
+    check: bool = False
+    copy_messages: bool = False
+    tie_shuffle: int | None = None
+    costs: Mapping[str, Time] = {}
+    faults: MessageFaultRates = MessageFaultRates()
+    plan: FaultPlan | None = None
+    hosts: Mapping[str, HostCosts] = {}
+    frames: Frames | None = None
+    graphs: bool = False
+    drains: tuple[Drained, ...] = ()
+    reweighs: tuple[Reweighed, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that no run has."""
+        if self.plan is not None and (self.costs or self.hosts):
+            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")
+
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048

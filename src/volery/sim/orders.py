@@ -14,7 +14,7 @@ from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.events import Drain, Reweigh
 from volery.core.model import NEVER, SUBMITTER, Address, Message, Time
-from volery.sim.extension import Extension
+from volery.sim.execution import Extension
 from volery.sim.lab import Lab
 from volery.sim.submitter import Submitter
 

@@ -21,7 +21,7 @@ from volery.core.events import Event, Fact, TaskFinished, TimerFired
 from volery.core.model import COALESCE_US, SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
 from volery.core.records import PATH_SHIFT
-from volery.sim.extension import Extension
+from volery.sim.execution import Extension
 from volery.sim.lab import Door, Lab
 from volery.sim.submitter import Submitter
 

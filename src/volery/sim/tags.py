@@ -15,11 +15,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from volery.core.events import TAG_TASKS_GIVEN_UP, TaskFinished
+from volery.core.events import TAG_TASKS_GIVEN_UP, Cancel, TaskFinished
 from volery.core.model import NEVER, SECOND, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
 from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
-from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
-from volery.sim.extension import Extension
+from volery.sim.execution import BrokenRule, Extension, LabPort, LaunchRule, launch_of
 from volery.sim.lab import Lab
 from volery.sim.submitter import Submitter
 
@@ -214,7 +213,7 @@ class TagWaits(LaunchRule, Extension):
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
         if is_late or self._unfinished(job):
-            self._submitter.cancel(job)
+            self._submitter.send(job, [Cancel(job)])
         else:
             self._lab.schedule(now + RESULT_US, self._maybe_give_up, job, True)
 

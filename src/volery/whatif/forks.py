@@ -44,7 +44,7 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate
-from volery.sim.options import Enough
+from volery.sim.kernel import Enough
 from volery.sim.orders import Drained, Reweighed
 
 RUNS_MAX: Final = 40

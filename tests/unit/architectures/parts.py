@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.unit.effects import Launched, Observed, RecordingPort, Sent
+
 from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Counted, Measured, Submit
 from volery.core.model import Address, Cluster, Job, Message, Task, Time
 from volery.core.streams import Streams
-from volery.sim.effects import Launched, Observed, RecordingPort, Sent
 
 SUBMITTER = "submitter"
 

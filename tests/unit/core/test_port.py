@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.effects import ComputeAsked, Killed, Launched, Observed, RecordingPort, Sent, TimerCancelled, TimerSet
+
 from volery.core.events import Counted, JobDone
 from volery.core.model import Task
 from volery.core.port import ForwardingPort, Problem
-from volery.sim.effects import ComputeAsked, Killed, Launched, Observed, RecordingPort, Sent, TimerCancelled, TimerSet
 
 
 def test_every_effect_is_passed_on_in_order() -> None:

@@ -44,7 +44,7 @@ def by_definition(placed: list[tuple[int, Tags]], tags: Tags) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_vectors_are_those_of_the_definition(seed: int) -> None:
-    stream, index = Random(seed), TagIndex.of(CLUSTER)
+    stream, index = Random(seed), TagIndex(CLUSTER)
     placed: list[tuple[int, Tags]] = []
     for _ in range(60):
         tags = stream.choice(KINDS)
@@ -61,7 +61,7 @@ def test_vectors_are_those_of_the_definition(seed: int) -> None:
 
 
 def test_a_copy_is_apart_and_a_machine_can_be_set() -> None:
-    index = TagIndex.of(CLUSTER)
+    index = TagIndex(CLUSTER)
     index.add(3, KINDS[1])
     other = index.copy()
     other.set(3, ())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests.unit.effects import RecordingPort, Sent
+
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, Job, Message, Task, Time
 from volery.roles.forwarder import Forwarder
-from volery.sim.effects import RecordingPort, Sent
 
 
 class Even(Forwarder):

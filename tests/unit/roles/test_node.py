@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.effects import Killed, Launched, RecordingPort, Sent
+
 from volery.core.events import TaskFinished
 from volery.core.model import Task
 from volery.roles.node import Completed, Kill, Launch, Node
-from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 TASK = Task(7, 0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.architectures.parts import SUBMITTER, messages, submit, tasks
+from tests.unit.effects import Observed, RecordingPort, Sent
 
 from volery.core.events import Counted, JobDone
 from volery.roles.reservations import Completed, Kill, Numbers, ReservingScheduler, Withdraw, by_needs
-from volery.sim.effects import Observed, RecordingPort, Sent
 
 
 class Bare(ReservingScheduler):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.effects import RecordingPort, Sent
+
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
 from volery.core.model import Job, Task
 from volery.roles.submission import RETRY_AFTER_US, JobLedger
-from volery.sim.effects import RecordingPort, Sent
 
 WHO = "submitter"
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.sim.actors import Note
-
-from volery.core.component import Component
-from volery.core.events import Counted
-from volery.core.model import Task
-from volery.core.port import Port, Problem
-from volery.sim.effects import (
+from tests.unit.effects import (
     ComputeAsked,
     Killed,
     Launched,
@@ -18,6 +12,12 @@ from volery.sim.effects import (
     TimerCancelled,
     TimerSet,
 )
+from tests.unit.sim.actors import Note
+
+from volery.core.component import Component
+from volery.core.events import Counted
+from volery.core.model import Task
+from volery.core.port import Port, Problem
 
 
 def test_every_effect_is_recorded_in_the_order_of_the_calls() -> None:

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.hfs.node import MESSAGES, TRACKER, Node
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
-from volery.architectures.hfs.tracker import JobTracker
+from volery.architectures.hfs.tracker import TRACKER, JobTracker, Node, Offers
 from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness.shares import parse_shares_text
 from volery.policies.locality import delay_policy
 from volery.roles.heartbeats import Heartbeats
 
@@ -53,6 +52,9 @@ class HfsConfig(Parameters, frozen=True):
     update_s: Period = param(0.5, "shares are looked at for preemption so long after a change, seconds")
 
 
+MESSAGES = sent_by(JobTracker, Node)
+
+
 def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     """Build the components for a cluster.
 
@@ -76,17 +78,8 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
     delay = delay_policy(config.delay, node_wait, rack_wait)
 
-    tracker = JobTracker(
-        cluster,
-        order,
-        pools,
-        delay,
-        beats,
-        config.out_of_band,
-        config.per_heartbeat,
-        streams.of(TRACKER),
-        preemptor,
-    )
+    offers = Offers(beats, config.out_of_band, config.per_heartbeat)
+    tracker = JobTracker(cluster, order, pools, delay, offers, streams.of(TRACKER), preemptor)
 
     components: dict[Address, Component] = {TRACKER: tracker}
     machines = {f"node/{machine}": machine for machine in range(len(order))}

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.core.model import JobId
-from volery.policies.fairness.order import Ranking
+from volery.policies.fairness.drf import Ranking
 from volery.policies.fairness.shares import Sharer
 
 SCALE_BITS: Final = 40

@@ -1,23 +1,75 @@
-"""The job tracker, which offers a free machine to the job whose turn it is; the job may wait for a better one."""
+"""The job tracker, which offers a free machine to the job whose turn it is; the job may wait for a better one.
+
+The machine, which runs tasks and reports their ends in heartbeats, is here, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Final, NamedTuple
 
 import msgspec
 
-from volery.architectures.hfs.node import BEAT, Heartbeat
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import LOOK, LaunchedAttempt, Preemptor
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
-from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
+from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption, Submit, TaskFinished, TimerFired
+from volery.core.model import NEVER, Address, Cluster, JobId, Message, Task, TaskId, Time
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
+from volery.roles import node
 from volery.roles.heartbeats import Heartbeats
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
+
+TRACKER: Final[Address] = "jobtracker/0"
+BEAT: Final = "heartbeat"
+
+
+class Heartbeat(Message, frozen=True):
+    """Node > job tracker: what has ended here since the last heartbeat."""
+
+    ended: tuple[Completed, ...]
+
+
+class Node(node.Node):
+    """One worker machine.
+
+    Args:
+        beats: Heartbeats of machines; None: an end is reported at once (an out-of-band heartbeat).
+    """
+
+    __slots__ = ("_beats", "_seat", "_unreported_ends")
+
+    def __init__(self, seat: int, beats: Heartbeats | None) -> None:
+        super().__init__(TRACKER)
+        self._seat = seat
+        self._beats = beats
+        self._unreported_ends: tuple[Completed, ...] = ()
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        completed = Completed(event.task.id, event.attempt, event.outcome == "killed")
+        if self._beats is None:
+            self._port.send(self._master, Heartbeat((completed,)))
+            return
+
+        # One timer for all ends until the next heartbeat.
+        if not self._unreported_ends:
+            self._port.set_timer(BEAT, self._beats.after(self._seat, now))
+        self._unreported_ends += (completed,)
+
+    def on_beat(self, event: TimerFired, source: Address, now: Time) -> None:
+        self._port.send(self._master, Heartbeat(self._unreported_ends))
+        self._unreported_ends = ()
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Launch: node.Node.on_launch,
+        Kill: node.Node.on_kill,
+        TaskFinished: on_task_finished,
+        TimerFired: on_beat,
+    }
+    sends = sent_to("jobtracker", Heartbeat)
 
 
 class JobWork(msgspec.Struct, eq=False):
@@ -35,6 +87,20 @@ class JobWork(msgspec.Struct, eq=False):
     launched_count: int = 0
 
 
+class Offers(NamedTuple):
+    """The occasions on which machines are offered to jobs.
+
+    Args:
+        beats: Heartbeats of the machines.
+        at_once: Whether a machine reports an end at once, and not with its next heartbeat.
+        per_heartbeat: Number of tasks that a machine is given in a heartbeat at most; 0: as many as fit.
+    """
+
+    beats: Heartbeats
+    at_once: bool
+    per_heartbeat: int
+
+
 class JobTracker(Component):
     """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
 
@@ -48,9 +114,7 @@ class JobTracker(Component):
         order: Sequence[int],
         pools: Pools,
         delay: DelayPolicy,
-        beats: Heartbeats,
-        at_once: bool,
-        per_heartbeat: int,
+        offers: Offers,
         stream: Random,
         preemptor: Preemptor | None = None,
     ) -> None:
@@ -69,9 +133,7 @@ class JobTracker(Component):
 
         self._pools = pools
         self._delay = delay
-        self._beats = beats
-        self._at_once = at_once
-        self._per_heartbeat = per_heartbeat
+        self._beats, self._at_once, self._per_heartbeat = offers
         self._stream = stream
 
         self._work: dict[JobId, JobWork] = {}

@@ -23,7 +23,6 @@ import msgspec
 
 from volery.architectures.hybrid.central import Central, LeastWait
 from volery.architectures.hybrid.layout import CENTRAL, HybridConfig, Layout, PhoenixConfig
-from volery.architectures.hybrid.messages import MESSAGES
 from volery.architectures.hybrid.phoenix import (
     CrowdReport,
     DemandReport,
@@ -35,7 +34,7 @@ from volery.architectures.hybrid.phoenix import (
 )
 from volery.architectures.hybrid.scheduler import Scheduler
 from volery.architectures.hybrid.worker import Worker
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -43,6 +42,8 @@ from volery.core.streams import Streams
 from volery.policies.match import Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
+
+MESSAGES = sent_by(Scheduler, Central, Worker, Monitor)
 
 
 def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: WatchSetting | None = None) -> Deployment:

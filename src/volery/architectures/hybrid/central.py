@@ -156,13 +156,7 @@ class Central(Component):
     """Places the tasks of long jobs, one reservation each, and keeps the machines on which they wait or run."""
 
     def __init__(
-        self,
-        layout: Layout,
-        wait: LeastWait,
-        numbers: Numbers,
-        *,
-        shared: bool,
-        demand: DemandReport | None = None,
+        self, layout: Layout, wait: LeastWait, numbers: Numbers, *, shared: bool, demand: DemandReport | None = None
     ) -> None:
         self._layout = layout
         self._wait = wait

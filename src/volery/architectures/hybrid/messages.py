@@ -8,7 +8,6 @@ in `roles/reservations.py`.
 from __future__ import annotations
 
 from volery.core.model import JobId, Message, Task, TaskId, Time
-from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 
 class Probe(Message, frozen=True):
@@ -131,33 +130,6 @@ class Scarcity(Message, frozen=True):
     """Monitor > scheduler: per constraint, demand over supply in thousandths (the CRV)."""
 
     thousandths: tuple[int, ...]
-
-
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {
-        Probe,
-        LongProbe,
-        TaskRequest,
-        Assign,
-        NoTask,
-        Rejected,
-        Withdraw,
-        Steal,
-        Stolen,
-        Kill,
-        Completed,
-        Ended,
-        CentralTasks,
-        WithdrawJob,
-        Dropped,
-        VectorRequest,
-        Vector,
-        Demanded,
-        Crowded,
-        Reorder,
-        Scarcity,
-    }
-)
 
 
 class Entry:

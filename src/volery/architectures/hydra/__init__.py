@@ -22,7 +22,6 @@ from random import Random
 
 from volery.architectures.hydra.layout import GPG, STORE, Layout, Membership, rm_of
 from volery.architectures.hydra.manager import ManagerSetting, ResourceManager
-from volery.architectures.hydra.messages import MESSAGES
 from volery.architectures.hydra.node import Node
 from volery.architectures.hydra.proxy import Proxy, Split, Splitter
 from volery.architectures.hydra.recovery import Registration, Registrations
@@ -30,12 +29,12 @@ from volery.architectures.hydra.router import Router, Routing
 from volery.architectures.hydra.store import Generating, PolicyGenerator, StateStore
 from volery.core.bounds import Components, Count, Milliseconds, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import CrashRecovery
-from volery.core.component import Architecture, Component, Deployment, role_of
+from volery.core.component import Architecture, Component, Deployment, role_of, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness.shares import parse_shares_text
 from volery.roles.heartbeats import Heartbeats
 from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
@@ -61,6 +60,9 @@ class HydraConfig(Parameters, frozen=True):
     reliable: bool = param(False, "bear faults: reliable messages, registrations, expiry of machines")
     detection_s: Period = param(1.0, "a resource manager or machine that is lost is missed within this, seconds")
     node_expiry_s: Period = param(600.0, "a machine that was missed for so long is given up, seconds")
+
+
+MESSAGES = sent_by(Router, StateStore, PolicyGenerator, Proxy, ResourceManager, Node)
 
 
 def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment:
@@ -246,10 +248,6 @@ HYDRA = Architecture(
         "node_expiry_s": (3.0, 600.0),
         "alpha": (1.0, 0.5),
     },
-    features={
-        "constraints": "",
-        "users": "queues or routing=hash",
-        "locality": "split=locality or routing=locality",
-    },
+    features={"constraints": "", "users": "queues or routing=hash", "locality": "split=locality or routing=locality"},
     immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
 )

@@ -30,7 +30,8 @@ from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired
 from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Port, Problem
-from volery.policies.fairness import FairQueue, WeightedDrf
+from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.queue import FairQueue
 from volery.roles.heartbeats import Heartbeats
 from volery.roles.recovery.channel import Renewed
 

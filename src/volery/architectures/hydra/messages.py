@@ -6,11 +6,8 @@ the right to run one task on a machine, given by a resource manager; its `term` 
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks
 from volery.core.model import Job, JobId, Message, Task, TaskId
 
 
@@ -200,35 +197,3 @@ class PolicyUpdate(Message, frozen=True):
 
     weights: tuple[int, ...]
     guarantees: tuple[Guarantee, ...]
-
-
-MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {
-        Locate,
-        Located,
-        Hosted,
-        ContainerRequest,
-        Grant,
-        Release,
-        Start,
-        Kill,
-        Completed,
-        Refused,
-        Vacated,
-        Register,
-        Welcome,
-        Reborn,
-        NodeDead,
-        Load,
-        Directory,
-        Entitle,
-        News,
-        Read,
-        SubclusterLoads,
-        PolicyUpdate,
-        MoreTasks,
-        Cancel,
-        JobAccepted,
-        JobDone,
-    }
-)

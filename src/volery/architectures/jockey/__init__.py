@@ -24,12 +24,12 @@ from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
 from volery.core.bounds import ROUNDS_MAX, Parameters, Period, PositiveCount, PositiveRatio, Seconds, param
-from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.component import Architecture, Deployment, Learning, Simulate
+from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
 
 
 class JockeyConfig(Parameters, frozen=True):
@@ -64,13 +64,7 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
         InputError: the utility is no curve.
     """
     setting = _setting(cluster, config)
-    components: dict[Address, Component] = {}
-    components[SCHEDULER] = Scheduler(cluster, setting, config.models, spare=config.spare)
-
-    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
-    for address in machines:
-        components[address] = Node(SCHEDULER)
-    return Deployment(components, machines, lambda _: SCHEDULER)
+    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting, config.models, spare=config.spare))
 
 
 def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:

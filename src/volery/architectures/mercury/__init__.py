@@ -24,11 +24,10 @@ Deviates The paper was not at hand, only its abstract: "a hybrid resource manage
 from __future__ import annotations
 
 from volery.architectures.mercury.coordinator import Coordinator, LoadView, Shaping
-from volery.architectures.mercury.messages import MESSAGES
 from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -58,6 +57,9 @@ class MercuryConfig(Parameters, frozen=True):
     heartbeat_s: Period = param(1.0, "between two heartbeats of a node, seconds")
     sort_s: Period = param(1.0, "between two messages about loads to the schedulers, seconds")
     reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
+
+
+MESSAGES = sent_by(Scheduler, Coordinator, Node)
 
 
 def build(cluster: Cluster, config: MercuryConfig, streams: Streams) -> Deployment:

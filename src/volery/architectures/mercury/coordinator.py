@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from volery.architectures.mercury.messages import GuaranteedRequest, Heartbeat, Limit, Loads, Revoke, Revoked, Start
-from volery.architectures.mercury.node import Load
+from volery.architectures.mercury.node import GuaranteedRequest, Heartbeat, Limit, Load, Loads, Revoke, Revoked, Start
 from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, Cluster, JobId, Task, TaskId, Time

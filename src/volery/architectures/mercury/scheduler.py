@@ -10,8 +10,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from volery.architectures.mercury.coordinator import LoadView
-from volery.architectures.mercury.messages import GuaranteedRequest, Loads, Place, Returned, Revoke, Revoked
-from volery.architectures.mercury.node import COORDINATOR, Load
+from volery.architectures.mercury.node import (
+    COORDINATOR,
+    GuaranteedRequest,
+    Load,
+    Loads,
+    Place,
+    Returned,
+    Revoke,
+    Revoked,
+)
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Cluster, Task, Time

@@ -25,23 +25,31 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.omega.cell import CellState, Conflicts
-from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
-from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
-from volery.architectures.omega.jobs import DecisionTimes, Elasticity, JobQueue, PlacementSetting, Policy
-from volery.architectures.omega.limits import LocalLimit
+from volery.architectures.omega.cell import CellState, ChangeLog, Claims, Conflicts, PrecedenceClaims
+from volery.architectures.omega.jobs import (
+    WORKLOADS,
+    DecisionTimes,
+    Elasticity,
+    Front,
+    JobQueue,
+    LocalLimit,
+    PlacementSetting,
+    Policy,
+    Workload,
+    parse_rule,
+)
 from volery.architectures.omega.mesos import Allocator, Framework, Terms
-from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import Refusals, TagPlacement
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import WeightedDrf, parse_shares_text
+from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.shares import parse_shares_text
 from volery.policies.tags import TagIndex
 from volery.roles.node import Node
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
@@ -106,6 +114,10 @@ class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     shares: str = param("batch:1+service:1", "weights of the roles, for DRF")
 
 
+MESSAGES = sent_by(Front, Scheduler, CellState, Node)
+OFFER_MESSAGES = sent_by(Front, Framework, Allocator, Node)
+
+
 def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment:
     """Build the components of shared state for a cluster.
 
@@ -165,7 +177,7 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
 
 def _index(cluster: Cluster, config: OmegaConfig) -> TagIndex | None:
     """A count of tags of its own for one component; None: tags are not heeded."""
-    return TagIndex.of(cluster) if config.tags else None
+    return TagIndex(cluster) if config.tags else None
 
 
 def _check_tags(config: OmegaConfig) -> None:
@@ -263,7 +275,7 @@ def _wired(
 
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
     deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
-    return linked(deployment, MESSAGES | OFFER_MESSAGES | FORWARDED) if config.reliable else deployment
+    return linked(deployment, MESSAGES | OFFER_MESSAGES) if config.reliable else deployment
 
 
 STAGES = {
@@ -294,7 +306,7 @@ OMEGA = Architecture(
     summary="shared state: schedulers place on private copies and commit optimistically",
     source="Schwarzkopf, Konwinski, Abd-El-Malek, Wilkes: Omega, EuroSys 2013, sections 3 to 6",
     defaults=OmegaConfig(),
-    messages=MESSAGES | FORWARDED | LINK_MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages={**STAGES, Stage.T10: PREEMPTION},
     build=build,
     hops=6,
@@ -336,7 +348,7 @@ MESOS = msgspec.structs.replace(
     defaults=MesosConfig(),
     tags="",
     features=HEEDS,
-    messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
+    messages=OFFER_MESSAGES | LINK_MESSAGES,
     build=build_mesos,
     immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={

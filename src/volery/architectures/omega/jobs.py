@@ -1,5 +1,8 @@
 """The jobs of a scheduler of shared state, or of a framework of offers: a queue, attempts and retries.
 
+The front, which all users share, separates batch jobs from service jobs and sends each to a scheduler of its type. A
+scheduler may have a limit of its own, the only fairness between schedulers (section 3.4).
+
 One job is tried at a time (or, on an offer, one after the other). A job whose tasks find no room, or are refused, comes
 back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit. A job may
 use more workers than its user asked for (section 6, the MapReduce scheduler): its tasks are the activities of a
@@ -8,6 +11,7 @@ MapReduce job, and its width is the number of workers that it was configured wit
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
@@ -15,16 +19,140 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from volery.architectures.omega.front import Rule, Workload
-from volery.architectures.omega.limits import LocalLimit
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.architectures.omega.placement import Kind, Layout, PlacementProblem, place, stretch
-from volery.core.component import Handler
+from volery.core.component import Handler, sent_to
+from volery.core.errors import InputError
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, MoreTasks, Submit, Transaction
-from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.resources import SLOT, Packing
-from volery.roles.submission import JobLedger, comes_in_parts
+from volery.roles.forwarder import Forwarder
+from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
+
+Workload = Literal["batch", "service", "fill"]
+WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
+"""Types of jobs; those of "fill" fill the cell when a run begins, take no decision time and are not measured."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """The rule that makes some jobs service jobs; the others are batch jobs.
+
+    Args:
+        beyond_us: Limit of estimates beyond which jobs are service jobs; None: estimates do not count.
+        fill: User whose jobs fill the cell; "": no user.
+    """
+
+    users: tuple[str, ...] = ()
+    beyond_us: Time | None = None
+    fill: str = ""
+
+    def workload(self, job: Job) -> Workload:
+        if self.fill and job.user == self.fill:
+            return "fill"
+
+        is_long = self.beyond_us is not None and job.estimate_us > self.beyond_us
+        return "service" if is_long or job.user in self.users else "batch"
+
+
+def parse_rule(text: str, place: str) -> Rule:
+    """Read `none`, `user:NAME+NAME` or `estimate:SECONDS`.
+
+    Raises:
+        InputError: at `place`, when it is none of these.
+    """
+    kind, _, value = text.partition(":")
+
+    if text == "none":
+        return Rule()
+
+    if kind == "user" and all(value.split("+")):
+        return Rule(users=tuple(value.split("+")))
+
+    if kind == "estimate":
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if 0 <= seconds < math.inf:
+            return Rule(beyond_us=round(seconds * SECOND))
+    raise InputError(place, f"{text!r} is neither none, user:NAME+NAME nor estimate:SECONDS")
+
+
+class Front(Forwarder):
+    """Sends every job to a scheduler of its workload type, chosen by the job's id (section 4.3).
+
+    It is the mapping of jobs to schedulers that all users share.
+    """
+
+    def __init__(self, rule: Rule, schedulers: Mapping[Workload, Sequence[Address]]) -> None:
+        super().__init__()
+        self._rule = rule
+        self._schedulers = schedulers
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Send a job to a scheduler by its type and number."""
+        job = message.job
+        # A job that has ended was submitted again, as its answer was lost: it is answered here.
+        if not self._answer_done(job.id):
+            schedulers = self._schedulers[self._rule.workload(job)]
+            scheduler = self._scheduler_of[job.id] = schedulers[job.id % len(schedulers)]
+            self._port.send(scheduler, message)
+
+    receives = {**Forwarder.receives, Submit: on_submit}  # noqa: RUF012 - the base class reads the table once
+    sends = ANSWERS | sent_to("scheduler", Submit, MoreTasks, Cancel) | sent_to("framework", Submit, MoreTasks, Cancel)
+
+
+class LocalLimit:
+    """Limits what the tasks of one scheduler hold of the cell: a share of each resource (section 3.4).
+
+    There is no central fairness: every scheduler counts what its own tasks hold, and claims no more.
+    """
+
+    def __init__(self, share: float, capacity: Amounts) -> None:
+        self._limits = tuple([int(share * amount) for amount in capacity])
+        self._held_amounts = [0] * len(capacity)
+        self._tasks: dict[TaskId, Amounts] = {}
+
+    def room(self, tasks: Sequence[Task]) -> int:
+        """The number of first tasks that may be claimed beside what is held."""
+        return _fitting(
+            tasks, [limit - held_amount for limit, held_amount in zip(self._limits, self._held_amounts, strict=True)]
+        )
+
+    def allows(self, tasks: Sequence[Task]) -> bool:
+        """True if all these tasks may be held at once, with nothing else."""
+        return _fitting(tasks, list(self._limits)) == len(tasks)
+
+    def take(self, tasks: Iterable[Task]) -> None:
+        """Count tasks that were placed."""
+        for task in tasks:
+            amounts = self._tasks[task.id] = task.request or SLOT
+            self._held_amounts = [
+                held_amount + amount for held_amount, amount in zip(self._held_amounts, amounts, strict=True)
+            ]
+
+    def give(self, task: TaskId) -> None:
+        """Count a task no longer."""
+        amounts = self._tasks.pop(task)
+        self._held_amounts = [
+            held_amount - amount for held_amount, amount in zip(self._held_amounts, amounts, strict=True)
+        ]
+
+    def check(self, running: int) -> None:
+        assert len(self._tasks) == running, "tasks that do not run count against the limit, or some that run do not"
+        assert all(held_amount <= limit for held_amount, limit in zip(self._held_amounts, self._limits, strict=True)), (
+            "beyond the limit"
+        )
+
+
+def _fitting(tasks: Sequence[Task], room: list[int]) -> int:
+    for count, task in enumerate(tasks):
+        room = [amount - task_amount for amount, task_amount in zip(room, task.request or SLOT, strict=True)]
+        if min(room) < 0:
+            return count
+    return len(tasks)
+
 
 Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
 NO_END: Final = 1 << 40
@@ -156,12 +284,7 @@ class JobQueue:
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        setting: PlacementSetting,
-        cell: Address,
-        stream: Random,
-        limit: LocalLimit | None = None,
+        self, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random, limit: LocalLimit | None = None
     ) -> None:
         self._limit = limit
         self._limited: dict[JobId, None] = {}
@@ -308,17 +431,7 @@ class JobQueue:
         """End an attempt: placed tasks run, and the others are tried again, or given up."""
         # An elastic job goes on for as many rounds as it has tasks: a round without a miss is no attempt.
         work.attempts += not is_whole
-
-        self._unplaced -= len(placed_tasks)
-
-        if self._limit is not None:
-            self._limit.take(placed_tasks)
-
-        if placed_tasks:
-            work.placed = True
-            placed_ids = {task.id for task in placed_tasks}
-            work.running |= placed_ids
-            work.tasks = [task for task in work.tasks if task.id not in placed_ids]
+        self._count_placed(work, placed_tasks)
 
         job = work.id
         unplaced_count = len(work.tasks) + len(work.held)
@@ -337,24 +450,10 @@ class JobQueue:
         elif work.queued:
             self._port.set_timer(job, now + self.setting.retry_us)
 
-        me = self._port.address
         workload = work.workload
-
         if workload != "fill":
-            self._port.observe(
-                Transaction(
-                    me,
-                    workload,
-                    job,
-                    began_us,
-                    decision_us,
-                    len(placed_tasks),
-                    refused,
-                    unplaced_count,
-                    abandoned_count,
-                    now,
-                )
-            )
+            counts = (len(placed_tasks), refused, unplaced_count, abandoned_count)
+            self._port.observe(Transaction(self._port.address, workload, job, began_us, decision_us, *counts, now))
 
         if abandoned_count:
             self._give_up(work)
@@ -368,6 +467,18 @@ class JobQueue:
 
         if self._limit is not None:
             self._next_limited(self._limit, now)
+
+    def _count_placed(self, work: PendingJob, tasks: list[Task]) -> None:
+        """Count tasks that run from now on."""
+        self._unplaced -= len(tasks)
+        if self._limit is not None:
+            self._limit.take(tasks)
+
+        if tasks:
+            work.placed = True
+            placed_ids = {task.id for task in tasks}
+            work.running |= placed_ids
+            work.tasks = [task for task in work.tasks if task.id not in placed_ids]
 
     def _gives_up(self, work: PendingJob) -> bool:
         setting = self.setting

@@ -7,16 +7,15 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.omega.claims import CellClaim, Claims
-from volery.architectures.omega.front import Workload
-from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob
+from volery.architectures.omega.cell import CellClaim, Claims
+from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob, Workload
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placement import NOWHERE, Layout, PlacementAnswer, PlacementProblem, place
 from volery.core.component import Component, sent_to
 from volery.core.events import Computed, JobAccepted, JobDone, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port, Problem
-from volery.policies.fairness import FairOrder
+from volery.policies.fairness.drf import FairOrder
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS
 
@@ -263,13 +262,7 @@ class Reply(msgspec.Struct, eq=False):
 class Framework(Component):
     """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them."""
 
-    def __init__(
-        self,
-        jobs: JobQueue,
-        *,
-        refuse_us: Time,
-        hoard_us: Time,
-    ) -> None:
+    def __init__(self, jobs: JobQueue, *, refuse_us: Time, hoard_us: Time) -> None:
         self.jobs = jobs
         self._layout = jobs.layout
         self._setting = jobs.setting

@@ -6,9 +6,7 @@ have free travels as packed integers of equal length, little endian.
 
 from __future__ import annotations
 
-from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import JobId, Message, Tags, Task, TaskId
-from volery.roles.node import NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):
@@ -121,9 +119,3 @@ class Release(Message, frozen=True):
 
     number: int
     tasks: tuple[TaskId, ...]
-
-
-MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted}
-OFFER_MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
-FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
-"""Messages that the front forwards."""

@@ -19,14 +19,16 @@ import msgspec
 from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue
 from volery.architectures.oracle.scheduler import ADDRESS, AmountMachines, Reservations, Scheduler, SlotMachines
 from volery.core.bounds import Parameters, Seconds, param
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import FairOrder, FairVectorQueue, HierarchicalDrf, WeightedDrf, parse_shares_text
-from volery.policies.fairness.naive import NaiveHierarchy, collapsed
-from volery.roles.node import NODE_MESSAGES, Node
+from volery.policies.fairness.drf import FairOrder, WeightedDrf
+from volery.policies.fairness.hdrf import HierarchicalDrf, NaiveHierarchy, collapsed
+from volery.policies.fairness.queue import FairVectorQueue
+from volery.policies.fairness.shares import parse_shares_text
+from volery.roles.node import NODE_MESSAGES, with_nodes
 
 
 class OracleConfig(Parameters, frozen=True):
@@ -108,12 +110,8 @@ def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deploymen
         InputError: the shares are no list of weights, or do not go with the order, or patience is set for an order
             without turns.
     """
-    components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
-
-    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
-    for address in machines:
-        components[address] = Node(ADDRESS)
-    return Deployment(components, machines, lambda _: ADDRESS, {("oracle", "node"): 0, ("node", "oracle"): 0})
+    delays = {("oracle", "node"): 0, ("node", "oracle"): 0}
+    return with_nodes(cluster, ADDRESS, _scheduler(cluster, config), delays)
 
 
 ORACLE = Architecture(

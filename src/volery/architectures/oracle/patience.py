@@ -16,9 +16,8 @@ from typing import Final
 
 from volery.core.model import Task, TaskId, Time
 from volery.core.resources import Packing
-from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.drf import FairOrder, WeightedDrf
 from volery.policies.fairness.hdrf import HierarchicalDrf, TreeNode
-from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.queue import SLOT, FairVectorQueue
 from volery.policies.fairness.shares import Resources, Sharer, minus
 

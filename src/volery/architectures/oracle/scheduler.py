@@ -11,7 +11,8 @@ from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing, packing_of
 from volery.policies.capacity import CapacityIndex, Ladders
-from volery.policies.fairness import FairOrder, FairQueue, FairVectorQueue
+from volery.policies.fairness.drf import FairOrder
+from volery.policies.fairness.queue import FairQueue, FairVectorQueue
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queues import ConstraintQueue, VectorQueue
 from volery.roles.node import Completed, Kill, Launch

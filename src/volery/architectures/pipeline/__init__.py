@@ -24,20 +24,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from volery.architectures.pipeline.allocs import Allocs
-from volery.architectures.pipeline.assembly import Assembly
 from volery.architectures.pipeline.attempts import Migration, Speculation
 from volery.architectures.pipeline.autoscaler import Autoscaler, Rental, price_factors
-from volery.architectures.pipeline.cycle import Cycle
+from volery.architectures.pipeline.cycle import Assembly, Cycle, CycleParts
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.architectures.pipeline.local_manager import BROKER, Broker, LocalManager
-from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.monitor import Monitor
 from volery.architectures.pipeline.node import Node, Upkeep, Use
-from volery.architectures.pipeline.policies import Policy, parse
-from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
-from volery.architectures.pipeline.policies.order import PoorestUser
-from volery.architectures.pipeline.policies.reports import NoMonitor
+from volery.architectures.pipeline.policies import METHODS, Policy, parse
+from volery.architectures.pipeline.policies.jobs import PoorestUser
+from volery.architectures.pipeline.policies.tasks import ByFairness, NoCopies, NoMigration, NoMonitor, NoPreemption
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.targets import (
     MachineInventory,
@@ -57,19 +54,11 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import (
-    Billing,
-    CrashRecovery,
-    DueShares,
-    Overcommitment,
-    Replication,
-    Resumption,
-    TagPlacement,
-)
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
-from volery.core.records import ATTEMPT_MAX
+from volery.core.records import ATTEMPT_MAX, Billing
 from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -136,33 +125,28 @@ class PipelineConfig(Parameters, frozen=True):
     tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality (R3)")
 
 
-POLICY_STAGES = (
-    Stage.J2,
-    Stage.J3,
-    Stage.J5,
-    Stage.J7,
-    Stage.T2,
-    Stage.T5,
-    Stage.T6,
-    Stage.T8,
-    Stage.T9,
-    Stage.T10,
-    Stage.T11,
-    Stage.T12,
-    Stage.M1,
-    Stage.M4,
-    Stage.M5,
-    Stage.R2,
-    Stage.R3,
-    Stage.R5,
-    Stage.R6,
-    Stage.R7,
-)
-
-
+POLICY_STAGES = tuple([stage for stage in Stage if stage in METHODS])
+ENTRY: Address = "scheduler/0"
+DEFAULTS = PipelineConfig()
 UNTAGGED = ("J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines")
 """Parameters that keep their defaults beside `tags`."""
 BOTH = "T3=" + " or ".join(BACKFILLING)
+EXCLUSIONS = (
+    ("T9", ("T10", "reserving"), f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them"),
+    (
+        "R3",
+        ("T9", "T10", "T12", "R7", "reserving", "lrms", "broker_machines"),
+        f"delay scheduling cannot be combined with T9, T10, T12, R7, {BOTH}, lrms or a broker; remove one of them",
+    ),
+    ("alloc_s", ("T9", "reserving"), f"allocs cannot be combined with T9, {BOTH}; remove one of them"),
+    ("T12", ("T9", "T11", "reserving"), f"migration cannot be combined with T9, T11, {BOTH}; remove one of them"),
+)
+"""Parameters that exclude others, where both are set, and the error."""
+
+
+def _is_set(config: PipelineConfig, name: str) -> bool:
+    """True where a parameter is not its default; `reserving`: where T3 reserves."""
+    return config.T3 in BACKFILLING if name == "reserving" else getattr(config, name) != getattr(DEFAULTS, name)
 
 
 def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
@@ -184,29 +168,20 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     if is_reserving and (has_turns or is_drawn or hasattr(policies[Stage.J3], "turns")):
         name = config.T2 if has_turns or is_drawn else config.J3
         raise InputError(
-            "pipeline:T3",
-            f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
+            "pipeline:T3", f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one"
         )
 
     _check_preemption(config, policies)
     _check_tags(config)
 
-    if config.T9 != "none" and (config.T10 != "none" or is_reserving):
-        raise InputError("pipeline:T9", f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them")
     if config.T9 != "none" and (config.progress == "keep" or policies[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError(
-            "pipeline:T9",
-            "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart",
+            "pipeline:T9", "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart"
         )
 
-    changes_attempts = (
-        config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or is_reserving
-    )
-    if config.R3 != "none" and (changes_attempts or config.lrms or config.broker_machines):
-        raise InputError(
-            "pipeline:R3",
-            f"delay scheduling cannot be combined with T9, T10, T12, R7, {BOTH}, lrms or a broker; remove one of them",
-        )
+    for name, excluded_names, problem in EXCLUSIONS:
+        if _is_set(config, name) and any(_is_set(config, excluded) for excluded in excluded_names):
+            raise InputError(f"pipeline:{name}", problem)
 
     if config.T6.startswith("reclaim") and (config.T9 != "none" or config.T3 != "skip"):
         raise InputError(
@@ -215,14 +190,8 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "other than skip; remove one of them",
         )
 
-    if config.alloc_s and (config.T9 != "none" or is_reserving):
-        raise InputError("pipeline:alloc_s", f"allocs cannot be combined with T9, {BOTH}; remove one of them")
-
     if config.use_least > config.use_most:
         raise InputError("pipeline:use_least", f"{config.use_least} is more than use_most={config.use_most}; lower it")
-
-    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or is_reserving):
-        raise InputError("pipeline:T12", f"migration cannot be combined with T9, T11, {BOTH}; remove one of them")
 
     if config.R7 == "none" and config.R6 != "first":
         raise InputError(
@@ -239,16 +208,15 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
 
 def _check_tags(config: PipelineConfig) -> None:
     """Refuse what makes tasks start later than they are placed, move, or stand in the way of others with their tags."""
-    defaults = PipelineConfig()
     # The first of these that differs is named; the others may have to change as well.
-    changed_parameter = next((name for name in UNTAGGED if getattr(config, name) != getattr(defaults, name)), None)
+    changed_parameter = next((name for name in UNTAGGED if _is_set(config, name)), None)
 
     if config.tags and changed_parameter is not None:
         raise InputError(
             "pipeline:tags",
             f"tag constraints need one scheduler under which tasks start where and when they are placed, and which "
             f"passes over those that wait: {changed_parameter}={getattr(config, changed_parameter)} has none. Take "
-            f"{changed_parameter}={getattr(defaults, changed_parameter)}, or tags=false",
+            f"{changed_parameter}={getattr(DEFAULTS, changed_parameter)}, or tags=false",
         )
 
 
@@ -314,6 +282,56 @@ def _check_machines(config: PipelineConfig, cluster: Cluster, machine_count: int
         )
 
 
+def _schedulers(
+    cluster: Cluster, config: PipelineConfig, parts: Assembly, streams: Streams, rental: Rental | None
+) -> tuple[dict[Address, Component], dict[int, Address], list[Cycle]]:
+    """The components that place tasks, the manager of each machine that is not the scheduler's, and their cycles."""
+    count = len(cluster.constraints)
+    own_count = count - config.broker_machines
+
+    components: dict[Address, Component] = {}
+    manager_of: dict[int, Address] = {}
+    cycles: list[Cycle] = []
+    broker = None
+
+    def cycle(
+        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None = None
+    ) -> Cycle:
+        stream = streams.of(address)
+        machines = MachineTargets(inventory, parts.policies, stream)
+        targets: Targets = TaggedTargets(machines) if config.tags else machines
+        cycles.append(_cycle(targets, parts, stream, rental, delay))
+        return cycles[-1]
+
+    if config.broker_machines:
+        inventory = _inventory(cluster, range(own_count, count))
+        broker = Broker(inventory, parts.policies["M1"])
+
+        components[BROKER] = LocalManager(cycle(BROKER, inventory, None), ENTRY, round(config.broker_delay_s * SECOND))
+        manager_of |= dict.fromkeys(inventory.numbers, BROKER)
+    if config.lrms:
+        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own_count, config.lrms)]
+        managers = [f"lrm/{number}" for number in range(config.lrms)]
+        stream = streams.of(ENTRY)
+        upper = _upper(parts)
+        targets = ManagerTargets(inventories, managers, upper.policies, stream)
+
+        components[ENTRY] = _scheduler(_cycle(targets, upper, stream), upper, broker)
+        for address, inventory in zip(managers, inventories, strict=True):
+            components[address] = LocalManager(cycle(address, inventory, rental), ENTRY)
+            manager_of |= dict.fromkeys(inventory.numbers, address)
+    else:
+        inventory = _inventory(cluster, range(own_count))
+        waits_us = parts.policies["R3"].waits_us()
+
+        delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
+        components[ENTRY] = _scheduler(cycle(ENTRY, inventory, rental, delay), parts, broker, delay)
+    return components, manager_of, cycles
+
+
+MESSAGES = sent_by(Scheduler, LocalManager, Node)
+
+
 def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
     """Components for a cluster.
 
@@ -326,56 +344,16 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     _check_machines(config, cluster, own_count)
 
     parts = assembly(config)
-    entry = "scheduler/0"
-
-    components: dict[Address, Component] = {}
-    manager_of: dict[int, Address] = {}
-    broker = None
     rental = None if config.R7 == "none" else _rental(config, own_count, units_per_processor(cluster.resources))
-    cycles: list[Cycle] = []
-
-    def cycle(
-        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None
-    ) -> Cycle:
-        stream = streams.of(address)
-        machines = MachineTargets(inventory, parts.policies, stream)
-        new_cycle = (_tagged if config.tags else _cycle)(machines, parts, stream, rental, delay)
-
-        cycles.append(new_cycle)
-        return new_cycle
-
-    if config.broker_machines:
-        inventory = _inventory(cluster, range(own_count, count))
-        broker = Broker(inventory, parts.policies["M1"])
-
-        broker_cycle = cycle(BROKER, inventory, None, None)
-        components[BROKER] = LocalManager(broker_cycle, entry, round(config.broker_delay_s * SECOND))
-        manager_of |= dict.fromkeys(inventory.numbers, BROKER)
-    if config.lrms:
-        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own_count, config.lrms)]
-        managers = [f"lrm/{number}" for number in range(config.lrms)]
-        stream = streams.of(entry)
-        upper = _upper(parts)
-        targets = ManagerTargets(inventories, managers, upper.policies, stream)
-
-        components[entry] = _scheduler(_cycle(targets, upper, stream), upper, broker)
-        for address, inventory in zip(managers, inventories, strict=True):
-            components[address] = LocalManager(cycle(address, inventory, rental, None), entry)
-            manager_of |= dict.fromkeys(inventory.numbers, address)
-    else:
-        inventory = _inventory(cluster, range(own_count))
-        waits_us = parts.policies["R3"].waits_us()
-
-        delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
-        components[entry] = _scheduler(cycle(entry, inventory, rental, delay), parts, broker, delay)
+    components, manager_of, cycles = _schedulers(cluster, config, parts, streams, rental)
 
     first_machines = {machine for cycle_ in cycles for machine in cycle_.first_machines}
-
-    upkeep = _upkeep(config, parts)
+    use = Use(round(config.use_least * 1000), round(config.use_most * 1000), config.use_jumps)
+    upkeep = Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), use)
 
     def node(machine: int, incarnation: int) -> Node:
         rented = machine if rental is not None and machine < own_count else -1
-        manager = manager_of.get(machine, entry)
+        manager = manager_of.get(machine, ENTRY)
         on = not incarnation and machine in first_machines
         stream = streams.of(node_address(machine), incarnation) if upkeep.report_us else None
         return Node(manager, incarnation, rented, on=on, upkeep=upkeep, stream=stream)
@@ -383,31 +361,29 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     machines = {node_address(machine): machine for machine in range(count)}
     components |= {address: node(machine, 0) for address, machine in machines.items()}
 
+    capabilities = _capabilities(config, parts, rental)
+    checkpoint_us = parts.policies["T11"].period_us()
+    if checkpoint_us is not None:
+        pairs = tuple([(manager_of.get(machine, ENTRY), node) for node, machine in machines.items()])
+        detection_us = round(config.detection_s * SECOND)
+        capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
+
+    deployment = Deployment(components, machines, lambda _: ENTRY, capabilities=tuple(capabilities))
+    return linked(deployment, MESSAGES) if config.reliable and checkpoint_us is None else deployment
+
+
+def _capabilities(config: PipelineConfig, parts: Assembly, rental: Rental | None) -> list[object]:
+    """Capabilities that follow from parameters, beside the rebuilding of nodes."""
     # With local managers what runs is theirs, and no share can be kept by preemption above them.
     preempting = parts.policies["T10"]
     shares = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
 
-    checkpoint_us = parts.policies["T11"].period_us()
-    capabilities = [DueShares(shares), *_capabilities(config, checkpoint_us or 0, rental)]
-
-    if checkpoint_us is not None:
-        pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
-        detection_us = round(config.detection_s * SECOND)
-        capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
-
-    deployment = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
-    return linked(deployment, MESSAGES) if config.reliable and checkpoint_us is None else deployment
-
-
-def _capabilities(config: PipelineConfig, checkpoint_us: int, rental: Rental | None) -> list[object]:
-    """Capabilities that follow from parameters, beside shares and the rebuilding of nodes."""
-    capabilities: list[object] = [Resumption(config.progress == "keep" or config.T12 != "none", checkpoint_us)]
-
+    is_resumed = config.progress == "keep" or config.T12 != "none"
+    capabilities: list[object] = [DueShares(shares), Resumption(is_resumed, parts.policies["T11"].period_us() or 0)]
     capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
     capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
     capabilities += [rental.billing] if rental is not None else []
     capabilities += [TagPlacement()] if config.tags else []
-
     return capabilities
 
 
@@ -424,12 +400,6 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
 
-def _upkeep(config: PipelineConfig, parts: Assembly) -> Upkeep:
-    use_least = round(config.use_least * 1000)
-    use_most = round(config.use_most * 1000)
-    return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(use_least, use_most, config.use_jumps))
-
-
 def _cycle(
     targets: Targets,
     parts: Assembly,
@@ -437,25 +407,19 @@ def _cycle(
     rental: Rental | None = None,
     delay: DelayScheduling | None = None,
 ) -> Cycle:
-    copying = parts.policies["T9"]
-    moving = parts.policies["T12"]
-
-    autoscaler = None if rental is None else Autoscaler(rental, parts.policies["R6"], parts.policies["R7"])
-    speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
-    migration = Migration(moving) if moving.every_us() else None
-    monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
-    allocs = Allocs(parts.alloc_us, monitor) if parts.alloc_us else None
-    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
-
-
-def _tagged(
-    machines: MachineTargets, parts: Assembly, stream: Random, rental: Rental | None, delay: DelayScheduling | None
-) -> Cycle:
-    """A cycle on machines that heeds tags."""
-    targets = TaggedTargets(machines)
-    cycle = _cycle(targets, parts, stream, rental, delay)
-
-    targets.watch(cycle.queue.classes)
+    policies = parts.policies
+    monitor = Monitor(policies["T6"]) if policies["T6"].every_us() else None
+    options = CycleParts(
+        speculation=None if isinstance(policies["T9"], NoCopies) else Speculation(policies["T9"]),
+        migration=Migration(policies["T12"]) if policies["T12"].every_us() else None,
+        autoscaler=None if rental is None else Autoscaler(rental, policies["R6"], policies["R7"]),
+        delay=delay,
+        monitor=monitor,
+        allocs=Allocs(parts.alloc_us, monitor) if parts.alloc_us else None,
+    )
+    cycle = Cycle(targets, parts, stream, options)
+    if isinstance(targets, TaggedTargets):
+        targets.watch(cycle.queue.classes)
     return cycle
 
 
@@ -548,7 +512,7 @@ PIPELINE = Architecture(
     name="pipeline",
     summary="the reference architecture made executable: a scheduler assembled from stage policies by name",
     source="Andreadis et al., SC18, section III",
-    defaults=PipelineConfig(),
+    defaults=DEFAULTS,
     messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,

@@ -8,7 +8,7 @@ alloc that is not used for a while is given back, so that two jobs cannot wait f
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
 from volery.architectures.pipeline.attempts import Placements
 from volery.architectures.pipeline.monitor import Monitor, reserving_room
@@ -17,13 +17,6 @@ from volery.core.events import Counted
 from volery.core.model import JobId, Key, Time
 
 ALLOCS: Final = "allocs"
-
-
-class Submitting(Placements, Protocol):
-    """The cycle, as allocs use it."""
-
-    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
-        """Give a task a target."""
 
 
 class Allocs:
@@ -35,7 +28,7 @@ class Allocs:
     """
 
     __slots__ = ("_cycle", "_due", "_kept_us", "_monitor", "_of_job", "_queued")
-    _cycle: Submitting
+    _cycle: Placements
 
     def __init__(self, kept_us: Time, monitor: Monitor | None = None) -> None:
         self._kept_us = kept_us
@@ -45,7 +38,7 @@ class Allocs:
         # Some of these tasks have started since they were queued.
         self._queued: dict[JobId, dict[Kind, deque[Waiting]]] = {}
 
-    def attach(self, cycle: Submitting) -> None:
+    def attach(self, cycle: Placements) -> None:
         """Work for a cycle."""
         self._cycle = cycle
 

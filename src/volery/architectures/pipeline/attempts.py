@@ -154,6 +154,9 @@ class Placements(Protocol):
     def changed(self, now: Time) -> None:
         """Let there be a cycle."""
 
+    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
+        """Give a task a target."""
+
     def start(self, running: Running) -> None:
         """Launch an attempt as soon as it may."""
 

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from volery.architectures.pipeline.attempts import Placements
-from volery.architectures.pipeline.messages import SwitchOff, SwitchOn
+from volery.architectures.pipeline.node import SwitchOff, SwitchOn
 from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
-from volery.core.capabilities import HOUR, Billing
 from volery.core.component import sent_to
 from volery.core.errors import InputError
 from volery.core.events import Counted
 from volery.core.model import Key, Time
+from volery.core.records import HOUR, Billing
 from volery.policies.match import positions
 
 SCALE = "scale"
@@ -82,20 +82,6 @@ class MachinePool:
         happened_us: Time when a task was queued or ended last.
         first: Number of units of the machines that were on at first.
     """
-
-    __slots__ = (
-        "_peaks",
-        "_state",
-        "_units",
-        "awake",
-        "booting",
-        "changed_us",
-        "first",
-        "happened_us",
-        "off",
-        "rental",
-        "since_us",
-    )
 
     def __init__(self, state: State, rental: Rental) -> None:
         self._state = state

@@ -9,24 +9,20 @@ or links that fail, not both (docs/decisions/0013).
 from __future__ import annotations
 
 from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from volery.architectures.pipeline.allocs import Allocs
-from volery.architectures.pipeline.assembly import Assembly, TaskSource
-from volery.architectures.pipeline.attempts import (
-    AfterEviction,
-    Evictions,
-    Migration,
-    PendingEviction,
-    Speculation,
-)
+from volery.architectures.pipeline.attempts import AfterEviction, Evictions, Migration, PendingEviction, Speculation
 from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
-from volery.architectures.pipeline.messages import Cleaned, Ready, Report, Restarted
 from volery.architectures.pipeline.monitor import Monitor, reserving_room
+from volery.architectures.pipeline.node import Cleaned, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
-from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
+from volery.architectures.pipeline.policies.tasks import NoPreemption
 from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
@@ -36,15 +32,54 @@ from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
 
+
+class Assembly(msgspec.Struct, frozen=True):
+    """The policies that a scheduler is assembled from, and what its cycles cost.
+
+    Args:
+        policies: Policies by the id of their stage; of all stages that have policies.
+        iteration: Mode of stage T3 where a task does not fit: skip, strict, easy, conservative or every.
+        cycle_us: Period of cycles; 0: whenever something has changed.
+        decision_us: Cost of a cycle.
+        task_us: Cost of each task that is tried, in addition.
+        per_instant: Whether, without a period, there is one cycle after all that happens in an instant, not after each
+            event.
+        alloc_us: Time for which the room of a task that has ended is reserved for its job; 0: it is not.
+        ways: Number of tasks that are tried at once (stage J4); it divides their cost.
+    """
+
+    policies: dict[str, Any]
+    iteration: str = "skip"
+    cycle_us: Time = 0
+    decision_us: Time = 0
+    task_us: Time = 0
+    ways: int = 1
+    per_instant: bool = False
+    alloc_us: Time = 0
+
+    def cost_us(self, try_count: int) -> Time:
+        """The cost of a cycle in which so many tasks are tried."""
+        return self.decision_us + self.task_us * -(-try_count // self.ways)
+
+
+class TaskSource(Protocol):
+    """The component whose tasks a cycle places."""
+
+    def admit(self, now: Time) -> None:
+        """Queue the tasks of jobs that have become eligible (stage J2)."""
+
+    def finish(self, waiting: Waiting, now: Time) -> None:
+        """Take in the end of a task."""
+
+
 CYCLE = "cycle"
 DECIDED = "decided"
 
 
-class Cycle:
-    """Gives tasks machines: stages T2 to T4, T10, T11, R2 and R3; targets answer for the others.
+class CycleParts(NamedTuple):
+    """The parts of a cycle of which each may be missing.
 
     Args:
-        targets: The machines, or managers.
         speculation: Stage T9; None: one attempt at a time.
         migration: Stage T12; None: a task ends where it began.
         autoscaler: Stages R6 and R7; None: all machines are always on.
@@ -53,18 +88,26 @@ class Cycle:
         allocs: Room that is reserved for jobs whose tasks have ended; None: there is none.
     """
 
-    def __init__(
-        self,
-        targets: Targets,
-        assembly: Assembly,
-        stream: Random,
-        speculation: Speculation | None = None,
-        migration: Migration | None = None,
-        autoscaler: Autoscaler | None = None,
-        delay: DelayScheduling | None = None,
-        monitor: Monitor | None = None,
-        allocs: Allocs | None = None,
-    ) -> None:
+    speculation: Speculation | None = None
+    migration: Migration | None = None
+    autoscaler: Autoscaler | None = None
+    delay: DelayScheduling | None = None
+    monitor: Monitor | None = None
+    allocs: Allocs | None = None
+
+
+NO_PARTS: Final = CycleParts()
+
+
+class Cycle:
+    """Gives tasks machines: stages T2 to T4, T10, T11, R2 and R3; targets answer for the others.
+
+    Args:
+        targets: The machines, or managers.
+        parts: Parts that are there only where a policy needs them.
+    """
+
+    def __init__(self, targets: Targets, assembly: Assembly, stream: Random, parts: CycleParts = NO_PARTS) -> None:
         policies = assembly.policies
         self.targets = targets
         self.nodes = targets.nodes
@@ -92,17 +135,8 @@ class Cycle:
         self._message_count = self._task_count = 0
         self._due = self._busy = self._deciding = False
 
-        self._speculation = speculation
-        self._migration = migration
-        self._autoscaler = autoscaler
-        self._delay = delay
-        self._monitor = monitor
-        self._allocs = allocs
-
-        self._parts = [
-            part for part in (speculation, migration, autoscaler, delay, monitor, allocs) if part is not None
-        ]
-
+        self._speculation, self._migration, self._autoscaler, self._delay, self._monitor, self._allocs = parts
+        self._parts = [part for part in parts if part is not None]
         for part in self._parts:
             part.attach(self)
 
@@ -378,7 +412,7 @@ class Cycle:
         if self.state.copies:
             self._end_copies(running, now)
 
-        # Its machine is used again only when the files are deleted (`cleaned`).
+        # Its machine is used again only when the files are deleted (`_cleaned`).
         if running.clean_us and not message.killed:
             running.ending = running.cleaning = True
         elif message.killed or self._allocs is None or not self._allocs.keep(running, now):
@@ -390,7 +424,7 @@ class Cycle:
         if self._allocs is not None:
             self._allocs.done(job, now)
 
-    def cleaned(self, message: Cleaned, now: Time) -> None:
+    def _cleaned(self, message: Cleaned, now: Time) -> None:
         """Use a machine again on which the files of a task are deleted (stage T8)."""
         running = self.state.running.get(message.task)
         if running is not None and running.cleaning and running.clean_us and running.attempt == message.attempt:
@@ -439,14 +473,16 @@ class Cycle:
         self.changed(now)
         return None
 
-    def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """Take in the report of a node (stage T6)."""
-        if self._monitor is not None:
-            self._monitor.reported(message, self.nodes.index(source), now)
-
-    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
-        """A node is lost, has restarted, or has switched its machine on; one that is back announces itself."""
-        if isinstance(event, PeerLost):
+    def on_node(
+        self, event: Cleaned | Report | PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time
+    ) -> None:
+        """A node has deleted files, reports, is lost, has restarted or is on; one that is back announces itself."""
+        if isinstance(event, Cleaned):
+            self._cleaned(event, now)
+        elif isinstance(event, Report):
+            if self._monitor is not None:
+                self._monitor.reported(event, self.nodes.index(source), now)
+        elif isinstance(event, PeerLost):
             self._node_lost(self.nodes.index(event.peer), now)
         elif isinstance(event, Restarted):
             if event.incarnation > self.incarnations.get(source, 0):

@@ -10,7 +10,7 @@ from typing import Final
 from volery.architectures.pipeline.attempts import AfterEviction
 from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
-from volery.architectures.pipeline.messages import Cleaned, Launch, Pass, Ready, Report, Restarted
+from volery.architectures.pipeline.node import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, State, View, Waiting
 from volery.architectures.pipeline.policies.policy import Management
 from volery.architectures.pipeline.targets import MachineInventory, message_of
@@ -178,15 +178,9 @@ class LocalManager(Component):
     def admit(self, now: Time) -> None:
         """Do nothing: all jobs are eligible here."""
 
-    def on_cleaned(self, message: Cleaned, source: Address, now: Time) -> None:
-        """Use a machine again on which files are deleted."""
-        self._cycle.cleaned(message, now)
-
-    def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """Pass the report of a node on to the cycle."""
-        self._cycle.on_report(message, source, now)
-
-    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+    def on_node(
+        self, event: Cleaned | Report | PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time
+    ) -> None:
         """Pass the news of a node on to the cycle."""
         self._cycle.on_node(event, source, now)
 
@@ -203,8 +197,8 @@ class LocalManager(Component):
         Pass: on_pass,
         Kill: on_kill,
         Completed: on_completed,
-        Cleaned: on_cleaned,
-        Report: on_report,
+        Cleaned: on_node,
+        Report: on_node,
         TimerFired: on_timer,
         PeerLost: on_node,
         PeerBack: on_node,

@@ -11,10 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
-from volery.architectures.pipeline.messages import Report
+from volery.architectures.pipeline.node import Report
 from volery.architectures.pipeline.policies import JobRecord, Running, Waiting
 from volery.core.events import Counted
 from volery.core.model import Amounts, Key, Time
@@ -22,13 +22,6 @@ from volery.policies.match import positions
 
 WHOLE = 1000
 """The whole of a request, in thousandths."""
-
-
-class Reclaiming(Placements, Protocol):
-    """The cycle, as the monitor uses it."""
-
-    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
-        """Give a task a target."""
 
 
 class ReclaimedRoom:
@@ -105,7 +98,7 @@ class Monitor:
     """
 
     __slots__ = ("_cycle", "_holds", "_on_reclaimed", "_policy", "_room")
-    _cycle: Reclaiming
+    _cycle: Placements
     _room: ReclaimedRoom
 
     def __init__(self, policy: Any) -> None:
@@ -114,7 +107,7 @@ class Monitor:
         # By machine, the attempts on reclaimed room, the oldest first.
         self._on_reclaimed: dict[int, list[Running]] = {}
 
-    def attach(self, cycle: Reclaiming) -> None:
+    def attach(self, cycle: Placements) -> None:
         """Work for a cycle."""
         self._cycle = cycle
         state = cycle.state

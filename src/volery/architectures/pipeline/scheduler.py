@@ -10,7 +10,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.local_manager import BROKER, Broker
-from volery.architectures.pipeline.messages import Cleaned, Launch, Pass, Ready, Report, Restarted
+from volery.architectures.pipeline.node import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
@@ -36,24 +36,6 @@ class Scheduler(Component):
         broker: The broker that manages some tasks; None: there is none.
         delay: The search for machines near the input, the same as in the cycle; None: there is none.
     """
-
-    __slots__ = (
-        "_arrivals",
-        "_broker",
-        "_clean_up_job",
-        "_cleaning_users",
-        "_cycle",
-        "_delay",
-        "_eligibility",
-        "_graphs",
-        "_graphs_without_edges",
-        "_jobs",
-        "_lines_of_jobs",
-        "_setup_job",
-        "_staging_jobs",
-        "_state",
-        "_unqueued_tasks",
-    )
 
     def __init__(
         self,
@@ -339,15 +321,9 @@ class Scheduler(Component):
             self._settle(record, now)
             self._cycle.changed(now)
 
-    def on_cleaned(self, message: Cleaned, source: Address, now: Time) -> None:
-        """Use a machine again on which files are deleted."""
-        self._cycle.cleaned(message, now)
-
-    def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """Pass the report of a node on to the cycle."""
-        self._cycle.on_report(message, source, now)
-
-    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+    def on_node(
+        self, event: Cleaned | Report | PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time
+    ) -> None:
         """Pass the news of a node on to the cycle."""
         self._cycle.on_node(event, source, now)
 
@@ -370,8 +346,8 @@ class Scheduler(Component):
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
         Completed: on_completed,
-        Cleaned: on_cleaned,
-        Report: on_report,
+        Cleaned: on_node,
+        Report: on_node,
         TimerFired: on_timer,
         PeerLost: on_node,
         PeerBack: on_node,

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from volery.architectures.pipeline.classes import ANYWHERE, EquivalenceClasses
-from volery.architectures.pipeline.messages import Launch, Pass
+from volery.architectures.pipeline.node import Launch, Pass
 from volery.architectures.pipeline.policies import (
     Candidates,
     Choice,
@@ -146,7 +146,7 @@ class TaggedTargets:
         self.state = machines.state
         self.view = machines.view
 
-        self._index = TagIndex.of(machines.state.cluster)
+        self._index = TagIndex(machines.state.cluster)
         self._classes: EquivalenceClasses | None = None
 
         self.select = machines.select

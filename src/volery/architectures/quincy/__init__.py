@@ -23,11 +23,11 @@ import msgspec
 from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.ortools_solver import check_solver
 from volery.architectures.quincy.scheduler import QuincyConfig, Scheduler
-from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import Address, Cluster
+from volery.core.component import Architecture, Deployment
+from volery.core.model import Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:
@@ -39,12 +39,7 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     if config.solver == "scaling":
         check_solver("quincy:solver")
 
-    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), config)}
-    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
-
-    for address in machines:
-        components[address] = Node(SCHEDULER)
-    return Deployment(components, machines, lambda _: SCHEDULER)
+    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, _costs(cluster, config), config))
 
 
 def _costs(cluster: Cluster, config: QuincyConfig) -> FlowCosts:

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Literal
 
 from volery.architectures.quincy.costs import FlowCosts
-from volery.architectures.quincy.flat import undecided
-from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors, undecided
 from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
 from volery.architectures.quincy.tasks import Item, Machines, Place, WaitingItems
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param

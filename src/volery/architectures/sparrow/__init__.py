@@ -12,10 +12,9 @@ Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is pr
 
 from __future__ import annotations
 
-from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
 from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
@@ -23,6 +22,8 @@ from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches, Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
+
+MESSAGES = sent_by(Scheduler, EarlyScheduler, NodeMonitor, EarlyNodeMonitor)
 
 
 def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:

@@ -2,6 +2,9 @@
 
 Several users at one worker are served by strict priority or by weighted fair shares. Sparrow applies such policies at
 each worker alone, so that shares over the cluster hold in expectation only (Ousterhout et al., SOSP 2013, section 4.2).
+
+The messages are here. A batch is what was probed for together: the tasks of a job that need the same constraints, or
+one task. What all designs with reservations say stands in `roles/reservations.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +14,41 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
+
+
+class Probe(Message, frozen=True):
+    """Scheduler > node: a reservation; it holds no task."""
+
+    number: int
+    batch: int
+    user: str = ""
+
+
+class Assign(Message, frozen=True):
+    """Scheduler > node: run this task in the slot that waits for the answer."""
+
+    request: int
+    task: Task
+
+
+class QueueLength(Message, frozen=True):
+    """Node > scheduler, without late binding: the answer to a probe, running tasks included."""
+
+    batch: int
+    number: int
+    length: int
+
+
+class Place(Message, frozen=True):
+    """Scheduler > node, without late binding: run this task when a slot is free."""
+
+    number: int
+    task: Task
+    user: str = ""
 
 
 class UserOrder(Protocol):

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
-from volery.architectures.sparrow.node import QueuePolicy
+from volery.architectures.sparrow.node import Assign, Place, Probe, QueueLength, QueuePolicy
 from volery.core.bounds import PROBES_MAX, Components, Parameters, Seconds, param
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit

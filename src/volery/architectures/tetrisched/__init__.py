@@ -37,12 +37,12 @@ from volery.core.bounds import (
     Seconds,
     param,
 )
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
 
 
 class PlanConfig(Parameters, frozen=True):
@@ -91,7 +91,8 @@ def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> 
         InputError: the solver is not installed.
     """
     request_setting = RequestSetting(config.gangs, False, config.constraints, 1.0)
-    return _deployment(cluster, _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, request_setting))
+    setting = _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, request_setting)
+    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting))
 
 
 def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deployment:
@@ -121,7 +122,8 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
         drop_penalty=config.drop_penalty,
     )
 
-    return _deployment(cluster, _setting("tetrisched", config, quantum_us, quanta_ahead, request_setting))
+    setting = _setting("tetrisched", config, quantum_us, quanta_ahead, request_setting)
+    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting))
 
 
 QUANTA_MAX = 1000
@@ -144,16 +146,6 @@ def _setting(
         leaf_us=config.leaf_us,
         asking=request_setting,
     )
-
-
-def _deployment(cluster: Cluster, setting: CycleSetting) -> Deployment:
-    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
-    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
-
-    for address in machines:
-        components[address] = Node(SCHEDULER)
-
-    return Deployment(components, machines, lambda _: SCHEDULER)
 
 
 STAGES = {

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.tetrisched.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
-from volery.architectures.tetrisched.parts import Chosen, Parts
+from volery.architectures.tetrisched.machines import Chosen, Parts
 from volery.core.errors import InputError, install_command
 
 Linear = list[tuple[int, float]]

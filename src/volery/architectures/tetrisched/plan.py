@@ -23,9 +23,9 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.tetrisched.alternatives import Alternatives, alternatives
 from volery.architectures.tetrisched.expressions import (
     NOW,
+    Alternatives,
     Barrier,
     Expression,
     LnCk,
@@ -34,10 +34,11 @@ from volery.architectures.tetrisched.expressions import (
     NCk,
     Scale,
     Sum,
+    alternatives,
     folded,
 )
+from volery.architectures.tetrisched.machines import Chosen, MachineSupply, Parts
 from volery.architectures.tetrisched.milp import Generator, Limits, maximise
-from volery.architectures.tetrisched.parts import Chosen, MachineSupply, Parts
 from volery.architectures.tetrisched.prices import ROUNDS_MAX, PriceSearch
 
 Allotments = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]

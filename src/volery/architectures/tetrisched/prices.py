@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from volery.architectures.tetrisched.alternatives import Alternatives
-from volery.architectures.tetrisched.parts import Parts
+from volery.architectures.tetrisched.expressions import Alternatives
+from volery.architectures.tetrisched.machines import Parts
 
 Wholes = npt.NDArray[np.int64]
 SCALE: Final = 1 << 24

@@ -26,8 +26,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, Max, Min, NCk, Sum
-from volery.architectures.tetrisched.machines import ClusterMachines, Option, TimeGrid
-from volery.architectures.tetrisched.parts import MachineSupply, Parts
+from volery.architectures.tetrisched.machines import ClusterMachines, MachineSupply, Option, Parts, TimeGrid
 from volery.architectures.tetrisched.plan import Greedy
 from volery.core.model import NEVER, Job, JobId, Task, Time
 

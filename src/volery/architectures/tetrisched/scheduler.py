@@ -6,7 +6,7 @@ import itertools
 
 import msgspec
 
-from volery.architectures.tetrisched.alternatives import alternatives
+from volery.architectures.tetrisched.expressions import alternatives
 from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
 from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.plan import NO_BRANCH, CyclePlan, JobPlacement, PlanProblem, Solver, answer, packed

@@ -4,7 +4,8 @@ From the root, the non-blocked child of the lowest share over weight is followed
 What an organisation's children use counts towards its share after *rescaling to the minimum node*: as if each
 non-blocked child had only as much as the poorest of them, for its weight. A node is *blocked* when nothing below it
 waits, or when what waits needs a saturated resource; it counts as it is. Without these two rules, users starve
-(`naive.py`).
+(`NaiveHierarchy`). The counter-examples of the paper are at the end: none is for use, and the oracle has two of them as
+`hierarchy`, so that claims can be held against them.
 
 Sums per organisation are kept from step to step, so that a decision costs O(depth log fanout) and one look at each
 distinct demand that waits. Where a decision finds that another demand has begun or ceased to fit, all users who wait
@@ -21,9 +22,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from math import lcm
 from typing import ClassVar, Final
 
-from volery.policies.fairness.order import Accepts, Ranking
+from volery.policies.fairness.drf import Accepts, Ranking
 from volery.policies.fairness.shares import (
     SHARE_BITS,
     Resources,
@@ -101,21 +103,6 @@ class HierarchicalDrf:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = (
-        "_capacity",
-        "_dominant",
-        "_fitting",
-        "_free",
-        "_least",
-        "_leaves",
-        "_nodes",
-        "_root",
-        "_saturated",
-        "_seen_free",
-        "_stale",
-        "_total",
-        "_waiting",
-    )
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
     spares_blocked: ClassVar[bool] = True
@@ -386,3 +373,42 @@ class HierarchicalDrf:
             assert maintained_state == fresh_state, (
                 f"{node.name or node.number}: {maintained_state} is kept, {fresh_state} counted"
             )
+
+
+class NaiveHierarchy(HierarchicalDrf):
+    """From the root down by real consumption: an organisation that uses two resources looks rich by the larger one.
+
+    Under churn, the user of the other resource is never served again: it *starves*.
+    """
+
+    __slots__ = ()
+    rescales = False
+
+
+class BlindRescaling(HierarchicalDrf):
+    """Rescaling that does not spare blocked nodes: one that cannot grow holds its organisation's share down.
+
+    The organisation then looks poor and takes more than its part of what its other users need.
+    """
+
+    __slots__ = ()
+    spares_blocked = False
+
+
+def collapsed(tree: Sharer) -> dict[str, int]:
+    """Weights of users without the tree: the product of the fractions on the way down, as whole numbers.
+
+    Flat DRF with them breaks the hierarchical share guarantee: two users of one organisation that need different
+    resources get half of its part each, where both could have the whole.
+    """
+    fractions: dict[str, Fraction] = {}
+    pending = [(tree, Fraction(1))]
+    while pending:
+        node, part = pending.pop()
+        total = sum(member.weight for member in node.members)
+        pending += [(member, part * member.weight / total) for member in reversed(node.members)]
+        if not node.members:
+            fractions[node.name] = part
+
+    common_denominator = lcm(*(part.denominator for part in fractions.values()))
+    return {user: int(part * common_denominator) for user, part in fractions.items()}

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Final
 
 from volery.core.events import MILLIONTHS
-from volery.policies.fairness.order import Ranking
+from volery.policies.fairness.drf import Ranking
 from volery.policies.fairness.shares import SHARE_BITS, Resources, Sharer, checked_capacity, dominant_share, minus, plus
 
 NOTHING: Final = Fraction(0)
@@ -99,18 +99,6 @@ class ShareLedger:
     Raises:
         ValueError: when there is no resource, or less than none of one.
     """
-
-    __slots__ = (
-        "_capacity",
-        "_due",
-        "_is_outdated",
-        "_names",
-        "_numbers",
-        "_ranking",
-        "_tree",
-        "_used",
-        "_wanted_shares",
-    )
 
     def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
         self._capacity = checked_capacity(capacity)
@@ -212,15 +200,3 @@ class ShareLedger:
             if self._violation(number, self._used[number]) <= 0:
                 return
             yield self._names[number]
-
-    def largest_violator(self, losing: Resources | None = None) -> str | None:
-        """The user to preempt first; None where nobody has more than it is due.
-
-        Args:
-            losing: Resources that one of its tasks gives back: a user that would have less than its due without it is
-                passed over. So a user loses only what it was not due, and cannot claim it back.
-        """
-        for user in self.violators():
-            if losing is None or self.can_lose(user, losing):
-                return user
-        return None

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from volery.core.model import JobId, Task
 from volery.core.resources import Packing
-from volery.policies.fairness.order import FairOrder
+from volery.policies.fairness.drf import FairOrder
 from volery.policies.fairness.shares import Resources
 from volery.policies.queues import ConstraintQueue, Kind, VectorQueue
 

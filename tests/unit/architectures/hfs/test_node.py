@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.unit.architectures.parts import Alone
+from tests.unit.effects import TimerSet
 
-from volery.architectures.hfs.node import Heartbeat
+from volery.architectures.hfs.tracker import Heartbeat
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.node import Completed, Launch
-from volery.sim.effects import TimerSet
 
 NODE, TRACKER = "node/0", "jobtracker/0"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volery.architectures.hfs.pools import Pools, fair_parts
-from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness.shares import parse_shares_text
 
 MEMBERS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, messages, tasks
+from tests.unit.effects import TimerSet
 
 from volery import theory
 from volery.architectures import configure, lookup
-from volery.architectures.hfs.node import Heartbeat
+from volery.architectures.hfs.tracker import Heartbeat
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job
@@ -18,7 +19,6 @@ from volery.core.streams import Streams
 from volery.metrics import locality_summary
 from volery.roles.node import Completed, Kill, Launch
 from volery.sim import simulate
-from volery.sim.effects import TimerSet
 from volery.workload import load_cluster, load_trace
 
 CLUSTER = Cluster.uniform(4)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, launched, messages, submit, tasks
+from tests.unit.effects import TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import (
@@ -34,7 +35,6 @@ from volery.core.events import Cancel, JobDone, PeerLost, TaskFinished, TimerFir
 from volery.core.model import SECOND, Cluster, Task
 from volery.core.streams import Streams
 from volery.roles.reservations import TaskRequest
-from volery.sim.effects import TimerSet
 
 
 def test_supply_counts_slots_of_machines_that_have_a_constraint() -> None:

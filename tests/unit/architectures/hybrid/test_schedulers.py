@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, tasks
+from tests.unit.effects import TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import (
@@ -23,7 +24,6 @@ from volery.core.events import Cancel, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job
 from volery.core.streams import Streams
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.sim.effects import TimerSet
 
 CENTRAL = "central/0"
 LONG_US = 2_000 * SECOND

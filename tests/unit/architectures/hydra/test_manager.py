@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.architectures.parts import Alone, messages
+from tests.unit.effects import Launched, RecordingPort, Sent, TimerSet
 
 from volery.architectures.hydra.messages import (
     Container,
@@ -21,7 +22,6 @@ from volery.architectures.hydra.messages import (
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.recovery.channel import Linked, Renewed
-from volery.sim.effects import Launched, RecordingPort, Sent, TimerSet
 
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1}
 A, B = "proxy/0/0", "proxy/0/1"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, launched
+from tests.unit.effects import Killed, TimerSet
 
 from volery.architectures.hydra.messages import Completed, Container, Kill, Start, Vacated, Welcome
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import SECOND, Cluster, Task
-from volery.sim.effects import Killed, TimerSet
 
 NODE, RM, PROXY, OTHER = "node/0", "rm/0", "proxy/0/0", "proxy/0/1"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.architectures.parts import Alone
+from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 
 from volery.architectures.hydra.messages import (
     Container,
@@ -23,7 +24,6 @@ from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Address, Cluster, Task
 from volery.roles.recovery.channel import Linked, Renewed
-from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 PROXY = "proxy/0/0"
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1, "proxies": 1}

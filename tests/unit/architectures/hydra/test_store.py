@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.architectures.parts import Alone, messages
+from tests.unit.effects import TimerSet
 
 from volery.architectures.hydra.messages import (
     Directory,
@@ -22,7 +23,6 @@ from volery.architectures.hydra.store import guarantees, load_weights
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.roles.recovery.channel import Renewed
-from volery.sim.effects import TimerSet
 
 LOAD = Load(1, 2, 0, 5, ("",), (2,), (9,))
 

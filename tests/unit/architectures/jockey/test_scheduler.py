@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, submit
+from tests.unit.effects import ComputeAsked, Observed, TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.jockey.profiles import JobModel, JobRun, profiled
@@ -18,7 +19,6 @@ from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.effects import ComputeAsked, Observed, TimerSet
 
 MINUTE = 60 * SECOND
 FINE: dict[str, Any] = {"tokens_step": 1, "slack": 1.0, "dead_zone_s": 0.0, "alpha": 1.0}

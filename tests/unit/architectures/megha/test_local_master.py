@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.unit.architectures.megha.words import news, refusal, request
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
+from tests.unit.effects import Observed, TimerSet
 
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
 from volery.roles.node import Completed, Launch
-from volery.sim.effects import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)
 PERIOD_US = 5_000_000

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.unit.architectures.megha.words import news, refusal
 from tests.unit.architectures.parts import Alone, submit, tasks
+from tests.unit.effects import Observed
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
@@ -14,7 +15,6 @@ from volery.core.model import Cluster, Job, Task
 from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, DecisionLog, Reason
 from volery.sim import simulate
-from volery.sim.effects import Observed
 from volery.workload import ask, constrain, deal_to_users, load_cluster, load_trace
 
 HALF = Cluster((1, 0) * 4, (1,) * 8)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, launched, messages
+from tests.unit.effects import Killed
 
-from volery.architectures.mercury.messages import Heartbeat, Limit, Place, Returned, Start
+from volery.architectures.mercury.node import Heartbeat, Limit, Place, Returned, Start
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.reservations import Completed, Kill
-from volery.sim.effects import Killed
 
 CENTRAL, SCHEDULER = "central/0", "scheduler/0"
 TASKS = [Task(k, k, estimate_us=(10 - k) * SECOND) for k in range(6)]

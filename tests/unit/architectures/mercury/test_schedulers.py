@@ -8,7 +8,7 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.mercury.messages import (
+from volery.architectures.mercury.node import (
     GuaranteedRequest,
     Heartbeat,
     Limit,

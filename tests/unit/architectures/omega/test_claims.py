@@ -6,9 +6,10 @@ from array import array
 
 import msgspec
 import pytest
+from tests.unit.effects import RecordingPort, Sent
 
 from volery.architectures import configure, lookup
-from volery.architectures.omega.claims import LOG_MIN, CellClaim, ChangeLog, Claims
+from volery.architectures.omega.cell import LOG_MIN, CellClaim, ChangeLog, Claims
 from volery.architectures.omega.placement import Layout, Rings
 from volery.conformance.cases import Case, busy_cases, edge_cases, trace_of
 from volery.conformance.features import AS_NEAR, rich_cases
@@ -20,7 +21,6 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.roles.node import Completed, Kill, Launch
 from volery.sim import Network, Options
-from volery.sim.effects import RecordingPort, Sent
 
 
 class Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.architectures.parts import Alone, submit
 
-from volery.architectures.omega.front import parse_rule
+from volery.architectures.omega.jobs import parse_rule
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobAccepted, JobDone
 from volery.core.model import SECOND, Cluster, Job, Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from volery.architectures import configure, lookup
-from volery.architectures.omega.limits import LocalLimit
+from volery.architectures.omega.jobs import LocalLimit
 from volery.conformance.cases import trace_of
 from volery.core.model import NEVER, SECOND, Cluster, Task
 from volery.core.streams import Streams

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
+from tests.unit.effects import ComputeAsked, TimerSet
 
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.node import Completed, Launch
-from volery.sim.effects import ComputeAsked, TimerSet
 
 FRONT, CELL, BATCH, SERVICE = "front/0", "cell/0", "framework/0", "framework/1"
 GUARD = 1 << 40

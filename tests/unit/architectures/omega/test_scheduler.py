@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
+from tests.unit.effects import ComputeAsked, Observed, Sent, TimerSet
 
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, TimerFired, Transaction
 from volery.core.model import SECOND, Cluster, Job, Task, Time
-from volery.sim.effects import ComputeAsked, Observed, Sent, TimerSet
 
 FRONT, CELL, ME = "front/0", "cell/0", "scheduler/0"
 

@@ -12,7 +12,9 @@ from tests.unit.policies.fairness.test_properties import trees
 from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue, Reservation
 from volery.core.model import SECOND, Task
 from volery.core.resources import Packing
-from volery.policies.fairness import HierarchicalDrf, Resources, Sharer, WeightedDrf, parse_shares_text
+from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.hdrf import HierarchicalDrf
+from volery.policies.fairness.shares import Resources, Sharer, parse_shares_text
 
 TURNS = pytest.mark.parametrize("kind", [DrfTurns, HdrfTurns])
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
+from tests.unit.effects import TimerSet
 
 from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch, QueueLengths
 from volery.architectures.pigeon.queues import FairQueues
 from volery.core.errors import InputError
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Cluster, Task
-from volery.sim.effects import TimerSet
 
 WHO = "distributor/0"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.architectures.parts import Alone, submit
+from tests.unit.effects import Observed, RecordingPort, Sent
 
 from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdraw, Withdrawn
 from volery.core.events import Cancel, JobDone, PeerLost
@@ -12,7 +13,6 @@ from volery.core.model import Address, Cluster, Task
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.leases import Forget, Lead, LeaderStatus, Result, Run, RunningAttempt, StaleEpoch, Status
-from volery.sim.effects import Observed, RecordingPort, Sent
 
 FIRST, STANDBY, DEALER = "master/0", "master/0/standby", "distributor/0"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.effects import RecordingPort, Sent
 
 from volery.architectures import configure, lookup
 from volery.architectures.pigeon.messages import Declared, Granted, Lineup, Report, Resume, Update, VoteRequest
@@ -16,7 +17,6 @@ from volery.core.streams import Streams
 from volery.roles.recovery.channel import Linked, Renewed
 from volery.roles.recovery.election import CLAIM
 from volery.roles.recovery.leases import Lead, LeaderStatus, Run, StaleEpoch, Status
-from volery.sim.effects import RecordingPort, Sent
 
 FIRST, SECOND, THIRD, FOURTH = "master/0", "master/0/standby", "master/0/2", "master/0/3"
 DEALERS = [f"distributor/{number}" for number in range(3)]

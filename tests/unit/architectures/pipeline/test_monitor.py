@@ -15,7 +15,7 @@ from tests.unit.architectures.pipeline.test_recovery import crashed
 from volery.architectures import configure, lookup
 from volery.architectures.pipeline.monitor import Monitor, ReclaimedRoom
 from volery.architectures.pipeline.policies import Waiting
-from volery.architectures.pipeline.policies.reports import EndOverrun, Reclaim
+from volery.architectures.pipeline.policies.tasks import EndOverrun, Reclaim
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Amounts, Cluster, Time
 from volery.core.streams import Streams

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from volery.architectures.quincy.costs import QuincyCosts, Rates
-from volery.architectures.quincy.flat import undecided
-from volery.architectures.quincy.network import BELOW_FLOOR, Bounds, FlowNetwork, NetworkTask
+from volery.architectures.quincy.network import BELOW_FLOOR, Bounds, FlowNetwork, NetworkTask, undecided
 from volery.architectures.quincy.solver import FlowProblem, solve
 from volery.architectures.quincy.tasks import Item, Room
 from volery.core.model import Cluster, Task

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
+from tests.unit.effects import ComputeAsked, Observed, Sent, TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.quincy.solver import solve
@@ -17,7 +18,6 @@ from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.effects import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute
 from volery.study.spec import RunSpec
 

@@ -6,13 +6,21 @@ from collections import Counter
 from typing import Any
 
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
+from tests.unit.effects import Launched
 
-from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
-from volery.architectures.sparrow.node import FairShare, StrictPriority, UserOrder, UserQueues
+from volery.architectures.sparrow.node import (
+    Assign,
+    FairShare,
+    Place,
+    Probe,
+    QueueLength,
+    StrictPriority,
+    UserOrder,
+    UserQueues,
+)
 from volery.core.events import TaskFinished
 from volery.core.model import SECOND, Cluster
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.sim.effects import Launched
 
 
 def filled(order: UserOrder, *users: str) -> UserQueues:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, tasks
 
-from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.architectures.sparrow.node import Assign, Place, Probe, QueueLength
 from volery.core.events import Cancel, JobDone, MoreTasks, Submit
 from volery.core.model import Cluster, Job
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw

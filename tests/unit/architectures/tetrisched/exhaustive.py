@@ -17,7 +17,7 @@ from volery.architectures.tetrisched.expressions import (
     Sum,
     members,
 )
-from volery.architectures.tetrisched.parts import MachineSupply
+from volery.architectures.tetrisched.machines import MachineSupply
 
 Use = tuple[tuple[int, int], ...]
 """(time, machines as a bit vector) of single machines: here nothing is grouped."""

@@ -11,8 +11,8 @@ from tests.unit.architectures.tetrisched.drawn import either, expressions, lncks
 from tests.unit.architectures.tetrisched.exhaustive import best_worth
 
 from volery.architectures.tetrisched.expressions import Expression, Sum, parse
+from volery.architectures.tetrisched.machines import MachineSupply, Parts, partition
 from volery.architectures.tetrisched.milp import Limits
-from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
 from volery.architectures.tetrisched.plan import CyclePlan, Greedy, PlanProblem, earned, solve
 
 EXACT = Limits(gap=0.0, nodes=1_000_000)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
+from tests.unit.effects import ComputeAsked, TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.tetrisched.expressions import leaves, written
@@ -18,7 +19,6 @@ from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.effects import ComputeAsked, TimerSet
 
 GPU, RACKS = 1, 0b110
 FOUR = Cluster((GPU | 2, GPU | 2, 4, 4), (1,) * 4)

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.unit.effects import RecordingPort
 
 from volery.core.assignment import Owner
 from volery.core.component import Component, Deployment
@@ -38,7 +39,6 @@ from volery.live.service.submissions import (
 )
 from volery.live.status import Receipt
 from volery.roles.submission import JobLedger
-from volery.sim.effects import RecordingPort
 
 LIMIT_S = 10
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from random import Random
 
-from volery.policies.fairness import FairOrder, Resources, Sharer, filling
+from volery.policies.fairness.drf import FairOrder, filling
+from volery.policies.fairness.shares import Resources, Sharer
 
 Vector = list[Fraction]
 

@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 
 from volery.core.model import Task
 from volery.core.resources import Packing
-from volery.policies.fairness import (
-    FairOrder,
-    FairQueue,
-    FairVectorQueue,
-    HierarchicalDrf,
-    WeightedDrf,
-    dominant_share,
-    equal_users,
-    filling,
-)
-from volery.policies.fairness.order import Ranking
+from volery.policies.fairness.drf import FairOrder, Ranking, WeightedDrf, filling
+from volery.policies.fairness.hdrf import HierarchicalDrf
+from volery.policies.fairness.queue import FairQueue, FairVectorQueue
+from volery.policies.fairness.shares import dominant_share, equal_users
 
 BOTH = pytest.mark.parametrize("kind", [WeightedDrf, HierarchicalDrf])
 

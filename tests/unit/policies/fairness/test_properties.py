@@ -7,10 +7,12 @@ from fractions import Fraction
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.unit.policies.fairness.fluid import Demands, Tasks, fluid_drf
 from tests.unit.policies.fairness.reference import Reference
 
-from volery.policies.fairness import FairOrder, HierarchicalDrf, Resources, Sharer, WeightedDrf, dominant_share, filling
-from volery.policies.fairness.fluid import Demands, Tasks, fluid_drf
+from volery.policies.fairness.drf import FairOrder, WeightedDrf, filling
+from volery.policies.fairness.hdrf import HierarchicalDrf
+from volery.policies.fairness.shares import Resources, Sharer, dominant_share
 
 CAPACITIES = st.tuples(*[st.integers(1, 60)] * 3)
 POSITIVE = st.tuples(*[st.integers(1, 9)] * 3)

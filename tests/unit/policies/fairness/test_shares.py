@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from volery.core.errors import InputError
-from volery.policies.fairness import Sharer, equal_users, parse_shares, parse_shares_text
+from volery.policies.fairness.shares import Sharer, equal_users, parse_shares, parse_shares_text
 
 TREE = Sharer("", 1, (Sharer("alt"), Sharer("dev", 3, (Sharer("little"), Sharer("big", 9)))))
 

@@ -7,18 +7,13 @@ from fractions import Fraction
 from itertools import accumulate
 
 import pytest
+from tests.unit.policies.fairness import fluid
 from tests.unit.policies.fairness.reference import churned
 
-from volery.policies.fairness import (
-    HierarchicalDrf,
-    Resources,
-    WeightedDrf,
-    entitlements,
-    filling,
-    fluid,
-    parse_shares_text,
-)
-from volery.policies.fairness.naive import BlindRescaling, NaiveHierarchy, collapsed
+from volery.policies.fairness.drf import WeightedDrf, filling
+from volery.policies.fairness.hdrf import BlindRescaling, HierarchicalDrf, NaiveHierarchy, collapsed
+from volery.policies.fairness.ledger import entitlements
+from volery.policies.fairness.shares import Resources, parse_shares_text
 
 D = (9, 18)
 """CPUs and GB."""

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.effects import RecordingPort, Sent, TimerSet
 
 from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
 from volery.roles.recovery.channel import WINDOW, Acknowledgement, Frame, Greeting, Linked, Linking, LinkPort, Renewed
-from volery.sim.effects import RecordingPort, Sent, TimerSet
 
 RETRY_US = 50_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
+from tests.unit.effects import Observed, RecordingPort, TimerCancelled, TimerSet
 
 from volery.core.component import Component
 from volery.core.events import Counted, PeerBack, PeerLost, Reassignment, TimerFired
@@ -23,7 +24,6 @@ from volery.roles.recovery.leases import (
     Status,
     Unseat,
 )
-from volery.sim.effects import Observed, RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("m/0", "m/0/standby")
 NODES = ("node/0", "node/1")

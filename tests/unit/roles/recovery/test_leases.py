@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.unit.effects import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
 
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
@@ -22,7 +23,6 @@ from volery.roles.recovery.leases import (
     StaleEpoch,
     Status,
 )
-from volery.sim.effects import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("lm/0", "lm/0/standby")
 LEASE = Lease(SECOND)

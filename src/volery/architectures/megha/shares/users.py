@@ -11,7 +11,8 @@ from volery.core.errors import InputError
 from volery.core.events import ShareChange
 from volery.core.model import Amounts, Cluster, Task, TaskId
 from volery.core.resources import Packing
-from volery.policies.fairness import ShareLedger, Sharer, nodes, parse_shares_text, reweighed
+from volery.policies.fairness.ledger import ShareLedger
+from volery.policies.fairness.shares import Sharer, nodes, parse_shares_text, reweighed
 from volery.policies.queues import Kind, VectorQueue
 
 UNNAMED = ""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from random import Random
 
 from volery.architectures.pipeline.policies.policy import Manager, Policy
-from volery.architectures.pipeline.policies.records import Waiting
+from volery.architectures.pipeline.policies.state import Waiting
 from volery.architectures.pipeline.policies.view import View
 from volery.core.bounds import Count, PositiveRatio, Seconds, param
 from volery.core.model import SECOND

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from volery.architectures.pipeline.policies.records import JobRecord, Offer, Running, Supply, Waiting
+from volery.architectures.pipeline.policies.state import JobRecord, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
 from volery.core.bounds import Parameters
 from volery.core.events import PreemptionReason

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from volery.architectures.pipeline.policies.records import JobRecord, Running, Waiting
-from volery.architectures.pipeline.policies.state import AVERAGE_MIN, State, Table
+from volery.architectures.pipeline.policies.state import AVERAGE_MIN, JobRecord, Running, State, Table, Waiting
 from volery.core.model import Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from tests.unit.architectures.parts import Alone, messages
+from tests.unit.effects import Observed, TimerSet
 
 from volery.architectures.megha.messages import PartitionState, Refusal, Request, StateUpdate, TasksEnded
 from volery.core.events import Counted, JobDone, Submit, TimerFired
@@ -13,7 +14,6 @@ from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Launch
-from volery.sim.effects import Observed, TimerSet
 
 NAMES = ("cpu_milli", "memory_mb")
 WHOLE: Amounts = (4000, 8192)

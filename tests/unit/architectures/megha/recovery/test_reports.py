@@ -7,23 +7,25 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.unit.architectures.parts import SUBMITTER, messages
+from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    AttemptsLost,
-    Holdings,
     PartitionState,
-    Preempt,
-    PreemptionRequest,
-    PreemptionVote,
     Refusal,
     Request,
-    ResyncReply,
-    ResyncRequest,
     StateUpdate,
     TasksEnded,
     Withdraw,
+)
+from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
+from volery.architectures.megha.shares.messages import (
+    AttemptsLost,
+    Holdings,
+    Preempt,
+    PreemptionRequest,
+    PreemptionVote,
 )
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery
@@ -46,7 +48,6 @@ from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
 from volery.roles.recovery.leases import Forget, Lead, Result, Run, RunningAttempt, Status, Unseat
 from volery.sim import simulate
-from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 gm/1's partition 1; users a and b have a half each."""

@@ -7,23 +7,26 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages
+from tests.unit.effects import Observed, Sent, TimerSet
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    AttemptsLost,
-    Holding,
-    Holdings,
     PartitionState,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
     Refusal,
     Request,
     StateUpdate,
     TasksEnded,
     Withdraw,
+)
+from volery.architectures.megha.shares.messages import (
+    AttemptsLost,
+    Holding,
+    Holdings,
+    Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
 )
 from volery.architectures.megha.shares.users import UserLines
 from volery.conformance.cases import trace_of
@@ -40,7 +43,6 @@ from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.leases import RunningAttempt
 from volery.sim import Options, simulate
-from volery.sim.effects import Observed, Sent, TimerSet
 
 CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 are gm/1's partition 1."""

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.architectures.pipeline.policies.states import Made, cores, pairs
 
 from volery.architectures.pipeline.policies import Policy, Turn
-from volery.architectures.pipeline.policies.order import (
+from volery.architectures.pipeline.policies.jobs import (
     Bands,
     ByJob,
     ByUsage,

@@ -102,7 +102,7 @@ class RecordingPort:
     def cancel_timer(self, key: Key) -> None:
         self.effects.append(TimerCancelled(key))
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - for live drivers
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         self.effects.append(Launched(task, attempt, waited_us))
 
     def kill(self, task: TaskId, attempt: int) -> None:
