@@ -192,16 +192,11 @@ class Recording:
             self._misses[mask, request] = nearest_miss(self.source.cluster, mask, request)
         return self._misses[mask, request]
 
-    def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
-        """Constraints and amounts of a task."""
+    def request_of(self, at: int, place: int) -> tuple[int, Amounts]:
+        """Constraints and amounts of a task, those of the last run of equal tasks that begins before it."""
         job = self.jobs.of[at]
-        request_found: tuple[int, Amounts] = (0, ())
-
-        for first, mask, request in job.kinds:
-            if first - job.first > place:
-                break
-            request_found = mask, request
-        return request_found
+        begun = ((mask, request) for first, mask, request in reversed(job.kinds) if first - job.first <= place)
+        return next(begun, (0, ()))
 
     def where(self, task: TaskId) -> tuple[int, int]:
         """The row of a task's job, and its place there; (-1, -1): no job has it."""
@@ -227,10 +222,9 @@ class Recording:
 
 def _moments(log: RunLog) -> list[tuple[Time, str]]:
     texts_at: dict[Time, list[str]] = {}
-    for at_us, texts in log.moments:
+    for at_us, text in log.moments:
         if log.begin_us <= at_us <= log.end_us:
-            texts_at.setdefault(at_us, []).append(texts)
-
+            texts_at.setdefault(at_us, []).append(text)
     return [(at_us, " ".join(texts)) for at_us, texts in sorted(texts_at.items())]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Final
 
@@ -28,7 +28,7 @@ from volery.live.dashboard.frame import page
 from volery.live.dashboard.routes import dashboard_script, dashboard_style, file_of, pages, problem_view
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import NotThereError
-from volery.look.html import Markup, address, joined, link, moment, name_of, tag
+from volery.look.html import Markup, address, link, moment, name_of, tag
 from volery.playback import snapshot as snapshots
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
@@ -125,23 +125,13 @@ def bar(snapshot: Snapshot, path: str, view: str) -> Markup:
     Args:
         view: the scheduler with the view that is compared with the truth; empty: none.
     """
-    recording = snapshot.recording
-    begin = recording.begin_us
-    end = recording.end_us
-    now = snapshot.time_us
-
+    recording, source, now = snapshot.recording, snapshot.recording.source, snapshot.time_us
+    begin, end = recording.begin_us, recording.end_us
     moments = recording.moments[:MOMENTS_MAX]
-    step = max(1, (end - begin) // 1000)
+
+    bounds = {"min": seconds(begin), "max": seconds(end), "step": seconds(max(1, (end - begin) // 1000))}
     scrubber = tag(
-        "input",
-        type="range",
-        id="scrub",
-        name=AT,
-        min=seconds(begin),
-        max=seconds(end),
-        step=seconds(step),
-        value=seconds(now),
-        aria_label="time, in seconds",
+        "input", type="range", id="scrub", name=AT, value=seconds(now), aria_label="time, in seconds", **bounds
     )
 
     form = tag(
@@ -149,25 +139,25 @@ def bar(snapshot: Snapshot, path: str, view: str) -> Markup:
         tag("label", "at ", tag("input", name=AT, id="at", value=seconds(now), size=DIGITS, inputmode="decimal"), " s"),
         _views(snapshot, view),
         tag("button", "go"),
-        tag("span", clock(snapshot), id="clock", class_="soft"),
+        tag("span", moment(snapshot.now_us) if source.origin_us else "", id="clock", class_="soft"),
         class_="controls",
         action=path,
     )
 
-    stage = recording.source
     heading = tag(
-        "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft")
+        "p", tag("strong", "Recorded: "), name_of(source.title, 200), ". ", tag("span", source.subtitle, class_="soft")
     )
 
-    caption = tag("p", joined(_said(moments, now)), id="caption", class_="caption", aria_live="polite")
-    listed = tag("ol", *(_moment(path, at_us, text, stage.origin_us) for at_us, text in moments), class_="moments")
+    past = [text for at_us, text in moments if at_us <= now]
+    caption = tag("p", name_of(past[-1]) if past else "", id="caption", class_="caption", aria_live="polite")
+    listed = tag("ol", *(_moment(path, at_us, text, source.origin_us) for at_us, text in moments), class_="moments")
     all_moments = tag("details", tag("summary", f"{len(moments)} moments"), listed) if moments else None
 
     return tag(
         "section",
         heading,
         scrubber,
-        _controls(recording.source.lasts_s),
+        _controls(source.lasts_s),
         form,
         caption,
         all_moments,
@@ -177,7 +167,7 @@ def bar(snapshot: Snapshot, path: str, view: str) -> Markup:
         data_begin=seconds(begin),
         data_end=seconds(end),
         data_at=seconds(now),
-        data_origin=seconds(stage.origin_us),
+        data_origin=seconds(source.origin_us),
         data_moments=msgspec.json.encode([(at_us / SECOND, text) for at_us, text in moments]).decode(),
     )
 
@@ -200,11 +190,6 @@ def _controls(lasts_s: int) -> Markup:
     )
 
 
-def clock(snapshot: Snapshot) -> Markup:
-    """The time of day of a federation; empty for a run."""
-    return moment(snapshot.now_us) if snapshot.recording.source.origin_us else Markup("")
-
-
 def _views(snapshot: Snapshot, view: str) -> Markup | None:
     """The choice of a scheduler whose view is compared with the truth."""
     schedulers = [view_errors.by for view_errors in snapshot.recording.log.views]
@@ -212,11 +197,6 @@ def _views(snapshot: Snapshot, view: str) -> Markup | None:
         return None
     options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *schedulers)]
     return tag("label", "show what is wrong in the view of ", tag("select", *options, name=VIEW, id="view"))
-
-
-def _said(moments: Sequence[tuple[Time, str]], now: Time) -> tuple[Markup | str, ...]:
-    past_moments = [text for at_us, text in moments if at_us <= now]
-    return (name_of(past_moments[-1]),) if past_moments else ("",)
 
 
 def _moment(path: str, at_us: Time, text: str, origin_us: Time) -> Markup:
