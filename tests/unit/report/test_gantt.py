@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from volery.core.seal import sealed, unsealed
+from volery.integrity import sealed, unsealed
 from volery.report.folder import Timeline, read_results, read_timeline
 from volery.report.gantt import LEFT, RIGHT, WIDTH, gantt, heat_map, picture
 from volery.study import compare, load_results, write_results_report
