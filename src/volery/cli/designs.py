@@ -199,14 +199,13 @@ def show_stages(
 def _draw_stages(output: Path, design_rows: Sequence[MappingRow]) -> None:
     """Draw the named architectures, each behind the paper's mapping of that name."""
     from volery.report import mappings
-    from volery.report.stageplot import stages_svg
 
     if not 1 <= len(design_rows) <= DRAWN_MAX:
         raise InputError("--output", f"a picture shows from 1 to {DRAWN_MAX} architectures; name them, as borg")
 
     paper_rows = {row.name.lower(): row for row in mappings.from_paper()}
     rows = [drawn_row for row in design_rows for drawn_row in (paper_rows.get(row.name), row) if drawn_row is not None]
-    write_svg(output, stages_svg(rows))
+    write_svg(output, mappings.stages_svg(rows))
 
 
 def _configured(text: str) -> Architecture:

@@ -46,12 +46,12 @@ def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
 
 def tag(name: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """An element; attributes that are None or False are left out; `_` in a name is a hyphen, and at its end nothing."""
-    told = f"<{name}"
+    start = f"<{name}"
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        told += f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"'
-    return Markup(f"{told}>") if name in _VOID else Markup(f"{told}>{joined(children)}</{name}>")
+        start += f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"'
+    return Markup(f"{start}>") if name in _VOID else Markup(f"{start}>{joined(children)}</{name}>")
 
 
 @cache
@@ -66,14 +66,14 @@ def name_of(text: str, most: int = SHOWN_MAX) -> Markup:
     return tag("bdi", text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}")
 
 
-def link(where: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
-    return tag("a", *children, href=where, **attributes)
+def link(target: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
+    return tag("a", *children, href=target, **attributes)
 
 
 def address(path: str, query: Mapping[str, str | int | None]) -> str:
     """A path with a query; what is None or empty is left out."""
-    asked = urlencode({key: value for key, value in query.items() if value not in (None, "")})
-    return f"{path}?{asked}" if asked else path
+    text = urlencode({key: value for key, value in query.items() if value not in (None, "")})
+    return f"{path}?{text}" if text else path
 
 
 def moment(us: int | None, *, fine: bool = False) -> Markup:
@@ -99,20 +99,20 @@ def facts(*pairs: tuple[str, Piece]) -> Markup:
 
 def figures(*pairs: tuple[str, Piece]) -> Markup:
     """Figures at a glance, side by side."""
-    told = (tag("div", tag("dt", key), tag("dd", value)) for key, value in pairs)
-    return tag("dl", *told, class_="figures")
+    entries = (tag("div", tag("dt", key), tag("dd", value)) for key, value in pairs)
+    return tag("dl", *entries, class_="figures")
 
 
 def section(title: str, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """A part of a page under a heading; empty where there is nothing to show."""
-    found = [child for child in children if child]
-    return tag("section", tag("h2", title), *found, **attributes) if found else EMPTY
+    content = [child for child in children if child]
+    return tag("section", tag("h2", title), *content, **attributes) if content else EMPTY
 
 
-def bar(*parts: Markup | None, told: str = "") -> Markup:
-    """A bar of a hundred units, of rectangles within; `told` describes it where nothing beside it does."""
-    drawn = [tag("title", told), *parts] if told else parts
-    role, hidden = ("img", None) if told else (None, "true")
+def bar(*parts: Markup | None, title: str = "") -> Markup:
+    """A bar of a hundred units, of rectangles within; the title describes it where nothing beside it does."""
+    drawn = [tag("title", title), *parts] if title else parts
+    role, hidden = ("img", None) if title else (None, "true")
     return tag(
         "svg", *drawn, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", role=role, aria_hidden=hidden
     )

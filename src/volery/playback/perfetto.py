@@ -1,7 +1,8 @@
 """A recording as a Chrome trace (Trace Event Format, JSON), which https://ui.perfetto.dev and chrome://tracing open.
 
 Tracks: a thread per lane of each machine with the attempts that ran there; a span per job; a thread per component with
-the messages that it sent and received, joined by arrows; counters of waiting tasks per role and of counted facts.
+the messages that it sent and received, joined by arrows; counters of waiting tasks per role, of messages of each kind,
+of errors in the views of schedulers, and of counted facts.
 """
 
 from __future__ import annotations
@@ -97,6 +98,9 @@ def _messages(log: RunLog) -> Iterator[Event]:
 
 def _counters(log: RunLog) -> Iterator[Event]:
     series = {f"waiting at {role.name}": role.waiting for role in log.roles} | log.facts
+    series |= {f"sent: {kind}": counts for kind, counts in zip(log.kinds, log.sent, strict=True)}
+    for view in log.views:
+        series |= {f"wrongly free for {view.by}": view.free, f"wrongly taken for {view.by}": view.taken}
     for name, values in series.items():
         for interval, value in enumerate(values):
             at = log.begin_us + interval * log.step_us

@@ -1,14 +1,13 @@
 // The clock of a recording: it plays, steps, jumps to moments and stops to read; the page shows what its address names.
 
-const film = (() => {
+(() => {
   const ASK_MS = 160, READ_MS = 500, WORD_MS = 210, READ_MAX_MS = 9000;
-  const bar = document.getElementById("film");
-  if (!bar) return null;
+  const bar = document.getElementById("recording");
+  if (!bar) return;
   const part = (id) => document.getElementById(id);
   const begin = Number(bar.dataset.begin), end = Number(bar.dataset.end), length = Math.max(end - begin, 1e-6);
-  const moments = JSON.parse(bar.dataset.moments), scrub = part("scrub"), button = part("play"), told = part("clock"), caption = part("caption");
+  const moments = JSON.parse(bar.dataset.moments), scrub = part("scrub"), button = part("play"), clock = part("clock"), caption = part("caption");
   let at = Number(bar.dataset.at), playing = false, before = null, holding = 0, wanted = null, fetching = false, fetched = 0;
-  const listeners = [];
 
   const nearly = length * 1e-7;
   const clamp = (time) => Math.min(Math.max(time, begin), end);
@@ -44,9 +43,8 @@ const film = (() => {
     }
   }
   function spoken(time) {
-    let found = "";
-    for (const [moment, what] of moments) if (moment <= time + nearly) found = `${shown(moment)}: ${what}`;
-    if (caption.textContent !== found) caption.textContent = found;
+    const past = moments.findLast(([moment]) => moment <= time + nearly), text = past ? `${shown(past[0])}: ${past[1]}` : "";
+    if (caption.textContent !== text) caption.textContent = text;
   }
   function put(time, now) {
     at = clamp(time);
@@ -54,9 +52,8 @@ const film = (() => {
     scrub.setAttribute("aria-valuetext", shown(at));
     part("at").value = text(at);
     const origin = Number(bar.dataset.origin);
-    told.textContent = origin ? `${new Date(1000 * (origin + at)).toISOString().slice(0, 19).replace("T", " ")}Z` : "";
+    clock.textContent = origin ? `${new Date(1000 * (origin + at)).toISOString().slice(0, 19).replace("T", " ")}Z` : "";
     spoken(at);
-    listeners.forEach((hear) => hear(at));
     if (now || (playing && performance.now() - fetched >= ASK_MS)) { wanted = at; ask(); }
   }
   function kept() {
@@ -91,7 +88,6 @@ const film = (() => {
     if (on && at >= end) at = begin;
     [playing, before, holding] = [on, null, 0];
     button.textContent = on ? "pause" : "play";
-    listeners.forEach((hear) => hear(at));
     if (on) requestAnimationFrame(tick); else kept();
   }
 
@@ -125,11 +121,10 @@ const film = (() => {
   part("moved").hidden = false;
   try {
     for (const id of ["lasts", "hold"]) {
-      const box = part(id), name = id === "hold" ? "checked" : "value", was = sessionStorage.getItem(`film-${id}`);
+      const box = part(id), name = id === "hold" ? "checked" : "value", was = sessionStorage.getItem(`recording-${id}`);
       if (was !== null) box[name] = id === "hold" ? was === "true" : was;
-      box.addEventListener("change", () => sessionStorage.setItem(`film-${id}`, box[name]));
+      box.addEventListener("change", () => sessionStorage.setItem(`recording-${id}`, box[name]));
     }
   } catch (error) { /* nothing is kept where that is forbidden */ }
   spoken(at);
-  return { heard: listeners, speed: () => (playing ? speed() : 0), holds: () => performance.now() < holding, shown };
 })();

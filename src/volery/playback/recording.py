@@ -33,11 +33,13 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
     """The run or federation that was recorded.
 
     Args:
-        subtitle: the number of machines, and the origin of the recording.
+        title, subtitle: its name; the number of machines, and the origin of the recording.
         nodes: address of each node -> number of its machine.
         owners: the components responsible for each node, where the scheduler declares them.
         due: guaranteed shares by user.
         origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
+        lasts_s: initial length of the playback, without its pauses to read.
+        facts: names and numbers for programs.
     """
 
     title: str
@@ -48,17 +50,18 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
     due: Mapping[str, Fraction] = {}
     shares: tuple[Share, ...] = ()
     origin_us: Time = 0
+    lasts_s: int = 30
+    facts: Mapping[str, object] = {}
 
 
-def source_of(
-    title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
-) -> RecordingSource:
-    """The source of a recording of a deployment."""
+def source_of(title: str, subtitle: str, cluster: Cluster, deployment: Deployment, **fields: Any) -> RecordingSource:
+    """The source of a recording of a deployment; further fields as in `RecordingSource`."""
     draining = deployment.capability(Draining)
     shares = deployment.capability(DueShares) or DueShares()
     owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
     tree = shares.under({}) if shares.under is not None else ()
-    return RecordingSource(title, subtitle, cluster, deployment.machines, owners, shares.guaranteed, tree, origin_us)
+    machines, due = deployment.machines, shares.guaranteed
+    return RecordingSource(title, subtitle, cluster, machines, owners, due, tree, **fields)
 
 
 class JobColumns:
@@ -189,16 +192,11 @@ class Recording:
             self._misses[mask, request] = nearest_miss(self.source.cluster, mask, request)
         return self._misses[mask, request]
 
-    def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
-        """Constraints and amounts of a task."""
+    def request_of(self, at: int, place: int) -> tuple[int, Amounts]:
+        """Constraints and amounts of a task, those of the last run of equal tasks that begins before it."""
         job = self.jobs.of[at]
-        request_found: tuple[int, Amounts] = (0, ())
-
-        for first, mask, request in job.kinds:
-            if first - job.first > place:
-                break
-            request_found = mask, request
-        return request_found
+        begun = ((mask, request) for first, mask, request in reversed(job.kinds) if first - job.first <= place)
+        return next(begun, (0, ()))
 
     def where(self, task: TaskId) -> tuple[int, int]:
         """The row of a task's job, and its place there; (-1, -1): no job has it."""
@@ -224,10 +222,9 @@ class Recording:
 
 def _moments(log: RunLog) -> list[tuple[Time, str]]:
     texts_at: dict[Time, list[str]] = {}
-    for at_us, texts in log.moments:
+    for at_us, text in log.moments:
         if log.begin_us <= at_us <= log.end_us:
-            texts_at.setdefault(at_us, []).append(texts)
-
+            texts_at.setdefault(at_us, []).append(text)
     return [(at_us, " ".join(texts)) for at_us, texts in sorted(texts_at.items())]
 
 

@@ -33,22 +33,16 @@ class RoleCounts(msgspec.Struct, frozen=True):
 
     Args:
         waiting: tasks that wait there, the most in the interval; a task waits at the component that last received it.
-        busiest: the same of the component at which most wait.
     """
 
     name: str
-    count: int
     waiting: list[int]
-    busiest: list[int]
-    received: list[int]
 
 
 class ViewErrors(msgspec.Struct, frozen=True):
     """Errors of a scheduler's view, at the end of each interval.
 
     Args:
-        of: components that it receives messages from.
-        age_us: per each of these, the time since its last message; -1: none yet.
         free: slots that are free in the view and run a task.
         taken: slots that are taken in the view and run none (tasks on their way count).
         wrong: per interval, the groups of machines (`volery.playback.tracer.Tracer.cells`) with errors, as the first
@@ -56,8 +50,6 @@ class ViewErrors(msgspec.Struct, frozen=True):
     """
 
     by: Address
-    of: list[Address]
-    age_us: list[list[Time]]
     free: list[int]
     taken: list[int]
     wrong: list[list[tuple[int, int, int]]]
@@ -267,21 +259,14 @@ class Queues:
         self._at: dict[TaskId, Address | None] = {}
         self._job_of: dict[TaskId, JobId] = {}
         self._of_job: dict[JobId, set[TaskId]] = {}
-        self._now: Counter[Address] = Counter()
-        self._role_now: Counter[str] = Counter()
+        self._now: Counter[str] = Counter()
         self._most: dict[str, list[int]] = {}
-        self._busiest: dict[str, list[int]] = {}
 
     def begin(self, at: int) -> None:
         """Begin an interval with the tasks that wait now."""
         self._bin = at
-        busiest: dict[str, int] = {}
-        for address, count in self._now.items():
-            role = role_of(address)
-            busiest[role] = max(count, busiest.get(role, 0))
         for role, counts in self._most.items():
-            counts[at] = self._role_now[role]
-            self._busiest[role][at] = busiest.get(role, 0)
+            counts[at] = self._now[role]
 
     def received(self, address: Address, message: Message) -> None:
         """Move the tasks that a message names to its receiver."""
@@ -310,20 +295,13 @@ class Queues:
 
         self._at[task] = address
         if address_before is not None:
-            self._now[address_before] -= 1
-            self._role_now[role_of(address_before)] -= 1
+            self._now[role_of(address_before)] -= 1
 
         if address is not None:
             role = role_of(address)
-            self._now[address] += 1
-            self._role_now[role] += 1
-
-            if role not in self._most:
-                self._most[role] = [0] * self._bins
-                self._busiest[role] = [0] * self._bins
-
-            self._most[role][self._bin] = max(self._most[role][self._bin], self._role_now[role])
-            self._busiest[role][self._bin] = max(self._busiest[role][self._bin], self._now[address])
+            self._now[role] += 1
+            counts = self._most.setdefault(role, [0] * self._bins)
+            counts[self._bin] = max(counts[self._bin], self._now[role])
 
     def started(self, task: TaskId) -> None:
         """Remove a task that has started from its queue."""
@@ -342,10 +320,9 @@ class Queues:
             self.started(task)
             del self._job_of[task]
 
-    def of(self, role: str) -> tuple[list[int], list[int]]:
-        """The longest queue in each interval: of all components of a role together, and of one."""
-        empty = [0] * self._bins
-        return self._most.get(role, empty), self._busiest.get(role, empty)
+    def of(self, role: str) -> list[int]:
+        """The most tasks that wait at the components of a role together, in each interval."""
+        return self._most.get(role, [0] * self._bins)
 
 
 @functools.cache

@@ -352,7 +352,7 @@ class Snapshot:
             place = self._first_waiting(job)
 
         task = self.tasks(number, place, 1)[0]
-        mask, request = self.recording.wanted(row, place)
+        mask, request = self.recording.request_of(row, place)
         drained = {self._source.nodes[node] for node in self._drained if node in self._source.nodes}
         running_tasks = {machine: count for machine, count in enumerate(self._count.on_machine.tolist()) if count}
 

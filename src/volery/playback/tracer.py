@@ -7,6 +7,7 @@ a tracer cost nothing. Behind reliable channels the inner components are traced,
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -71,34 +72,27 @@ class _TracedPort(ForwardingPort):
 
 
 class ViewErrorLog:
-    """Collects the messages that a component receives, and the errors of its view where it has one."""
+    """Collects the errors of a component's view."""
 
     def __init__(self) -> None:
-        self.received_us: dict[Address, Time] = {}
-        self.moments: list[tuple[int, Time, dict[Address, Time], list[tuple[int, int, int]]]] = []
+        self.moments: list[tuple[int, list[tuple[int, int, int]]]] = []
 
-    def note(self, at: int, now: Time, view: Mapping[int, int], free: Sequence[int], cells: Longs) -> None:
+    def note(self, at: int, view: Mapping[int, int], free: Sequence[int], cells: Longs) -> None:
         """Compare the view with the free slots, at the end of an interval."""
         differs = -np.array(free, dtype=np.int64)
         differs[np.fromiter(view, np.int64, len(view))] += np.fromiter(view.values(), np.int64)
         over, under = (np.bincount(cells, weights=np.maximum(way * differs, 0)) for way in (1, -1))
         places = np.flatnonzero(over + under)
         columns = (places.tolist(), over[places].astype(int).tolist(), under[places].astype(int).tolist())
-        self.moments.append((at, now, dict(self.received_us), list(zip(*columns, strict=True))))
+        self.moments.append((at, list(zip(*columns, strict=True))))
 
-    def errors(self, by: Address, bins: int, nodes: set[str]) -> ViewErrors:
+    def errors(self, by: Address, bins: int) -> ViewErrors:
         """The errors per interval; an interval without a comparison repeats the one before."""
-        error_moments = [self.moments[0]] * bins
-        for (at, now, received, wrong), following in zip(self.moments, [*self.moments[1:], None], strict=True):
-            for place in range(at, bins if following is None else following[0]):
-                error_moments[place] = (at, now, received, wrong)
-
-        of = sorted(source for source in self.received_us if role_of(source) not in nodes)
-        age_us = [[now - last[source] if source in last else -1 for _, now, last, _ in error_moments] for source in of]
-        free, wrongly_taken = (
-            [sum(source[place] for source in wrong) for *_, wrong in error_moments] for place in (1, 2)
-        )
-        return ViewErrors(by, of, age_us, free, wrongly_taken, [wrong for *_, wrong in error_moments])
+        errors = [self.moments[0][1]] * bins
+        for (at, wrong), (following, _) in itertools.pairwise([*self.moments, (bins, [])]):
+            errors[at:following] = [wrong] * (following - at)
+        free, taken = ([sum(group[place] for group in wrong) for wrong in errors] for place in (1, 2))
+        return ViewErrors(by, free, taken, errors)
 
 
 class Tracer:
@@ -143,7 +137,6 @@ class Tracer:
         self._in_flight: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
 
         self._queues = Queues(self._bins)
-        self._received: dict[str, list[int]] = {}
         self._facts: dict[str, list[int]] = {}
         self._work = WorkLog()
         self._captions = Captions(captions, self._work.where)
@@ -254,14 +247,11 @@ class Tracer:
         if self._bin % self._stride:
             return
 
-        end_us = self._begin_us + (self._bin + 1) * self._step_us
         for address, component in self._components.items():
             believed_free = component.believed_free()
             if believed_free is not None:
-                view = self._views.get(address)
-                if view is None:
-                    view = self._views[address] = ViewErrorLog()
-                view.note(self._bin, end_us, believed_free, self._free, self.cells)
+                view = self._views.setdefault(address, ViewErrorLog())
+                view.note(self._bin, believed_free, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
         if self._is_over:
@@ -301,14 +291,8 @@ class Tracer:
                 if self._is_recording:
                     self._captions.sent(self._now, source, address, event)
             if self._is_recording:
-                received = self._received.get(role := role_of(address))
-                if received is None:
-                    received = self._received[role] = [0] * self._bins
-                received[self._bin] += 1
                 self._land(source, address, event)
             self._queues.received(address, event)
-            if role_of(source) != SUBMITTER:
-                self._views.setdefault(address, ViewErrorLog()).received_us[source] = self._now
         elif isinstance(event, TaskFinished):
             self._ended(event)
         elif isinstance(event, Adopted):
@@ -406,7 +390,8 @@ class Tracer:
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)
 
-        roles = self._roles()
+        role_sizes = Counter(map(role_of, self._components))
+        roles = [RoleCounts(role, self._queues.of(role)) for role in sorted(role_sizes, key=role_sizes.__getitem__)]
         longest = max(roles, key=lambda role: max(role.waiting), default=None)
         if longest is not None and (queue_max := max(longest.waiting)) > 1:
             at = self._begin_us + longest.waiting.index(queue_max) * self._step_us
@@ -421,24 +406,12 @@ class Tracer:
             list(self._kinds.values()),
             self._flights,
             roles,
-            [
-                view.errors(address, self._bins, {role_of(node) for node in self._machines})
-                for address, view in self._views.items()
-                if view.moments
-            ],
+            [view.errors(address, self._bins) for address, view in self._views.items()],
             self._facts,
             sorted(self._captions.moments, key=lambda moment: moment[0]),
             end_us=self._end_us if self._is_part else max(self._now, self._end_us),
             **self._work.parts(),
         )
-
-    def _roles(self) -> list[RoleCounts]:
-        counts = Counter(map(role_of, self._components))
-        empty = [0] * self._bins
-        return [
-            RoleCounts(role, count, *self._queues.of(role), self._received.get(role, empty))
-            for role, count in sorted(counts.items(), key=lambda role_count: role_count[1])
-        ]
 
 
 def _traced_class(

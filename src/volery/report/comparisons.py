@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from volery.look.html import EMPTY, Markup, escaped, folded, joined, paragraph
+from volery.look.html import EMPTY, Markup, folded, joined, paragraph
 from volery.look.text import MINUS, confidence, shortened
+from volery.report.columns import PAGE_COMPARISON, comparison_columns
 from volery.report.groups import setting_of
 from volery.report.page import TableRow, figure, table
-from volery.report.plots import GRID, INK, PAGE, PALETTE
-from volery.report.svg import drawing, plain_text
-from volery.report.verdict import (
-    PAIRS_TOLD_WHOLE,
-    against,
-    by_quantity,
-    comparison_columns,
-    confidence_of,
-    effect,
-    factor,
-    interval,
-    rule,
-)
+from volery.report.plots import GRID, INK, PAGE, PALETTE, blank_figure, literal, style, svg_text
+from volery.report.verdict import PAIRS_TOLD_WHOLE, against, by_quantity, confidence_of, effect, factor, rule
 from volery.statistics import ComparedMeans
 
-WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
-"""Sizes in the picture's own units; a page scales it, and its letters stay readable on a telephone."""
-LETTER, ROW, TITLE, GAP, LABEL = 10.5, 27.0, 18.0, 12.0, 46
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW_INCHES, TITLE_ROWS = 0.38, 0.95
+"""Height of a comparison in a picture, and of the title of a panel in such rows."""
+LETTER, LABEL = 10.5, 46
+"""Size of letters in points, and letters of a name that fit beside the effect."""
 ROWS_MAX: Final = 40
-GREY: Final = PALETTE[6]
 
 
 def _caption(differences: Sequence[ComparedMeans]) -> str:
@@ -57,7 +50,7 @@ def _against(differences: Sequence[ComparedMeans]) -> Markup:
 
 def _table(differences: Sequence[ComparedMeans]) -> Markup:
     columns = comparison_columns(differences)
-    columns_shown = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
+    columns_shown = [columns[name] for name in PAGE_COMPARISON]
 
     def rows() -> Iterator[TableRow]:
         pair_before, jobs_before = None, ""
@@ -114,56 +107,52 @@ def interval_picture(differences: Sequence[ComparedMeans]) -> str:
 
     kinds = list(dict.fromkeys(map(kind_of, differences)))
     panels = [[compared for compared in differences if kind_of(compared) == kind][:ROWS_MAX] for kind in kinds]
+    if not panels:
+        return ""
 
-    parts: list[str] = []
-    y = 0.0
-    for panel in panels:
-        parts += _panel(panel, y)
-        y += TITLE + ROW * len(panel) + GAP
-    return drawing(WIDTH, y, parts) if parts else ""
+    rows = sum(len(panel) + TITLE_ROWS for panel in panels)
+    with style():
+        figure = blank_figure(ROW_INCHES * rows, "")
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.set_xlim(-0.01, 1.01)
+        axes.set_ylim(rows, 0)
+
+        top = 0.0
+        for panel in panels:
+            _draw_panel(axes, panel, top)
+            top += len(panel) + TITLE_ROWS
+        return svg_text(figure, 0)
 
 
-def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
-    places = [_places(compared, ratios=all(factor(compared) is not None for compared in panel)) for compared in panel]
+def _draw_panel(axes: Axes, panel: Sequence[ComparedMeans], top: float) -> None:
+    """Draw comparisons from this row of the picture on; their scale reaches from 0 to 1 on the axis."""
+    ratios = all(factor(compared) is not None for compared in panel)
+    places = [_places(compared, ratios=ratios) for compared in panel]
 
     # Zero, where nothing differs, is on every scale.
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
-    per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
-
-    def x(value: float) -> float:
-        return LEFT + (value - low) * per_unit
+    per_unit = 1.0 / ((high - low) or 1.0)
 
     jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
     setting = setting_of(panel[0].a)
-    setting_note = f", {shortened(setting, LABEL)}" if setting else ""
-    yield plain_text(
-        0, top + LETTER, f"{panel[0].quantity}{jobs}{setting_note}", size=LETTER, attributes=' font-weight="bold"'
-    )
+    title = f"{panel[0].quantity}{jobs}" + (f", {shortened(setting, LABEL)}" if setting else "")
+    axes.text(0, top + 0.4, literal(title), fontsize=LETTER, fontweight="bold")
 
-    for row, (compared, (begin, middle, end)) in enumerate(zip(panel, places, strict=True)):
-        y = top + TITLE + ROW * row
-        difference = compared.difference
-
-        shade = PALETTE[0] if difference.is_shown else GREY
+    for row, (compared, place) in enumerate(zip(panel, places, strict=True), 1):
+        begin, middle, end, zero = ((value - low) * per_unit for value in (*place, 0.0))
+        y = top + row + 0.3
+        is_shown = compared.difference.is_shown
+        shade = PALETTE[0] if is_shown else PALETTE[6]
         sign = MINUS if factor(compared) is None else "/"
         a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (compared.a, compared.b))
 
-        yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
-        yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield plain_text(0, y + LETTER, _names(b, a, sign), size=LETTER)
-        yield plain_text(WIDTH, y + LETTER, effect(compared), "end", LETTER)
-
-        if begin < end:
-            bounds = escaped(interval(difference, compared.unit))
-            yield (
-                f'<path d="M{x(begin):.1f} {y + 19:.1f}H{x(end):.1f}" stroke="{shade}" stroke-width="2.4" '
-                f'stroke-linecap="round" fill="none"><title>{bounds}</title></path>'
-            )
-
-        fill = shade if difference.is_shown else PAGE
-        yield (
-            f'<circle cx="{x(middle):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" stroke-width="1.6"/>'
-        )
+        axes.plot([0, 1], [y, y], color=GRID, linewidth=0.6)
+        axes.plot([zero, zero], [y - 0.22, y + 0.22], color=INK, linewidth=0.9)
+        axes.plot([begin, end], [y, y], color=shade, linewidth=2.4, solid_capstyle="round")
+        axes.plot(middle, y, "o", markersize=7, color=shade, markerfacecolor=shade if is_shown else PAGE)
+        axes.text(0, y - 0.28, literal(_names(b, a, sign)), fontsize=LETTER)
+        axes.text(1, y - 0.28, effect(compared), fontsize=LETTER, ha="right")
 
 
 def _places(compared: ComparedMeans, *, ratios: bool) -> tuple[float, float, float]:

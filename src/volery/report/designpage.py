@@ -303,7 +303,9 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
     if not tolerated:
         yield "It needs a reliable network."
     else:
-        parameters = ",".join(f"{name}={str(value).lower()}" for name, value in entry.conformance.fault_parameters.items())
+        parameters = ",".join(
+            f"{name}={str(value).lower()}" for name, value in entry.conformance.fault_parameters.items()
+        )
         yield f"It tolerates {tolerated}" + (f"; all but duplication with `{parameters}`." if parameters else ".")
     yield ""
 

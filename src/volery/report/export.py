@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,11 +18,11 @@ from volery.core.errors import InputError
 from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeric_axes, panels, slug, varying
+from volery.report.columns import BRIEF_STATISTICS, CSV_DIFFERENCE, STATISTICS
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import CLASSES, RunGroup, class_summary, group_runs, methods
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
-from volery.report.tables import STATISTICS
 from volery.report.verdict import effect, interval, reading, rule
 from volery.statistics import ComparedMeans
 
@@ -131,7 +132,7 @@ def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
 def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     """A head, and a line per run and class of jobs: axes, seed, delay in seconds, utilisation, messages."""
     axes = list(varying(runs))
-    measured = [f"{name}_delay_s" for name, _ in STATISTICS]
+    measured = [f"{name}_delay_s" for name in STATISTICS]
     yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
 
     for run in runs:
@@ -140,93 +141,53 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
             if members is None:
                 continue
 
-            delay = members.delay_s
-            yield [
-                bare_label(run),
-                *(run.axes.get(name) for name in axes),
-                run.seed,
-                jobs,
-                delay.count,
-                *(getattr(delay, name) for _, name in STATISTICS),
-                run.utilisation_mean,
-                run.messages_per_task,
-            ]
+            axis_values = [run.axes.get(name) for name in axes]
+            delays = [getattr(members.delay_s, name) for name in STATISTICS.values()]
+            row = [bare_label(run), *axis_values, run.seed, jobs, members.delay_s.count, *delays]
+            yield [*row, run.utilisation_mean, run.messages_per_task]
 
 
 def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
     """A head, and a line per architecture, setting and class of jobs: means over seeds, seconds."""
     axes = list(varying([run for group in groups for run in group.runs]))
-    heads = [f"{name}_delay_s" for name, _ in STATISTICS]
+    heads = [f"{name}_delay_s" for name in STATISTICS]
     yield ["architecture", *axes, "jobs", "seeds", *heads, "mean_half_width_s", "utilisation", "messages_per_task"]
 
     for group in groups:
         first = group.runs[0]
+        axis_values = [first.axes.get(name) for name in axes]
+        costs = group.mean(lambda run: run.utilisation_mean), group.mean(lambda run: run.messages_per_task)
+
         for jobs in group.classes():
             delay = group.delay_s(jobs)
-            values = [None if delay is None else getattr(delay, name) for _, name in STATISTICS]
-            yield [
-                bare_label(first),
-                *(first.axes.get(name) for name in axes),
-                jobs,
-                len(group.runs),
-                *values,
-                group.half_width_s(jobs),
-                group.mean(lambda run: run.utilisation_mean),
-                group.mean(lambda run: run.messages_per_task),
-            ]
+            delays = [getattr(delay, name, None) for name in STATISTICS.values()]
+            row = [bare_label(first), *axis_values, jobs, len(group.runs), *delays]
+            yield [*row, group.half_width_s(jobs), *costs]
 
 
 def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     """A head, and a line per paired difference a - b: the axes of a, and mean and interval over the seeds."""
     axes = list(varying(runs))
     first = {run.label: run for run in reversed(runs)}
-    means = ["a_mean", "b_mean", "difference", "low", "high", "ratio", "ratio_low", "ratio_high", "method", "seeds"]
-    means += ["comparisons", "verdict"]
-    yield ["a", "b", *axes, "jobs", "quantity", "unit", *means]
+    yield ["a", "b", *axes, *CSV_DIFFERENCE]
 
     for compared in differences:
-        difference, run_of_a = compared.difference, first[compared.a]
-        yield [
-            bare_label(run_of_a),
-            bare_label(first[compared.b]),
-            *(run_of_a.axes.get(name) for name in axes),
-            compared.jobs,
-            compared.quantity,
-            compared.unit,
-            compared.a_mean,
-            compared.b_mean,
-            difference.mean,
-            difference.low,
-            difference.high,
-            difference.ratio,
-            difference.ratio_low,
-            difference.ratio_high,
-            difference.method,
-            difference.seeds,
-            compared.comparisons,
-            difference.verdict,
-        ]
+        run_of_a, run_of_b = first[compared.a], first[compared.b]
+        of_axes = [run_of_a.axes.get(name) for name in axes]
+        values = attrgetter(*CSV_DIFFERENCE.values())(compared)
+        yield [bare_label(run_of_a), bare_label(run_of_b), *of_axes, *values]
 
 
 def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
     """A head, and a line per point of a figure over an axis."""
     yield ["measure", "unit", "jobs", "axis", "value", "setting", "architecture", "mean", "low", "high", "seeds"]
     for panel in over:
+        measure, setting = panel.measure, panel.setting
+        of_panel = [measure.title, measure.unit, measure.jobs, panel.axis]
         for line in panel.lines:
             for point in line.points:
                 bounds = (point.interval.low, point.interval.high) if point.interval else (None, None)
-                yield [
-                    panel.measure.title,
-                    panel.measure.unit,
-                    panel.measure.jobs,
-                    panel.axis,
-                    point.x,
-                    panel.setting,
-                    line.label,
-                    point.mean,
-                    *bounds,
-                    point.seeds,
-                ]
+                yield [*of_panel, point.x, setting, line.label, point.mean, *bounds, point.seeds]
 
 
 def axis_latex(panel: Panel) -> str:
@@ -255,15 +216,16 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
             half = group.half_width_s(jobs)
             if delay is None:
                 continue
-            percentiles = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]
-            numbers = [percentiles[0], _with_half(delay.mean, half), *percentiles[1:]]
+            numbers = [
+                _with_half(getattr(delay, name), half if name == "mean" else None) for name in BRIEF_STATISTICS.values()
+            ]
             rows.append([escaped(group.label) if jobs == "all" else "", jobs, *numbers])
 
     interval_methods = methods(group.interval_s("all") for group in groups)
     caption = "Delay (s), means over seeds" + (
         f", with half of the 95\\,\\% interval of the mean ({interval_methods})" if interval_methods else ""
     )
-    return _tabular(caption, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
+    return _tabular(caption, ["architecture", "jobs", *BRIEF_STATISTICS], rows)
 
 
 def differences_latex(differences: Sequence[ComparedMeans]) -> str:

@@ -7,14 +7,14 @@ order of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 from volery.core.flow import TASK, Flow, Hop, Role
 from volery.core.model import SUBMITTER
+from volery.look.html import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
-from volery.report.svg import picture, text
 
 LETTER, SMALL_LETTER = 7.0, 6.2
 """Widths of a letter in pixels, on the safe side: a picture may be shown in any sans-serif font."""
@@ -24,6 +24,16 @@ MARGIN, PADDING, HEAD = 14, 10, 9
 LOOP = 26
 """The reach of an arrow from a role to itself, pixels."""
 AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
+DARK: Final[Mapping[str, str]] = {
+    INK: "#e6edf3",
+    GRID: "#3d444d",
+    PAGE: "#0d1117",
+    PALETTE[0]: "#58b0e6",
+    PALETTE[1]: "#ff8a3d",
+    PALETTE[2]: "#2bc79b",
+    PALETTE[6]: "#a0a0a0",
+}
+"""The colours of a dark page, by those of a light page."""
 HEARD: Final[Mapping[str, str]] = {
     "TimerFired": "timers",
     "Computed": "computed answers",
@@ -61,8 +71,8 @@ def arrows_svg(boxes: Mapping[str, list[str]], hops: Sequence[Hop], note: str = 
 
     if note:
         bottom += LINE
-        parts.append(text(MARGIN, bottom, note, "start", 11))
-    return picture(width, bottom + MARGIN, parts, alone=alone)
+        parts.append(_text(MARGIN, bottom, note, "start", 11))
+    return _picture(width, bottom + MARGIN, parts, alone=alone)
 
 
 def _said(role: Role) -> list[str]:
@@ -132,7 +142,7 @@ def _boxes(boxes: Mapping[str, list[str]], centre: Mapping[str, int], top: int) 
         )
         for place, line in enumerate(lines):
             y = MARGIN + LINE * (place + 1)
-            yield text(x, y, line, "middle", 11 if place else 13, bold=not place and not is_end)
+            yield _text(x, y, line, "middle", 11 if place else 13, bold=not place and not is_end)
 
 
 def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
@@ -144,12 +154,12 @@ def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
         path = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}"
         tip = start
         direction = -1
-        label = text(start + LOOP + 5, y, hop.message, "start", 12)
+        label = _text(start + LOOP + 5, y, hop.message, "start", 12)
     else:
         direction = 1 if end > start else -1
         path = f"M{start} {y}H{end - direction * HEAD}"
         tip = end
-        label = text(round((start + end - direction * HEAD) / 2), y - 5, hop.message, "middle", 12)
+        label = _text(round((start + end - direction * HEAD) / 2), y - 5, hop.message, "middle", 12)
 
     yield label
     yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
@@ -160,3 +170,37 @@ def _colour(hop: Hop, start: int, end: int) -> str:
     if TASK in (hop.source, hop.to):
         return DRIVER
     return ITSELF if start == end else AWAY if start < end else BACK
+
+
+def _text(x: float, y: float, words: str, anchor: str, size: int, *, bold: bool = False) -> str:
+    """Text with a rim in the colour of the page, so that a line behind it does not cross it out."""
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}"{weight} fill="{INK}" stroke="{PAGE}" '
+        f'stroke-width="3" paint-order="stroke">{escaped(words)}</text>'
+    )
+
+
+def _picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -> str:
+    """The whole of a picture.
+
+    Args:
+        width, height: size in pixels.
+        alone: true for a file of its own, with a background, and colours for light and dark; otherwise it is for
+            `volery.report.page.figure`, which gives it the colours of its page.
+    """
+    background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" '
+        "font-family=\"system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif\">\n"
+        + (_dark() if alone else "")
+        + "\n".join(part for part in (background, *parts) if part)
+        + "\n</svg>\n"
+    )
+
+
+def _dark() -> str:
+    rules = "".join(
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n"

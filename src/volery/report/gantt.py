@@ -19,8 +19,7 @@ from volery.look.html import escaped
 from volery.look.text import broken_label, digits, duration, percent, shortened
 from volery.metrics.columns import Floats, Longs
 from volery.report.folder import Timeline
-from volery.report.plots import GRID, PAGE, PALETTE, time_unit
-from volery.report.svg import drawing, plain_text, short
+from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
 
 WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
 """Sizes of the picture in its own units; a page scales it, and its letters stay readable on a telephone."""
@@ -170,7 +169,23 @@ class _Sheet:
     def svg(self, description: str) -> str:
         """The picture, with what a reader who does not see it is told."""
         texts = f"<title>{escaped(self._title)}</title>\n<desc>{escaped(description)}</desc>"
-        return drawing(WIDTH, self._y, (texts, *self._parts))
+        size = f'width="{short(WIDTH)}pt" height="{short(self._y)}pt" viewBox="0 0 {short(WIDTH)} {short(self._y)}"'
+        frame = f'<svg {size} version="1.1" xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">'
+        return "\n".join((frame, texts, *self._parts, "</svg>\n"))
+
+
+def short(value: float) -> str:
+    """A coordinate to a hundredth, as short as it is."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def plain_text(
+    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, attributes: str = ""
+) -> str:
+    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    at = f'x="{short(x)}" y="{short(y)}" font-size="{short(size)}"'
+    return f'<text {at} fill="{fill}"{placed}{attributes}>{escaped(words)}</text>'
 
 
 def _row_label(y: float, text: str) -> str:

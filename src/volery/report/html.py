@@ -15,6 +15,19 @@ from volery.look.text import NOTHING, digits, duration, shortened
 from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt
 from volery.report.axes import bare_label
+from volery.report.columns import (
+    ALLOCATION,
+    BEST,
+    CONFLICTS,
+    COSTS,
+    MEAN_PLACE,
+    PAIRS,
+    SLOWDOWN,
+    STATISTICS,
+    cells,
+    heads,
+    mean,
+)
 from volery.report.comparisons import comparisons_part
 from volery.report.explore.content import STYLE, Content, RunExplanation, explored, head, mount, script, scripted, still
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
@@ -24,21 +37,19 @@ from volery.report.page import TableRow, figure, page, table, write_page
 from volery.report.parquet import KINDS, ConflictTable
 from volery.report.pictures import (
     FIGURES_MAX,
-    PARTS,
     CaptionedPicture,
     allocation_pictures,
     axis_pictures,
     conflict_pictures,
     delay_pictures,
     load_pictures,
-    mean_part_s,
     settings,
     stage_times,
     utilisation_pictures,
 )
 from volery.report.schema import REPORT, StageProfile
 from volery.report.sections import Section, sections
-from volery.report.tables import COSTS, MEAN_PLACE, STATISTICS, plus_minus
+from volery.report.tables import plus_minus
 from volery.report.verdict import (
     CHOICES,
     DRAWN_ANEW,
@@ -68,7 +79,6 @@ CONFLICTS_NOTE: Final = (
     "even if all may switch to other machines (a lower bound). Collisions: each task draws one of the slots that it "
     "fits, and this is the expected number that find theirs taken."
 )
-CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
 
 
 def write_report(folder: Path, explanations: Sequence[RunExplanation] = ()) -> Path:
@@ -170,8 +180,7 @@ def _pair_view(content: Content) -> Markup:
             ]
             yield TableRow([*names, *(f"{count:,}" for count in counts)])
 
-    heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
-    counts = folded(f"{len(content.pairs)} pairs in numbers", table(heads, rows(), text_columns=2, names={1}))
+    counts = folded(f"{len(content.pairs)} pairs in numbers", table(PAIRS, rows(), text_columns=2, names={1}))
     return joined((paragraph("The same job under two architectures, seed by seed."), mount("pairs"), counts))
 
 
@@ -265,16 +274,16 @@ def _delay_table(groups: Sequence[RunGroup]) -> Markup:
         for group in groups:
             for jobs in group.classes():
                 delay = group.delay_s(jobs)
-                cells = [duration(getattr(delay, name)) if delay else NOTHING for _, name in STATISTICS]
-                cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
+                delays = [duration(getattr(delay, name)) if delay else NOTHING for name in STATISTICS.values()]
+                delays.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
 
                 count = f"{sum(m.delay_s.count for m in group.members(jobs)) / len(group.runs):,.0f}"
                 first = jobs == "all"
-                yield TableRow([group.label if first else "", jobs, count, *cells], "first" if first else "part")
+                yield TableRow([group.label if first else "", jobs, count, *delays], "first" if first else "part")
 
-    heads = [name for name, _ in STATISTICS]
-    heads.insert(MEAN_PLACE + 1, "\u00b1 mean")
-    return table(["architecture", "class", "jobs", *heads], rows(), text_columns=2)
+    names = [*STATISTICS]
+    names.insert(MEAN_PLACE + 1, "\u00b1 mean")
+    return table(["architecture", "class", "jobs", *names], rows(), text_columns=2)
 
 
 def _figures(pictures: Iterable[CaptionedPicture]) -> Iterator[Markup]:
@@ -301,50 +310,34 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> Markup:
             kind_before = (ranked.setting, ranked.jobs)
 
             mean, next_mean = ranked.amounts
-            cells = [
-                ranked.label,
-                mean,
-                ", ".join(ranked.level) or NOTHING,
-                ", ".join(ranked.next) or NOTHING,
-                next_mean,
-            ]
+            level, following = (", ".join(labels) or NOTHING for labels in (ranked.level, ranked.next))
             kind_note = f"{ranked.jobs}, {ranked.setting}" if several else ranked.jobs
-            yield TableRow([kind_note if first else "", ranked.quantity, *cells], "first" * first)
+            yield TableRow(
+                [kind_note if first else "", ranked.quantity, ranked.label, mean, level, following, next_mean],
+                "first" * first,
+            )
 
-    heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
-    return joined((paragraph(best.told(groups)), table(heads, rows(), text_columns=2, names={2, 4, 5})))
+    return joined((paragraph(best.told(groups)), table(BEST, rows(), text_columns=2, names={2, 4, 5})))
 
 
 def _slowdown_table(groups: Sequence[RunGroup]) -> Markup:
     def rows() -> Iterator[TableRow]:
         for group in groups:
             for jobs in group.classes():
-                members = group.members(jobs)
-                cells = [
-                    _mean_or_nothing([getattr(m.slowdown, p) for m in members]) for p in ("p50", "p90", "p95", "p99")
-                ]
-
-                cells += [_mean_or_nothing([getattr(m.slowdown_per_job, p) for m in members]) for p in ("p50", "p99")]
                 first = jobs == "all"
-                yield TableRow([group.label if first else "", jobs, *cells], "first" if first else "part")
-
-    heads = ["architecture", "class", "p50", "p90", "p95", "p99", "per job: p50", "per job: p99"]
+                row = [group.label if first else "", jobs, *cells(SLOWDOWN, group.members(jobs))]
+                yield TableRow(row, "first" if first else "part")
 
     definition = paragraph(
         "A percentile of job response times over the same percentile of ideal ones, taken separately (Pigeon's "
         "definition); per job: percentiles of each job's own ratio."
     )
-    return joined((definition, table(heads, rows(), text_columns=2)))
-
-
-def _mean_or_nothing(values: Sequence[Any]) -> str:
-    numbers = [value for value in values if value is not None]
-    return digits(sum(numbers) / len(numbers)) if numbers else NOTHING
+    return joined((definition, table(["architecture", "class", *heads(SLOWDOWN)], rows(), text_columns=2)))
 
 
 def _cost_table(groups: Sequence[RunGroup]) -> Markup:
-    rows = [TableRow([group.label, *(cost.written(group.mean(cost.of)) for cost in COSTS)]) for group in groups]
-    return table(["architecture", *(cost.title for cost in COSTS)], rows)
+    rows = [TableRow([group.label, *cells(COSTS, group.runs)]) for group in groups]
+    return table(["architecture", *heads(COSTS)], rows)
 
 
 def _timeline_figures(results: StoredResults) -> Iterator[Markup]:
@@ -378,17 +371,9 @@ def _timeline_figures(results: StoredResults) -> Iterator[Markup]:
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> Markup:
-    def rows() -> Iterator[TableRow]:
-        for group in groups:
-            total = group.mean(lambda run: run.allocation_s.total.mean)
-            p99 = group.mean(lambda run: run.allocation_s.total.p99)
-            parts = [mean_part_s(group, of) for _, of in PARTS]
-            yield TableRow([group.label, duration(total), duration(p99), *map(duration, parts)])
-
-    heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
-
     definition = "From the arrival of a task to its start, over all tasks that started; the parts are means."
-    return joined((paragraph(definition), table(heads, rows())))
+    rows = [TableRow([group.label, *cells(ALLOCATION, [run.allocation_s for run in group.runs])]) for group in groups]
+    return joined((paragraph(definition), table(["architecture", *heads(ALLOCATION)], rows)))
 
 
 def _stage_figures(results: StoredResults) -> Iterator[Markup]:
@@ -406,13 +391,14 @@ def _stage_figures(results: StoredResults) -> Iterator[Markup]:
 def _counter_table(groups: Sequence[RunGroup]) -> Markup:
     names = sorted({name for group in groups for run in group.runs for name in run.counters})
 
-    def value(group: RunGroup, name: str) -> str:
-        values = [run.counters[name] for run in group.runs if name in run.counters]
-        return digits(sum(values) / len(values)) if values else NOTHING
-
     if not names:
         return EMPTY
-    rows = [TableRow([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
+
+    def cell(group: RunGroup, name: str) -> str:
+        values = [run.counters[name] for run in group.runs if name in run.counters]
+        return digits(mean(values)) if values else NOTHING
+
+    rows = [TableRow([name.replace("_", " "), *(cell(group, name) for group in groups)]) for name in names]
     every = table(["counter", *(group.label for group in groups)], rows)
     return joined((paragraph("Means over seeds."), folded(f"All {len(names)} counters", every)))
 
@@ -440,7 +426,7 @@ def _conflict_table(conflicts: Sequence[ConflictTable]) -> Markup:
                     "first" * first,
                 )
 
-    return joined((paragraph(CONFLICTS_NOTE), table(CONFLICT_HEADS, rows(), text_columns=2)))
+    return joined((paragraph(CONFLICTS_NOTE), table(CONFLICTS, rows(), text_columns=2)))
 
 
 def _conflicts(results: StoredResults, content: Content) -> Iterator[Markup]:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Final, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -19,6 +20,10 @@ from volery.core.component import Architecture
 from volery.core.stages import BY_GROUP, GROUPS, POLICIES, STAGES, Group, Realisation, Stage
 from volery.look.html import Markup, paragraph, scrolled_table, section, tag
 from volery.report.page import TableRow, page, table
+from volery.report.plots import GRID, INK, PAGE, PALETTE, Size, blank_figure, style, svg_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Mark = Literal["full", "partial", "none", "undetermined"]
 MARKS: Final[dict[str, Mark]] = {"F": "full", "~": "partial", ".": "none", "?": "undetermined"}
@@ -315,3 +320,113 @@ def _stages() -> Markup:
 
 def _sources(rows: Iterable[MappingRow]) -> Markup:
     return table(("scheduler", "source"), [TableRow((row.name, row.source)) for row in rows], text_columns=2)
+
+
+COLUMNS: Final = (
+    (Stage.J1, Stage.J2, Stage.J3, Stage.J4, Stage.J5, Stage.T1, Stage.T2, Stage.T3),
+    (Stage.M1, Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6, Stage.B),
+    (*BY_GROUP["R"][:5], Stage.T4, Stage.T5, Stage.T6, Stage.T7, Stage.T8, Stage.J6, Stage.J7),
+    (Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12),
+)
+"""The boxes of the picture, column by column."""
+TITLES: Final = ("jobs and tasks", "hierarchy", "machines and the life of a task", "changes while tasks run")
+LINKS: Final = (
+    (Stage.T3, Stage.M1),
+    (Stage.M1, Stage.B),
+    (Stage.M6, Stage.R1),
+    (Stage.R5, Stage.R6),
+    (Stage.T6, Stage.T10),
+    (Stage.T6, Stage.T11),
+    (Stage.T6, Stage.T12),
+    (Stage.T9, Stage.R5),
+)
+"""Arrows beside those from each box to the next of its column."""
+APART: Final = frozenset({Stage.B, Stage.R6, Stage.R7, Stage.T9, Stage.T10, Stage.T11, Stage.T12})
+"""Boxes to which no arrow leads from the box above."""
+COLOURS: Final[dict[Mark, str]] = {"full": PALETTE[2], "partial": PALETTE[1], "none": PAGE, "undetermined": GRID}
+
+
+ACROSS, DOWN, WIDTH, HEIGHT = 2.75, 0.46, 2.25, 0.3
+"""Distances from box to box and the size of a box, inches."""
+SQUARE: Final = 0.17
+HEAD_LINES: Final = 0.22
+GAP_POINTS: Final = 36 * (ACROSS - WIDTH)
+"""Half of the gap between two columns, points."""
+
+
+def stages_svg(rows: Sequence[MappingRow]) -> str:
+    """Schedulers mapped to the stages as a picture, as figure 4 of Andreadis et al. (SC18) has Borg.
+
+    Boxes are stages, arrows the flow of figures 2 and 3: on the left the global scheduler's, on the right the local
+    one's. A box has a square per scheduler, by its match.
+
+    Args:
+        rows: the schedulers, in the order of the squares.
+    """
+    head = 0.2 + HEAD_LINES * (len(rows) + 2)
+    places = {
+        stage: (0.2 + ACROSS * column, head + DOWN * row)
+        for column, stages in enumerate(COLUMNS)
+        for row, stage in enumerate(stages)
+    }
+    arrows = [pair for stages in COLUMNS for pair in pairwise(stages) if pair[1] not in APART]
+
+    with style():
+        height = head + DOWN * max(map(len, COLUMNS))
+        figure = blank_figure(height, "", Size(0.2 + ACROSS * len(COLUMNS)))
+        figure.set(layout_engine="none", facecolor=PAGE)
+        figure.patch.set_visible(True)
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 0.2 + ACROSS * len(COLUMNS)), ylim=(height, 0))
+        axes.set_axis_off()
+
+        for number, row in enumerate(rows, 1):
+            origin = "as the paper maps it" if row.published else "as the code declares it"
+            axes.text(0.2, HEAD_LINES * number, f"square {number}: {row.name}, {origin}", fontsize=9)
+        for number, (mark, words) in enumerate(LEGEND.items()):
+            x, y = 0.2 + 1.4 * number, HEAD_LINES * (len(rows) + 1)
+            _draw_square(axes, x, y - 0.13, mark)
+            axes.text(x + 0.22, y, words.partition(":")[0], fontsize=9)
+        for column, title in enumerate(TITLES):
+            axes.text(0.2 + ACROSS * column, head - 0.1, title, fontsize=9, fontweight="bold")
+
+        for start, end in (*arrows, *LINKS):
+            _draw_arrow(axes, places[start], places[end])
+        for stage, place in places.items():
+            _draw_box(axes, stage, place, rows)
+        return svg_text(figure, 0)
+
+
+def _draw_square(axes: Axes, x: float, y: float, mark: Mark) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), SQUARE, SQUARE, facecolor=COLOURS[mark], edgecolor=INK, linewidth=0.6))
+    axes.text(x + SQUARE / 2, y + 0.13, SHOWN[mark], fontsize=8, ha="center")
+
+
+def _draw_box(axes: Axes, stage: Stage, place: tuple[float, float], rows: Sequence[MappingRow]) -> None:
+    from matplotlib.patches import Rectangle
+
+    x, y = place
+    dashes = "-" if any(row.marks[stage] != "none" for row in rows) else "--"
+    box = Rectangle(place, WIDTH, HEIGHT, facecolor=PAGE, edgecolor=INK, linewidth=0.9, linestyle=dashes)
+    axes.add_patch(box)
+    for number, row in enumerate(rows):
+        _draw_square(axes, x + 0.07 + number * 0.2, y + 0.065, row.marks[stage])
+    axes.text(x + 0.12 + len(rows) * 0.2, y + 0.19, f"{stage.value} {STAGES[stage].name}", fontsize=8.25)
+
+
+def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """An arrow from a box to the one below it, or around boxes to one further down or in another column."""
+    (x, y), (to_x, to_y) = start, end
+    look = {"arrowstyle": "->", "color": PALETTE[0], "linewidth": 1.1, "shrinkA": 0, "shrinkB": 1}
+
+    if x == to_x and to_y - y < 1.5 * DOWN:
+        axes.annotate("", (x + WIDTH / 2, to_y), (x + WIDTH / 2, y + HEIGHT), arrowprops=look)
+        return
+
+    # Arms leave and reach boxes level: on the side of the other column, on the right within one.
+    leaves, reaches = (0, 180) if to_x > x else (180, 0) if to_x < x else (0, 0)
+    arm = GAP_POINTS if to_x != x else GAP_POINTS / 2
+    look["connectionstyle"] = f"arc,angleA={leaves},angleB={reaches},armA={arm},armB={arm}"
+    begin = (x + WIDTH * (leaves == 0), y + HEIGHT / 2)
+    axes.annotate("", (to_x + WIDTH * (reaches == 0), to_y + HEIGHT / 2), begin, arrowprops=look)

@@ -6,7 +6,7 @@ Time per stage is drawn as in figures 9 and 10 of Andreadis et al., SC18: calls 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,9 +15,9 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.stages import Stage
 from volery.look.text import LINE_MAX, duration, percent, shortened
-from volery.metrics import AllocationSummary
 from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, axis_svg, numeric_axes, panels, slug
+from volery.report.columns import PARTS
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods
 from volery.report.plots import GRID, PALETTE, blank_figure, literal, style, svg_text, tick
@@ -26,13 +26,6 @@ from volery.report.schema import MethodTime, StageProfile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
-    ("communication", lambda a: a.communication.mean),
-    ("processing", lambda a: a.processing.mean),
-    ("worker queueing", lambda a: a.worker_queueing.mean),
-    ("framework queueing", lambda a: a.framework_queueing.mean),
-)
 FIGURES_MAX = 12
 """Settings with pictures of their own; the tables hold all."""
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
@@ -139,7 +132,8 @@ def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> 
 def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
     """Pictures of the parts of the allocation time."""
     for setting, members in settings(groups):
-        parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
+        allocations = [[run.allocation_s for run in group.runs] for group in members]
+        parts = {part.head: [part.mean(of_runs) or 0.0 for of_runs in allocations] for part in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
         yield CaptionedPicture(
@@ -168,11 +162,6 @@ def conflict_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
 
 def _renamed(series: plots.Series, setting: str) -> plots.Series:
     return plots.Series(_without(series.label, setting), series.per_seed)
-
-
-def mean_part_s(group: RunGroup, part: Callable[[AllocationSummary], float]) -> float:
-    """The mean of a part of the allocation time, seconds."""
-    return group.mean(lambda run: part(run.allocation_s))
 
 
 def _without(label: str, setting: str) -> str:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from volery.core.model import SECOND
-from volery.look.text import NOTHING, digits, duration, percent, shortened
-from volery.metrics import (
-    AllotmentSummary,
-    DeadlineSummary,
-    Distribution,
-    LocalitySummary,
-    ProvisioningSummary,
-    RunSummary,
-    WorkflowSummary,
-    WorkloadWaits,
+from volery.look.text import NOTHING, digits, duration, shortened
+from volery.metrics import RunSummary
+from volery.report.columns import (
+    BRIEF_STATISTICS,
+    DEADLINES,
+    DECISIONS,
+    DEVIATION,
+    GUARANTEES,
+    LOCALITY,
+    LOSSES,
+    PLANS,
+    PROVISIONING,
+    WORK,
+    WORKFLOWS,
+    Part,
+    SummaryColumn,
+    cells,
+    heads,
 )
 from volery.report.groups import RunGroup, by_setting
 
-Part = TypeVar("Part")
-Column = tuple[str, Callable[[Part], float], Callable[[float], str]]
-"""The head of a column, its quantity, and its text; a cell is the mean of the quantity over the seeds."""
 Rows = list[list[str]]
 """Label and cells; a row without a label continues the one before."""
 
@@ -32,67 +37,6 @@ LOSSES_MAX: Final = 20
 """The number of losses that are shown per architecture, the largest first; `--json` has all."""
 QUEUES: Final = ("queued_tasks", "queued_reservations")
 """Counters of queues: of tasks at a scheduler or master, of reservations in a worker's own queue."""
-RATIOS: Final = {"median": "p50", "mean": "mean", "p90": "p90", "p99": "p99", "max": "max"}
-WORK: Final = ("msg/task", "probes", "stolen", "queue", "queue max", "blocked")
-DECISIONS: Final = ("jobs", "busyness", "wasted", "no room", "conflicts", "first try", "placed", "given up")
-DEADLINES: Final = ("with a deadline", "met", "latest", "best effort: mean", "p90")
-PLANS: Final = ("plans", "CPU: mean", "p90", "longest", "variables", "rows", "gap")
-LOSSES: Final = ("loser", "winner", "tasks", "run in vain")
-_WAITS: Final[Sequence[Column[WorkloadWaits]]] = (
-    ("busyness", lambda waits: waits.busyness, percent),
-    ("deviation", lambda waits: waits.busyness_mad, percent),
-    ("wasted", lambda waits: waits.wasted, percent),
-    ("no room", lambda waits: waits.fruitless, percent),
-    ("conflicts", lambda waits: waits.conflict_fraction, digits),
-    ("first try", lambda waits: waits.wait_first_s.mean, duration),
-    ("given up", lambda waits: waits.abandoned_jobs, digits),
-)
-_PLACED: Final[Sequence[Column[WorkloadWaits]]] = (("placed", lambda waits: waits.wait_full_s.mean, duration),)
-_DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
-    ("with a deadline", lambda deadlines: deadlines.jobs, digits),
-    ("met", lambda deadlines: deadlines.attainment, percent),
-    ("best effort: mean", lambda deadlines: deadlines.best_effort_jrt_s.mean, duration),
-    ("p90", lambda deadlines: deadlines.best_effort_jrt_s.p90, duration),
-)
-_GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
-    ("jobs", lambda allotments: allotments.jobs, digits),
-    ("slot hours", lambda allotments: allotments.slot_hours, digits),
-    ("of the oracle's", lambda allotments: allotments.of_oracle, percent),
-    ("above it", lambda allotments: allotments.above_oracle, percent),
-    ("changes per job", lambda allotments: allotments.changes_per_job, digits),
-)
-_PLANS: Final[Sequence[Column[Distribution]]] = (
-    ("plans", lambda times: times.count, digits),
-    ("CPU: mean", lambda times: times.mean, duration),
-    ("p90", lambda times: times.p90, duration),
-    ("longest", lambda times: times.max, duration),
-)
-_LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
-    ("node", lambda locality: locality.node, percent),
-    ("rack", lambda locality: locality.rack, percent),
-    ("any", lambda locality: locality.any, percent),
-    ("node, by job", lambda locality: locality.node_by_job, percent),
-)
-_PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
-    ("machine h", lambda provisioning: provisioning.machine_h, digits),
-    ("used", lambda provisioning: provisioning.used_machine_h, digits),
-    ("paid", lambda provisioning: provisioning.paid_machine_h, digits),
-    ("cost", lambda provisioning: provisioning.cost, digits),
-    ("boots", lambda provisioning: provisioning.boots, digits),
-    ("supply", lambda provisioning: provisioning.supply_mean, digits),
-    ("demand", lambda provisioning: provisioning.demand_mean, digits),
-    ("missing", lambda provisioning: provisioning.under_accuracy, percent),
-    ("too much", lambda provisioning: provisioning.over_accuracy, percent),
-    ("time missing", lambda provisioning: provisioning.under_share, percent),
-    ("time too much", lambda provisioning: provisioning.over_share, percent),
-)
-_WORKFLOWS: Final[Sequence[Column[WorkflowSummary]]] = (
-    ("task response", lambda workflows: workflows.task_response_s.mean, duration),
-    ("job makespan", lambda workflows: workflows.makespan_s.mean, duration),
-    ("schedule length", lambda workflows: workflows.schedule_length.mean, digits),
-    ("job waiting", lambda workflows: workflows.waiting_s.mean, duration),
-)
-
 
 NOTES: Final = {
     "Ratio": "Ratio: a statistic of delay over that of the baseline in the same setting, both means over seeds.",
@@ -197,16 +141,16 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
     compared = ratios(groups, baseline) if baseline else []
 
     all_sections = [
-        Section(f"Ratio to {shortened(baseline)}", ("jobs", *RATIOS), compared, [NOTES["Ratio"]], 1),
+        Section(f"Ratio to {shortened(baseline)}", ("jobs", *BRIEF_STATISTICS), compared, [NOTES["Ratio"]], 1),
         _section("Work of the schedulers", WORK, _work_rows(groups)),
-        _section("Decisions of the schedulers", DECISIONS, decisions(groups), words=1),
-        _section("Deadlines", DEADLINES, deadlines(groups)),
-        _section("Guarantees", _heads(_GUARANTEES), _means(groups, lambda run: run.allotments, _GUARANTEES)),
-        _section("Plans", PLANS, plans(groups)),
-        _section("Locality", _heads(_LOCALITY), _means(groups, lambda run: run.locality, _LOCALITY)),
-        _section("Provisioning", _heads(_PROVISIONING), _means(groups, lambda run: run.provisioning, _PROVISIONING)),
+        _section("Decisions of the schedulers", ("jobs", *heads(DECISIONS)), decisions(groups), words=1),
+        _section("Deadlines", heads(DEADLINES), table_rows(groups, lambda run: run.deadlines, DEADLINES)),
+        _section("Guarantees", heads(GUARANTEES), table_rows(groups, lambda run: run.allotments, GUARANTEES)),
+        _section("Plans", heads(PLANS), table_rows(groups, _planned, PLANS)),
+        _section("Locality", heads(LOCALITY), table_rows(groups, lambda run: run.locality, LOCALITY)),
+        _section("Provisioning", heads(PROVISIONING), table_rows(groups, lambda run: run.provisioning, PROVISIONING)),
         _section("Preempted tasks", LOSSES, losses(groups), *returns(groups), words=2),
-        _section("Workflows", _heads(_WORKFLOWS), _means(groups, lambda run: run.workflows, _WORKFLOWS)),
+        _section("Workflows", heads(WORKFLOWS), table_rows(groups, lambda run: run.workflows, WORKFLOWS)),
     ]
 
     return [section for section in all_sections if section.rows]
@@ -229,11 +173,10 @@ def ratios(groups: Sequence[RunGroup], baseline: str) -> Rows:
                 continue
 
             for place, jobs in enumerate(group.classes()):
-                pair = group.delay_s(jobs), base.delay_s(jobs)
-                delays = [
-                    [None if delay is None else getattr(delay, name) for delay in pair] for name in RATIOS.values()
-                ]
-                rows.append([group.label if not place else "", jobs, *(_ratio(*values) for values in delays)])
+                delay, base_delay = group.delay_s(jobs), base.delay_s(jobs)
+                names = BRIEF_STATISTICS.values()
+                delays = [_ratio(getattr(delay, name, None), getattr(base_delay, name, None)) for name in names]
+                rows.append([group.label if not place else "", jobs, *delays])
     return rows
 
 
@@ -293,45 +236,14 @@ def decisions(groups: Sequence[RunGroup]) -> Rows:
     for group, runs in _having(groups, lambda run: run.transactions):
         for name in sorted({name for run in runs for name in run.workloads}):
             waits = [run.workloads[name] for run in runs if name in run.workloads]
-            busyness, deviation, *other_cells, given_up = _cells(waits, _WAITS)
-            placed_waits = [wait for wait in waits if wait.wait_full_s.count]
-            placed = _cells(placed_waits, _PLACED) if placed_waits else [NOTHING]
-            rows.append([group.label, name, f"{busyness} \u00b1 {deviation}", *other_cells, *placed, given_up])
+            busyness, *other_cells = cells(DECISIONS, waits)
+            rows.append([group.label, name, f"{busyness} \u00b1 {DEVIATION.cell(waits)}", *other_cells])
     return rows
 
 
-def deadlines(groups: Sequence[RunGroup]) -> Rows:
-    """The groups with deadlines."""
-    rows = []
-
-    for group, summaries in _having(groups, lambda run: run.deadlines):
-        jobs, met, *other_cells = _cells(summaries, _DEADLINES)
-        latest = max([summary.relative.max for summary in summaries if summary.relative is not None], default=0.0)
-        rows.append([group.label, jobs, met, percent(latest), *other_cells])
-    return rows
-
-
-def plans(groups: Sequence[RunGroup]) -> Rows:
-    """The groups whose designs ask a solver."""
-
-    def times(run: RunSummary) -> Distribution | None:
-        return run.compute_s if "plan_jobs_count" in run.counters else None
-
-    rows = []
-    for group, times_of_runs in _having(groups, times):
-        planned = [run.counters for run in group.runs if times(run) is not None]
-        solver_counters = [counters for counters in planned if "plan_variables_max" in counters]
-
-        cells = [NOTHING] * 3
-        if solver_counters:
-            largest = [
-                max(counters[name] for counters in solver_counters) for name in ("plan_variables_max", "plan_rows_max")
-            ]
-            gap = sum(counters["plan_gap_per_mille_mean"] for counters in solver_counters) / len(solver_counters) / 1000
-            cells = [*map(digits, largest), percent(gap)]
-
-        rows.append([group.label, *_cells(times_of_runs, _PLANS), *cells])
-    return rows
+def _planned(run: RunSummary) -> RunSummary | None:
+    """The run, where its design asks a solver."""
+    return run if run.compute_s is not None and "plan_jobs_count" in run.counters else None
 
 
 def losses(groups: Sequence[RunGroup]) -> Rows:
@@ -367,15 +279,11 @@ def returns(groups: Sequence[RunGroup]) -> list[str]:
     ]
 
 
-def _means(
-    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[Column[Part]]
+def table_rows(
+    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[SummaryColumn[Part]]
 ) -> Rows:
-    """The groups with runs that have a part, a mean per column."""
-    return [[group.label, *_cells(parts, columns)] for group, parts in _having(groups, part)]
-
-
-def _heads(columns: Sequence[Column[Part]]) -> list[str]:
-    return [head for head, _, _ in columns]
+    """The groups with runs that have a part of the summary, and the cells of these columns."""
+    return [[group.label, *cells(columns, parts)] for group, parts in _having(groups, part)]
 
 
 def _having(
@@ -383,11 +291,6 @@ def _having(
 ) -> Iterator[tuple[RunGroup, list[Part]]]:
     """The groups with runs that have such a part, and these parts by seed."""
     for group in groups:
-        parts = [found_part for found_part in map(part, group.runs) if found_part is not None]
+        parts = [part_of_run for part_of_run in map(part, group.runs) if part_of_run is not None]
         if parts:
             yield group, parts
-
-
-def _cells(parts: Sequence[Part], columns: Sequence[Column[Part]]) -> list[str]:
-    """Each quantity's mean over the parts, of which there is at least one."""
-    return [written(sum(map(of, parts)) / len(parts)) for _, of, written in columns]

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
-import msgspec
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.look.text import (
-    NOTHING,
-    NUMBER_WIDTH,
-    PLUS_MINUS,
-    aligned_duration,
-    broken_label,
-    digits,
-    duration,
-    percent,
-    shortened,
-)
+from volery.look.text import NOTHING, NUMBER_WIDTH, PLUS_MINUS, aligned_duration, broken_label, duration, shortened
 from volery.metrics import RunSummary
 from volery.report.best import Best, best
+from volery.report.columns import (
+    COSTS,
+    MEAN_PLACE,
+    NARROW_COMPARISON,
+    STATISTICS,
+    WIDE_COMPARISON,
+    SummaryColumn,
+    comparison_columns,
+)
 from volery.report.groups import JobClass, RunGroup, group_runs
 from volery.report.notes import notes, warnings
 from volery.report.sections import Section, sections
@@ -35,7 +33,6 @@ from volery.report.verdict import (
     against,
     by_quantity,
     caution,
-    comparison_columns,
     confidence_of,
     is_of_one_seed,
     over_seeds,
@@ -49,35 +46,7 @@ LABEL_WIDTH = 20
 """The width of the architecture column in a narrow terminal: what six durations leave of 80 columns."""
 BEST_COLUMNS = 46
 """The width of the ranking without its two columns of labels."""
-STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
-MEAN_PLACE = 1
-"""The place of the mean among the statistics."""
-
-
-class CostColumn(msgspec.Struct, frozen=True):
-    """A column of the table of costs.
-
-    Args:
-        head: head of the column in the terminal; empty: the column is not shown in 80 columns.
-        of: the quantity, whose mean over the seeds is shown.
-    """
-
-    title: str
-    head: str
-    of: Callable[[RunSummary], float]
-    written: Callable[[float], str]
-
-
-COSTS: Final = (
-    CostColumn("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
-    CostColumn("makespan", "", lambda run: run.makespan_s, duration),
-    CostColumn("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
-    CostColumn("wall time", "wall", lambda run: run.wall_s, duration),
-    CostColumn("CPU time", "", lambda run: run.cpu_s, duration),
-    CostColumn("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
-    CostColumn("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
-)
-BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
+BRIEF: Final = tuple(cost for cost in COSTS if cost.brief)
 """The costs that stand in a terminal of 80 columns."""
 
 
@@ -191,7 +160,7 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
     if classes:
         table.add_column("jobs", no_wrap=True)
     if delays:
-        for place, (name, _) in enumerate(STATISTICS):
+        for place, name in enumerate(STATISTICS):
             table.add_column(f"{name:>{NUMBER_WIDTH}}", no_wrap=True)
             if place == MEAN_PLACE and costs:
                 table.add_column(PLUS_MINUS, no_wrap=True)
@@ -200,8 +169,8 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
         table.add_column(f"{PLUS_MINUS} mean", no_wrap=True)
     if costs:
         for cost in BRIEF:
-            justify: Literal["left", "right"] = "left" if cost.written is duration else "right"
-            table.add_column(cost.head, justify=justify, no_wrap=True)
+            justify: Literal["left", "right"] = "left" if cost.text is duration else "right"
+            table.add_column(cost.brief, justify=justify, no_wrap=True)
 
     for group in groups:
         jobs: list[JobClass] = list(group.classes()) if delays else ["all"]
@@ -223,7 +192,7 @@ def _delays(group: RunGroup, jobs: JobClass, *, spread: bool) -> list[str]:
 
     if delay is None:
         return [f"{NOTHING:>{NUMBER_WIDTH}}"] * (len(STATISTICS) + spread)
-    cells = [aligned_duration(getattr(delay, name)) for _, name in STATISTICS]
+    cells = [aligned_duration(getattr(delay, name)) for name in STATISTICS.values()]
 
     if spread:
         cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
@@ -236,8 +205,11 @@ def plus_minus(half_width_s: float | None) -> str:
 
 
 def _costs(group: RunGroup) -> list[str]:
-    written = [aligned_duration if cost.written is duration else cost.written for cost in BRIEF]
-    return [write(group.mean(cost.of)) for write, cost in zip(written, BRIEF, strict=True)]
+    return [_aligned(cost).cell(group.runs) for cost in BRIEF]
+
+
+def _aligned(cost: SummaryColumn[RunSummary]) -> SummaryColumn[RunSummary]:
+    return cost._replace(text=aligned_duration) if cost.text is duration else cost
 
 
 def _label_rows(label: str, count: int, width: int) -> list[str]:
@@ -333,16 +305,17 @@ def _difference_table(title: str, differences: Sequence[ComparedMeans], width: i
     if classes:
         table.add_column("jobs", no_wrap=True)
 
-    numbers = [*["a", "b"] * (width >= WIDE), "effect", "interval"]
-    table.add_column(columns["quantity"][0], no_wrap=True)
-    for name in numbers:
-        table.add_column(columns[name][0], justify="right", no_wrap=True)
-    table.add_column(columns["verdict"][0], overflow="fold")
+    quantity, *numbers, verdict = [columns[n] for n in (WIDE_COMPARISON if width >= WIDE else NARROW_COMPARISON)]
+    table.add_column(quantity[0], no_wrap=True)
+    for head, _ in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column(verdict[0], overflow="fold")
 
     jobs_before = ""
     for compared in differences:
         jobs = [compared.jobs if compared.jobs != jobs_before else ""] * classes
-        *cells, verdict = (columns[name][1](compared) for name in ("quantity", *numbers, "verdict"))
-        table.add_row(*jobs, *cells, Text(verdict, style="bold" if compared.difference.is_shown else "dim"))
+        cells = [text(compared) for _, text in (quantity, *numbers)]
+        style = "bold" if compared.difference.is_shown else "dim"
+        table.add_row(*jobs, *cells, Text(verdict[1](compared), style=style))
         jobs_before = compared.jobs
     return table

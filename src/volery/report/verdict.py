@@ -5,7 +5,7 @@ Readers see b against a, the baseline: the ratio b / a, the difference b - a. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from volery.look.text import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio, shortened
@@ -125,22 +125,6 @@ def against(compared: ComparedMeans) -> str:
     if not difference.is_shown and not is_exact(difference):
         return f"no diff.{MARK * (difference.verdict == CORRECTED)} ({bounds})"
     return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
-
-
-def comparison_columns(differences: Sequence[ComparedMeans]) -> dict[str, tuple[str, Callable[[ComparedMeans], str]]]:
-    """The columns of a table of comparisons by name: the head, and the text of a cell."""
-    return {
-        "quantity": ("quantity", lambda compared: compared.quantity),
-        "a": ("a", lambda compared: amount(compared.a_mean, compared.unit)),
-        "b": ("b", lambda compared: amount(compared.b_mean, compared.unit)),
-        "effect": (f"b / a, b {MINUS} a", effect),
-        "interval": (
-            f"{confidence(confidence_of(differences))} interval",
-            lambda compared: interval(compared.difference, compared.unit),
-        ),
-        "verdict": ("verdict", reading),
-        "method": ("method", lambda compared: compared.difference.method),
-    }
 
 
 def by_quantity(

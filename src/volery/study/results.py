@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from volery.core.errors import DamagedError, InputError
 from volery.integrity import CheckedFile, checked, has_seal, sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
+from volery.report.parquet import damaged_files, file_digest, recorded_sums, sums_of
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -46,7 +47,6 @@ from volery.report.schema import (
     StoredRun,
     StudySummary,
 )
-from volery.report.sums import damaged_files, file_digest, recorded_sums, sums_of
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec

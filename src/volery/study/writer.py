@@ -13,6 +13,7 @@ import numpy as np
 import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
+from volery.report.parquet import remove_sums
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -31,7 +32,6 @@ from volery.report.schema import (
     StudySummary,
     TraceFacts,
 )
-from volery.report.sums import remove_sums
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this

@@ -1,4 +1,4 @@
-"""The film that explains Megha, in a real browser: played, stopped and walked through without a complaint."""
+"""The recording that explains Megha, in a real browser: played, stopped and walked through without a complaint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.playback.shown import showing
 
-from volery.cli.watch import FilmSpan, of_demonstration
+from volery.playback.recording import Recording
+from volery.playback.server import playback_app
+from volery.playback.traced_runs import demonstration
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 
@@ -43,7 +45,8 @@ def field(page: Page, cell: int) -> str:
 
 
 def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
-    with showing(of_demonstration(FilmSpan()).app()) as url:
+    traced = demonstration()
+    with showing(playback_app(Recording(traced.log, traced.source))) as url:
         page, complaints = opened(browser, url, 400, "dark")
         expect(page.locator("#pulse")).to_have_text("recorded")
         moment(page, "an internal match")
@@ -52,7 +55,6 @@ def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
         moment(page, "An inconsistency: gm/0's view was old")
         page.locator("#view").select_option("gm/0")
         expect(page).to_have_url(re.compile(r"\?at=2\.94&view=gm%2F0$"))
-        expect(page.locator("#stage .named", has_text="Refusal")).to_have_count(1)
         page.wait_for_function("JSON.parse(document.getElementById('cells').dataset.cells).some((cell) => cell[6])")
         moment(page, "it waits")
         moment(page, "node/4 crashes")

@@ -16,7 +16,6 @@ from tests.live.playback.shown import showing
 from tests.live.runtime.test_replay import record
 
 from volery import architectures, sim
-from volery.cli.watch import FilmSpan, of_demonstration, of_journals
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -24,9 +23,9 @@ from volery.core.trace import Trace
 from volery.live.service.rows import JobOrder, JobQuery
 from volery.playback import snapshot
 from volery.playback.recording import Recording, source_of
-from volery.playback.run_log import RunLog
-from volery.playback.server import PlaybackApp
+from volery.playback.server import playback_app
 from volery.playback.snapshot import at
+from volery.playback.traced_runs import TimeRange, demonstration, trace_journals
 from volery.playback.tracer import Tracer
 from volery.workload import synthesize
 
@@ -135,13 +134,14 @@ def test_why_is_as_it_was_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PATHS = (
     "/", "/dashboard/jobs", "/dashboard/jobs/1", "/dashboard/jobs/1/tasks/2", "/dashboard/nodes",
-    "/dashboard/nodes/node/3", "/dashboard/users", "/dashboard/preemptions", "/dashboard/design",
+    "/dashboard/nodes/node/3", "/dashboard/users", "/dashboard/preemptions",
 )  # fmt: skip
 
 
 def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> None:
+    traced = demonstration()
     with (
-        showing(of_demonstration(FilmSpan()).app()) as url,
+        showing(playback_app(Recording(traced.log, traced.source))) as url,
         httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
     ):
         for path in PATHS:
@@ -170,7 +170,7 @@ def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> 
 
 def test_hostile_names_are_text() -> None:
     with (
-        showing(PlaybackApp(RECORDING).app()) as url,
+        showing(playback_app(RECORDING)) as url,
         httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
     ):
         for path in (
@@ -185,22 +185,24 @@ def test_hostile_names_are_text() -> None:
             assert "<script>" not in page
             assert "\u202e" not in page
         assert "&lt;script&gt;" in http.get("/dashboard/jobs?at=11").text
-        assert http.get("/dashboard/design").status_code == 404
 
 
 def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
     record("megha", tmp_path, split=True)
     paths = sorted(tmp_path.glob("*.journal"))
-    reel = of_journals(paths, FilmSpan(), silent=True)
-    filmed: RunLog = reel.filmed
-    with showing(reel.app()) as url, httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http:
-        end = filmed.end_us / SECOND
+    traced = trace_journals(paths)
+    log = traced.log
+    with (
+        showing(playback_app(Recording(log, traced.source))) as url,
+        httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
+    ):
+        end = log.end_us / SECOND
         page = http.get("/dashboard/jobs", params={"at": f"{end}"}).text
         ended = re.findall(r'class="state (done|failed|cancelled)"', page)
-        assert len(ended) == len(filmed.jobs) > 0
+        assert len(ended) == len(log.jobs) > 0
         assert re.search(r'<time datetime="20\d\d-', page)
-    half = (filmed.begin_us + filmed.end_us) / 2 / SECOND
-    part = of_journals(paths, FilmSpan(end_s=half), silent=True).filmed
+    half = (log.begin_us + log.end_us) / 2 / SECOND
+    part = trace_journals(paths, TimeRange(end_s=half)).log
     assert part.end_us == round(half * SECOND)
-    assert 0 < len(part.attempts["task"]) <= len(filmed.attempts["task"])
+    assert 0 < len(part.attempts["task"]) <= len(log.attempts["task"])
     assert all(job.submitted_us <= part.end_us for job in part.jobs)

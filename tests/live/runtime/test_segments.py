@@ -17,7 +17,6 @@ import pytest
 from tests.live.federations import LIMIT_S, Federation, plan
 
 from volery.architectures import REGISTRY, lookup
-from volery.cli.watch import FilmSpan, of_journals
 from volery.core.component import Component
 from volery.core.errors import DamagedError, InputError
 from volery.live.config.limits import JournalSize
@@ -26,6 +25,7 @@ from volery.live.runtime.journal import journal_order, snapshot_path
 from volery.live.runtime.journal_trace import read_period
 from volery.live.runtime.replay import chains, journals, replay, replay_all
 from volery.live.runtime.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
+from volery.playback.traced_runs import trace_journals
 
 SMALL = JournalSize(segment_mb=20, keep_mb=1_000_000)
 
@@ -92,9 +92,9 @@ def test_old_files_go_once_their_successor_is_on_the_disk_and_the_rest_replays(t
     period = read_period(journals(tmp_path), "period", lookup)
     assert period.cut == ("all",)
     assert period.trace.task_count > 0
-    reel = of_journals(list(journals(tmp_path)), FilmSpan(), silent=True)
-    assert "the first files of all are no longer kept" in reel.subtitle
-    assert reel.filmed.jobs
+    traced = trace_journals(list(journals(tmp_path)))
+    assert "the first files of all are no longer kept" in traced.source.subtitle
+    assert traced.log.jobs
 
 
 def test_files_of_earlier_lives_count_too(tmp_path: Path) -> None:

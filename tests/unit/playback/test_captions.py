@@ -1,4 +1,4 @@
-"""What a film says is read from what happens: the first of every kind, by whom, to whom, about which tasks."""
+"""What a recording says is read from what happens: the first of every kind, by whom, to whom, about which tasks."""
 
 from __future__ import annotations
 

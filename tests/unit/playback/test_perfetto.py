@@ -1,4 +1,4 @@
-"""A Chrome trace of a film: every attempt in a lane of its machine, every job, messages with both ends, counters."""
+"""A Chrome trace of a recording: every attempt in a lane of its machine, every job, messages, counters."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ def test_every_job_and_every_arrow_has_two_ends(log: RunLog, events: list[Event]
     assert sum(one["ph"] == "s" for one in events) == len(log.flights)
 
 
-def test_counters_are_those_of_the_film(log: RunLog, events: list[Event]) -> None:
+def test_counters_are_those_of_the_recording(log: RunLog, events: list[Event]) -> None:
     waiting = [one["args"]["count"] for one in events if one["ph"] == "C" and one["name"] == "waiting at gm"]
     assert waiting == next(role.waiting for role in log.roles if role.name == "gm")
+    launches = [event["args"]["count"] for event in events if event["name"] == "sent: Launch"]
+    assert launches == log.sent[log.kinds.index("Launch")]
+    wrong = [event["args"]["count"] for event in events if event["name"] == "wrongly free for gm/0"]
+    assert max(wrong) == max(next(view.free for view in log.views if view.by == "gm/0")) > 0

@@ -12,7 +12,7 @@ from volery.playback.traced_runs import trace_run
 from volery.study import compare
 from volery.study.results import ResultsFolder
 
-END_US = 10**12
+SPAN_US = 0, 10**12
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +25,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_kept_run_is_traced_whole(folder: Path) -> None:
     told: list[object] = []
-    found = trace_run(folder, "sparrow", 0, 0, END_US, watch=told.append)
-    assert found.architecture.name == "sparrow"
-    assert len(found.log.attempts["task"]) == 40
-    assert len(found.log.jobs) == 10
+    traced = trace_run(folder, "sparrow", 0, SPAN_US, watch=told.append)
+    assert traced.source.facts == {"label": "sparrow", "seed": 0}
+    assert len(traced.log.attempts["task"]) == 40
+    assert len(traced.log.jobs) == 10
     assert told, "the facts of the input"
 
 
 def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(InputError, match="holds no run 'pigeon' with seed 0"):
-        trace_run(folder, "pigeon", 0, 0, END_US)
+        trace_run(folder, "pigeon", 0, SPAN_US)
 
 
 def test_a_run_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
@@ -43,5 +43,5 @@ def test_a_run_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
     digest = ResultsFolder(folder).manifest().runs[0].digest
     manifest.write_bytes(sealed(unsealed(kept.encode(), manifest).replace(digest.encode(), b"0" * 64)))
     with pytest.raises(InputError, match="does not run as it did"):
-        trace_run(folder, "sparrow", 0, 0, END_US)
+        trace_run(folder, "sparrow", 0, SPAN_US)
     manifest.write_text(kept, encoding="utf-8")

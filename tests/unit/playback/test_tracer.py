@@ -66,7 +66,6 @@ def test_views_are_wrong_while_news_is_under_way_and_true_in_the_end() -> None:
         assert max(one.free) > 0
         assert (one.free[-1], one.taken[-1], one.wrong[-1]) == (0, 0, [])
         assert [sum(free for _, free, _ in wrong) for wrong in one.wrong] == one.free
-        assert all(address.startswith("lm/") for address in one.of)
     assert any("inconsistencies" in what for _, what in log.moments)
     _, silent = driven("pigeon")
     assert silent is not None

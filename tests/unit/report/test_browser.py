@@ -16,9 +16,9 @@ from pyarrow import parquet
 from tests.live.browsing import BROWSER, chromium
 from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_run, sample_runs, write_sample
 
-from volery.report import write_report
 from volery.report.explore.content import RunExplanation, TaskExplanation
-from volery.report.explore.server import open_server, site_of, url_of
+from volery.report.explore.server import Site, mark_of, open_server, prepared, url_of
+from volery.report.html import write_report
 from volery.study import compare
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
@@ -276,7 +276,8 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
             asked.append(question)
             return WHY[run].tasks
 
-    server = open_server(site_of(folder, Told()), "127.0.0.1", 0)
+    edition = prepared(folder, mark_of(folder), Told(), lambda _: None)
+    server = open_server(Site(lambda: edition.page, edition.answers.answer), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         visit = Visit(browser, url_of(server))

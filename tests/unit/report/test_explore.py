@@ -18,7 +18,6 @@ from volery.core.errors import InputError
 from volery.metrics import distribution
 from volery.report.explore import content as bounds
 from volery.report.explore import delays
-from volery.report.explore.answers import Answers
 from volery.report.explore.content import (
     CONTENT_ID,
     Content,
@@ -29,6 +28,7 @@ from volery.report.explore.content import (
     script,
 )
 from volery.report.explore.delays import CELLS, DelayGrid, counted, pair, rank, rows_at
+from volery.report.explore.server import Answers
 from volery.report.folder import StoredResults, read_results
 from volery.report.html import render, write_report
 from volery.report.parquet import RunJobs, read_jobs

@@ -158,7 +158,7 @@ def test_differences_of_an_export_hold_the_axes_as_columns(folder: Path, tmp_pat
 
 @pytest.mark.slow
 def test_the_page_names_each_design_once_and_every_axis(folder: Path) -> None:
-    from volery.report import write_report
+    from volery.report.html import write_report
 
     text = write_report(folder).read_text(encoding="utf-8")
     said = text[text.index("<h2>What was run</h2>") : text.index("<h2>Who is lowest at what</h2>")]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 
+from volery.integrity import sealed, unsealed
 from volery.report.folder import Timeline, read_results, read_timeline
 from volery.report.gantt import LEFT, RIGHT, WIDTH, gantt, heat_map, picture
 from volery.study import compare, load_results, write_results_report
@@ -111,6 +113,10 @@ def test_reports_draw_first_seeds_and_old_folders_go_without(tmp_path: Path) -> 
         with np.load(run) as kept:
             rest = {name: kept[name] for name in kept.files if not name.startswith("taskruns_")}
         np.savez_compressed(run, **rest)
+        # An earlier version wrote no digest of the columns either.
+        stored = run.with_suffix(".json")
+        content = msgspec.json.decode(unsealed(stored.read_bytes(), stored)) | {"columns_sha256": ""}
+        stored.write_bytes(sealed(msgspec.json.encode(content)))
     write_results_report(folder)
     assert "What ran where and when" not in (folder / "report.html").read_text()
     assert not (folder / "task_runs.parquet").exists()

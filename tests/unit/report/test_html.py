@@ -13,7 +13,7 @@ from pyarrow import parquet
 from tests.unit.report.samples import LABELS, TEN, sample_run, sample_runs, spread, write_sample
 
 from volery.core.errors import InputError
-from volery.report import write_report
+from volery.report.html import write_report
 
 VOID = {"meta", "br", "wbr", "img", "input", "link", "hr"}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -175,3 +177,16 @@ def test_the_reference_page_says_what_the_code_says() -> None:
     undetermined = sum(list(row.marks.values()).count("undetermined") for row in rows)
     assert f"{undetermined} of the {14 * len(Stage)} cells stay undetermined" in text
     assert all(difference in text for difference in mappings.cut())
+
+
+def test_every_stage_stands_in_one_box_and_has_a_square_per_scheduler() -> None:
+    assert sorted(chain(*mappings.COLUMNS)) == sorted(Stage)
+    rows = [
+        next(row for row in mappings.from_paper() if row.name == "Borg"),
+        mappings.declared(architectures.lookup("borg")),
+    ]
+    drawn = mappings.stages_svg(rows)
+    words = [each.text or "" for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("text")]
+    assert all(any(word.startswith(f"{stage.value} ") for word in words) for stage in Stage)
+    for mark, shown in (("partial", "~"), ("undetermined", "?"), ("full", "✓")):
+        assert words.count(shown) == 1 + sum(row.marks[stage] == mark for row in rows for stage in Stage)

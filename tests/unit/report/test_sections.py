@@ -18,7 +18,7 @@ from volery.metrics import (
 )
 from volery.report.groups import group_runs
 from volery.report.notes import ignorance_lines
-from volery.report.sections import NOTES, deadlines, plans, sections, work
+from volery.report.sections import NOTES, sections, work
 from volery.report.tables import plain
 
 SPENT = Distribution(10, 0.5, 0.4, 0.9, 1.0, 1.5, 2.0)
@@ -67,9 +67,9 @@ def test_deadlines_and_plans_are_means_over_seeds() -> None:
         )
         for seed, met in ((0, 1), (1, 3))
     ]
-    assert deadlines(group_runs(runs)) == [["megha", "4.00", "50.0 %", "0.0 %", "500 ms", "900 ms"]]
-    assert plans(group_runs(runs)) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", "800", "90.0", "2.0 %"]]
-    assert plans(group_runs(runs[:1])) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", *[NOTHING] * 3]]
+    assert rows("Deadlines", runs) == [["megha", "4.00", "50.0 %", "0.0 %", "500 ms", "900 ms"]]
+    assert rows("Plans", runs) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", "800", "90.0", "2.0 %"]]
+    assert rows("Plans", runs[:1]) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", *[NOTHING] * 3]]
 
 
 def test_guarantees_and_the_latest_job_are_told() -> None:

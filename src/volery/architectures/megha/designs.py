@@ -64,7 +64,7 @@ CAPTIONS: Final = {
     "AttemptsLost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
     "Preempt": "{sender} takes {tasks} from who has more than its share, for who has less.",
 }
-"""Captions of a film, by the name of a message or of a counted fact; what is empty has no caption of its own."""
+"""Captions of a recording, by the name of a message or of a counted fact; what is empty has no caption of its own."""
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:

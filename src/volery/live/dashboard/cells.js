@@ -1,5 +1,5 @@
 // The nodes as a field of cells that fill as their slots do; between what is fetched they move.
-const MOVE_MS = document.getElementById("film") ? 150 : 700;
+const MOVE_MS = document.getElementById("recording") ? 150 : 700;
 
 function movingCells(mount) {
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;

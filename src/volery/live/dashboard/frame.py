@@ -113,14 +113,14 @@ def page(
     federation: str = "",
     status: int = 200,
     refresh: Again = NEVER,
-    film: Markup | None = None,
+    clock: Markup | None = None,
 ) -> Response:
     """Render a page as an answer.
 
     Args:
         caller: the principal; None: nobody has signed in yet.
         refresh: when it is to be fetched again.
-        film: moves through a recording, where the page shows one: nothing changes there by itself.
+        clock: the bar that moves through a recording; None: the page follows a federation that is live.
     """
     nonce = secrets.token_urlsafe(16)
     head = joined((
@@ -131,9 +131,9 @@ def page(
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
-        _bar(view, caller, federation, recorded=film is not None),
-        film,
-        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if caller is not None and film is None else None,
+        _bar(view, caller, federation, recorded=clock is not None),
+        clock,
+        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if caller is not None and clock is None else None,
         tag("main", tag("h1", view.title), view.still, _live(view, refresh)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),

@@ -128,7 +128,7 @@ def progress(job: JobStatus) -> Markup:
             bars.append(part(width, state, begin))
             begin += width
     counts_text = ", ".join(f"{whole(count)} {state}" for state, count in counts if count) or "none has started"
-    return joined((bar(*bars, told=counts_text), Markup(" "), share(job.finished, job.tasks)))
+    return joined((bar(*bars, title=counts_text), Markup(" "), share(job.finished, job.tasks)))
 
 
 async def job_view(
