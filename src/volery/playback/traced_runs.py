@@ -150,7 +150,7 @@ def demonstration(part: TimeRange = WHOLE) -> TracedRun:
     cluster = Cluster.uniform(WORKERS)
     deployment = architecture.build(cluster, config, Streams(0))
     crashes = ((CRASH.at_us, CRASH.address),)
-    tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions, crashes, part.is_part)
+    tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, architecture.captions(), crashes, part.is_part)
     deployment = tracer.on(deployment)
     options = sim.Options(plan=FaultPlan(crashes=(CRASH,)))
     sim.simulate(deployment, work(), cluster, network=sim.Network(DELAY_US), options=options)
@@ -206,7 +206,7 @@ def trace_journals(paths: Sequence[Path], part: TimeRange = WHOLE, moved: Moved 
     begin_us, end_us = part.within(first_us, last_us)
     federation_plan = plan_of(header, architectures.lookup, place)
     cluster, deployment = header.cluster, federation_plan.build()
-    captions = federation_plan.architecture.captions
+    captions = federation_plan.architecture.captions()
     tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, captions, part=part.is_part)
 
     reported_s, events = time.monotonic(), 0
