@@ -427,7 +427,7 @@ def test_the_tidy_rules_can_fail() -> None:
     assert not opens("Whether a task fits.")
     assert not opens("Checks the queue.")
     assert opens("Tasks that wait for a machine.")
-    assert source_of("volery.policies.fairness", "ShareLedger") == "volery.policies.fairness.ledger"
+    assert source_of("volery.statistics", "holm") == "volery.statistics.differences"
     assert source_of("volery.policies.fairness", "naive") == "volery.policies.fairness.hdrf"
     assert "volery.study.dask_pool" in dependencies(PACKAGE / "study" / "pool.py"), "an import inside a function counts"
     assert is_for_types(ast.parse("if TYPE_CHECKING:\n    import volery").body[0])

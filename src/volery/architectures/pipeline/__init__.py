@@ -187,8 +187,8 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "pipeline:T9", "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart"
         )
 
-    for name, others, problem in EXCLUSIONS:
-        if _is_set(config, name) and any(_is_set(config, other) for other in others):
+    for name, excluded_names, problem in EXCLUSIONS:
+        if _is_set(config, name) and any(_is_set(config, excluded) for excluded in excluded_names):
             raise InputError(f"pipeline:{name}", problem)
 
     if config.T6.startswith("reclaim") and (config.T9 != "none" or config.T3 != "skip"):
