@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
+.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -86,11 +86,11 @@ conformance: $(VENV)/.tools  ## all tests: every check on every design and varia
 ROOMS := core roles policies architectures sim live workload metrics statistics study whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
 TESTS_OF_architectures := tests/scripts
-TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/live/test_load.py tests/live/test_calibrate.py tests/live/test_forecasts.py
+TESTS_OF_cli := tests/live/cli
 TESTS_OF_conformance := tests/conformance/test_mutants.py
 TESTS_OF_faults := tests/faults/test_recovery.py
 TESTS_OF_live := tests/live
-TESTS_OF_playback := tests/live/test_filming.py tests/live/test_recorded.py
+TESTS_OF_playback := tests/live/playback
 
 coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that its own tests reach
 
@@ -122,8 +122,8 @@ bench-prototypes: $(VENV)/.tools  ## the prototypes of two papers on 120 live no
 bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
 	$(BIN)/python benchmarks/serving.py
 
-bench-window: $(VENV)/.tools  ## what open pages cost a federation and a browser, as JSON; needs chromium; twenty minutes
-	$(BIN)/python -m benchmarks.window
+bench-dashboard: $(VENV)/.tools  ## what open pages cost a federation and a browser, as JSON; needs chromium; twenty minutes
+	$(BIN)/python -m benchmarks.dashboard
 
 # Ray stands in an environment of its own, beside the tree; where it cannot be had, its line says so.
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/volery/peers
@@ -169,7 +169,7 @@ figure: $(VENV)/.installed  ## the figure of README.md, from the command that st
 	cp build/first/pictures/delay-0-all.svg docs/figures/first-delay.svg
 
 screenshot: $(VENV)/.tools  ## the picture of the dashboard in docs/how-to/watch-a-federation.md; needs chromium
-	$(BIN)/python -m tests.live.screenshot
+	$(BIN)/python -m tests.live.dashboard.screenshot
 
 reproduce: $(VENV)/.installed  ## every experiment of the lab book, and the pages of its claims (long)
 	$(BIN)/python -m experiments run -p $(JOBS)

@@ -1,4 +1,4 @@
-"""A federation that has as much to do as it can, with pages open and without: the part `throughput` of window.py.
+"""A federation that has as much to do as it can, with pages open and without: the part `throughput` of dashboard.py.
 
 The server has the first processor to itself. The clients and the browser share the others, the browser with less
 priority, so that it takes time from neither the scheduler nor the clients that keep it busy. Clients form a closed

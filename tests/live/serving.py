@@ -14,7 +14,7 @@ from tests.live.loopback import Loopback, loopback
 from volery.cli.federation import choose
 from volery.live.assembly import LiveHost, running
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.dashboard.routes import window_routes
+from volery.live.dashboard.routes import dashboard_routes
 from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.service.api import ApiServer
@@ -29,7 +29,9 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.service, folder / "tasks", port=port, gate=Authenticator(tokens), pages=window_routes)
+            server = ApiServer(
+                it.service, folder / "tasks", port=port, gate=Authenticator(tokens), pages=dashboard_routes
+            )
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()

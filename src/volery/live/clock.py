@@ -227,8 +227,14 @@ class ClockSteps:
 
     def monotonic_us(self, unix_us: Time) -> Time:
         """The moment of a report that comes soon after it, by the clock that nobody sets."""
-        offset_us, now_us = _unix_offset_us(), monotonic_now_us()
-        if abs(offset_us - self._offsets_us[-1]) > _STEP_US:
-            self._offsets_us.append(offset_us)
+        now_us = monotonic_now_us()
+        if abs(unix_now_us() - now_us - self._offsets_us[-1]) > _STEP_US:
+            offset_us = _unix_offset_us()  # or this process was only held up between the two readings
+            if abs(offset_us - self._offsets_us[-1]) > _STEP_US:
+                self._offsets_us.append(offset_us)
+
+        if len(self._offsets_us) == 1:
+            return unix_us - self._offsets_us[0]
+
         # Which setting of the clock the report was made under is not known: the moment next to now is taken.
         return min((unix_us - offset for offset in self._offsets_us), key=lambda moment: abs(moment - now_us))

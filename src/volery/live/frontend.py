@@ -14,7 +14,7 @@ from volery.core.model import Address
 from volery.live.clock import in_background, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.config.tls import server_files
-from volery.live.dashboard.routes import window_routes
+from volery.live.dashboard.routes import dashboard_routes
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
@@ -87,7 +87,7 @@ class JobFrontend(Frontend):
             tls=_files(federation),
             foreteller=self._forecaster,
             bounds=limits,
-            pages=window_routes,
+            pages=dashboard_routes,
         )
 
         self.url, self.open_to_all = self._server.url, self._server.open_to_all

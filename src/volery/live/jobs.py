@@ -417,10 +417,16 @@ def demand_commands(job: JobDescription, place: str = "job") -> None:
     Raises:
         InputError: a task is one.
     """
-    for work, work_place in _works(job, place):
-        if work.call:
-            problem = "is a Python call, and this federation runs none (calls = false in its file); submit a command"
-            raise InputError(f"{work_place}.call", problem)
+    problem = "is a Python call, and this federation runs none (calls = false in its file); submit a command"
+    if isinstance(job.tasks, int):
+        if job.call:
+            raise InputError(f"{place}.call", problem)
+        return
+
+    # Tasks are not completed for this: a job may list 100,000, and requests of others wait meanwhile.
+    for at, task in enumerate(job.tasks):
+        if task.call or (job.call and not task.command):
+            raise InputError(f"{place}.tasks[{at}].call", problem)
 
 
 def _works_with_demands(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:

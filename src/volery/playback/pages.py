@@ -26,7 +26,7 @@ from volery.playback.snapshot import Snapshot
 
 AT: Final = "at"
 VIEW: Final = "view"
-DESIGN: Final = "/window/design"
+DESIGN: Final = "/dashboard/design"
 MOMENTS_MAX: Final = 300
 LASTS_S: Final = ((15, "15 s"), (30, "30 s"), (60, "1 min"), (120, "2 min"), (600, "10 min"))
 """Choices of the length of a playback, without its pauses."""

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from volery.core.errors import InputError
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView, page
-from volery.live.dashboard.routes import file_of, pages, problem_view, window_script, window_style
+from volery.live.dashboard.routes import dashboard_script, dashboard_style, file_of, pages, problem_view
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import NotThereError
 from volery.look.html import joined
@@ -64,7 +64,7 @@ class PlaybackApp:
             routes=[
                 *shown,
                 Route(DESIGN, self._answering(self._of_design)),
-                Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style() + _text("playback.css"))),
+                Route(frame.STYLE, file_of("text/css; charset=utf-8", dashboard_style() + _text("playback.css"))),
                 Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", _script())),
             ],
             exception_handlers={HTTPException: self._missing},
@@ -125,7 +125,7 @@ class PlaybackApp:
 
 
 def _script() -> str:
-    return "\n".join((window_script(), _text("playback.js"), _text("message_panel.js")))
+    return "\n".join((dashboard_script(), _text("playback.js"), _text("message_panel.js")))
 
 
 def _text(name: str) -> str:

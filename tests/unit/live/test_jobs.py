@@ -16,6 +16,8 @@ from volery.live.jobs import (
     CHUNK_BYTES,
     JobDescription,
     PlannedTask,
+    TaskDescription,
+    demand_commands,
     job_from_table,
     plan,
     read_job,
@@ -197,3 +199,18 @@ def test_a_large_job_travels_in_chunks_that_brokers_take(count: int, payload_byt
         assert sum(len(task.payload) for task in message.tasks) <= CHUNK_BYTES
         together += message.tasks
     assert together == list(tasks)
+
+
+def test_where_no_calls_run_the_first_task_that_is_one_is_named() -> None:
+    call, command = b"a pickled callable", ("true",)
+    demand_commands(JobDescription(command=command, tasks=2))
+    demand_commands(JobDescription(command=command, tasks=(TaskDescription(), TaskDescription(command=command))))
+    demand_commands(JobDescription(call=call, tasks=(TaskDescription(command=command),)))
+    for job, place in (
+        (JobDescription(call=call, tasks=2), "job.call"),
+        (JobDescription(command=command, tasks=(TaskDescription(), TaskDescription(call=call))), "job.tasks[1].call"),
+        (JobDescription(call=call, tasks=(TaskDescription(command=command), TaskDescription())), "job.tasks[1].call"),
+    ):
+        with pytest.raises(InputError, match="is a Python call, and this federation runs none") as refused:
+            demand_commands(job)
+        assert refused.value.place == place

@@ -29,7 +29,15 @@ def client(recording: Recording, traced: TracedRun) -> TestClient:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/window/jobs", "/window/jobs/2", "/window/jobs/2/tasks/0", "/window/nodes", "/window/users", DESIGN],
+    [
+        "/",
+        "/dashboard/jobs",
+        "/dashboard/jobs/2",
+        "/dashboard/jobs/2/tasks/0",
+        "/dashboard/nodes",
+        "/dashboard/users",
+        DESIGN,
+    ],
 )
 def test_every_page_has_the_bar_and_keeps_its_policy(client: TestClient, path: str) -> None:
     answer = client.get(path, params={"at": "4"})
@@ -46,11 +54,11 @@ def test_the_home_page_has_the_messages_of_the_moment(client: TestClient) -> Non
         "Queues", "Messages", "Views of schedulers"
     ]  # fmt: skip
     assert "data-staging" in text
-    assert "data-staging" not in client.get("/window/nodes", params={"at": "4"}).text
+    assert "data-staging" not in client.get("/dashboard/nodes", params={"at": "4"}).text
 
 
 def test_a_filter_by_name_finds_no_job(client: TestClient) -> None:
-    assert "No such jobs." in client.get("/window/jobs", params={"at": "4", "name": "train"}).text
+    assert "No such jobs." in client.get("/dashboard/jobs", params={"at": "4", "name": "train"}).text
 
 
 def test_the_design_page_has_prose_flow_and_documentation(client: TestClient) -> None:
@@ -63,10 +71,10 @@ def test_the_design_page_has_prose_flow_and_documentation(client: TestClient) ->
 @pytest.mark.parametrize(
     ("path", "query", "status", "told"),
     [
-        ("/window/jobs", {"at": "soon"}, 422, "expected seconds since the beginning, as 12.5"),
-        ("/window/jobs", {"at": "inf"}, 422, "expected seconds"),
-        ("/window/jobs", {"sort": "x"}, 422, "query.sort"),
-        ("/window/jobs/99", {}, 404, "99"),
+        ("/dashboard/jobs", {"at": "soon"}, 422, "expected seconds since the beginning, as 12.5"),
+        ("/dashboard/jobs", {"at": "inf"}, 422, "expected seconds"),
+        ("/dashboard/jobs", {"sort": "x"}, 422, "query.sort"),
+        ("/dashboard/jobs/99", {}, 404, "99"),
         ("/nowhere", {}, 404, "there is no such page"),
     ],
 )
@@ -93,8 +101,8 @@ def test_times_in_addresses_are_short_and_exact() -> None:
 
 
 def test_style_and_script_are_served_with_those_of_recordings(client: TestClient) -> None:
-    assert ".film" in client.get("/window/window.css").text
-    assert "scrub" in client.get("/window/window.js").text
+    assert ".film" in client.get("/dashboard/dashboard.css").text
+    assert "scrub" in client.get("/dashboard/dashboard.js").text
 
 
 def test_a_server_answers_at_its_address_until_it_is_stopped(recording: Recording) -> None:

@@ -22,17 +22,17 @@ from volery.look.html import Markup, Piece, address, document, escaped, joined, 
 from volery.look.text import utc, whole
 
 HOME: Final = "/"
-JOBS: Final = "/window/jobs"
-NODES: Final = "/window/nodes"
-HOSTS: Final = "/window/hosts"
-USERS: Final = "/window/users"
-PLAN: Final = "/window/plan"
-PREEMPTIONS: Final = "/window/preemptions"
-SIGN_IN: Final = "/window/sign-in"
-SESSION: Final = "/window/session"
-PULSE: Final = "/window/pulse"
-STYLE: Final = "/window/window.css"
-SCRIPT: Final = "/window/window.js"
+JOBS: Final = "/dashboard/jobs"
+NODES: Final = "/dashboard/nodes"
+HOSTS: Final = "/dashboard/hosts"
+USERS: Final = "/dashboard/users"
+PLAN: Final = "/dashboard/plan"
+PREEMPTIONS: Final = "/dashboard/preemptions"
+SIGN_IN: Final = "/dashboard/sign-in"
+SESSION: Final = "/dashboard/session"
+PULSE: Final = "/dashboard/pulse"
+STYLE: Final = "/dashboard/dashboard.css"
+SCRIPT: Final = "/dashboard/dashboard.js"
 HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",

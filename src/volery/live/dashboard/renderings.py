@@ -1,4 +1,4 @@
-"""Pages that several windows show are made once for all of them, until it is time to make them again."""
+"""Pages that several browsers show are made once for all of them, until it is time to make them again."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ KEEP_ALIVE_PULSES: Final = 15
 PART: Final = "volery-part"
 """A header of requests for the live part alone."""
 BODY_BYTES_MAX: Final = 4096
-_THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?(?:\?[A-Za-z0-9%&=+._~*-]*)?")
+_THEN: Final = re.compile(r"/(?:dashboard/[a-z0-9/-]*)?(?:\?[A-Za-z0-9%&=+._~*-]*)?")
 """Where one may be sent after signing in: pages of ours alone."""
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -68,7 +68,7 @@ class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-def window_routes(
+def dashboard_routes(
     service: JobService, outputs: Outputs, sessions: Sessions, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
@@ -87,7 +87,7 @@ def window_routes(
         Route(one_job + "/tasks/{index:number}/tail", access.content(_tail(views, outputs))),
         Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
         Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
-        Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style())),
+        Route(frame.STYLE, file_of("text/css; charset=utf-8", dashboard_style())),
         Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", live_script())),
     ]  # fmt: skip
 
@@ -121,19 +121,19 @@ def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[NewO
 
 
 def live_script() -> str:
-    return "\n".join((window_script(), _text("pulse.js"), _text("tail.js")))
+    return "\n".join((dashboard_script(), _text("pulse.js"), _text("tail.js")))
 
 
-def window_script() -> str:
-    return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
+def dashboard_script() -> str:
+    return "\n".join((_text("dashboard.js"), field_script(), _text("cells.js")))
 
 
 def _text(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def window_style() -> str:
-    return base_style() + _text("window.css")
+def dashboard_style() -> str:
+    return base_style() + _text("dashboard.css")
 
 
 def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:

@@ -1,4 +1,4 @@
-"""What the live page costs, as JSON lines: `python -m benchmarks.window [PART ...]`; needs chromium.
+"""What the live page costs, as JSON lines: `python -m benchmarks.dashboard [PART ...]`; needs chromium.
 
 A store of 100,000 jobs, one of them with a million tasks of which each has a row. Then, in the system's chromium:
 
@@ -54,10 +54,11 @@ BUSY_S: Final = 30.0
 """A window is as long as pages leave costly views as they are, so that each costs what it costs on average."""
 CHUNK: Final = 50_000
 VIEWS: Final = {
-    "federation": "/", "jobs": "/window/jobs", "jobs by name": "/window/jobs?sort=name", "large job": "/window/jobs/0",
-    "its last tasks": f"/window/jobs/0?first={TASKS - 500}", "a task": "/window/jobs/0/tasks/999999",
-    "nodes": "/window/nodes", "a node": "/window/nodes/node/5", "users": "/window/users",
-    "preemptions": "/window/preemptions",
+    "federation": "/", "jobs": "/dashboard/jobs", "jobs by name": "/dashboard/jobs?sort=name",
+    "large job": "/dashboard/jobs/0", "its last tasks": f"/dashboard/jobs/0?first={TASKS - 500}",
+    "a task": "/dashboard/jobs/0/tasks/999999",
+    "nodes": "/dashboard/nodes", "a node": "/dashboard/nodes/node/5", "users": "/dashboard/users",
+    "preemptions": "/dashboard/preemptions",
 }  # fmt: skip
 PARTS: Final = ("paint", "work", "core", "throughput", "memory")
 NO_OP: Final = {"command": "true"}

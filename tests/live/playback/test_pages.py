@@ -12,8 +12,8 @@ import httpx2
 import msgspec
 import pytest
 from tests.live.bench import LIMIT_S
-from tests.live.shown import showing
-from tests.live.test_replay import record
+from tests.live.playback.shown import showing
+from tests.live.runtime.test_replay import record
 
 from volery import architectures, sim
 from volery.cli.watch import FilmSpan, of_demonstration, of_journals
@@ -134,8 +134,8 @@ def test_why_is_as_it_was_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PATHS = (
-    "/", "/window/jobs", "/window/jobs/1", "/window/jobs/1/tasks/2", "/window/nodes", "/window/nodes/node/3",
-    "/window/users", "/window/preemptions", "/window/design",
+    "/", "/dashboard/jobs", "/dashboard/jobs/1", "/dashboard/jobs/1/tasks/2", "/dashboard/nodes",
+    "/dashboard/nodes/node/3", "/dashboard/users", "/dashboard/preemptions", "/dashboard/design",
 )  # fmt: skip
 
 
@@ -153,9 +153,11 @@ def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> 
             assert "data-pulse" not in answer.text
             assert "unsafe" not in answer.headers["content-security-policy"]
             assert http.post(path).status_code == 405
-        assert http.get("/window/jobs/5", params={"at": "5.9"}).status_code == 404, "it comes at 6 s"
-        assert http.get("/window/jobs/5", params={"at": "6"}).status_code == 200
-        assert re.search(r"<td[^>]*>6\.000 s|<time>6\.000 s</time>", http.get("/window/jobs", params={"at": "6"}).text)
+        assert http.get("/dashboard/jobs/5", params={"at": "5.9"}).status_code == 404, "it comes at 6 s"
+        assert http.get("/dashboard/jobs/5", params={"at": "6"}).status_code == 200
+        assert re.search(
+            r"<td[^>]*>6\.000 s|<time>6\.000 s</time>", http.get("/dashboard/jobs", params={"at": "6"}).text
+        )
         for wrong in ("x", "nan", "inf", "1e99", "9" * 100):
             assert http.get("/", params={"at": wrong}).status_code == 422
         assert http.get("/", params={"at": "-5"}).status_code == http.get("/", params={"at": "1e9"}).status_code == 200
@@ -173,17 +175,17 @@ def test_hostile_names_are_text() -> None:
     ):
         for path in (
             "/",
-            "/window/jobs",
-            "/window/jobs/1",
-            "/window/users",
-            f"/window/jobs?user={EVIL[:40]}",
+            "/dashboard/jobs",
+            "/dashboard/jobs/1",
+            "/dashboard/users",
+            f"/dashboard/jobs?user={EVIL[:40]}",
             f"/?view={EVIL[:40]}",
         ):
             page = http.get(path + ("&" if "?" in path else "?") + "at=11").text
             assert "<script>" not in page
             assert "\u202e" not in page
-        assert "&lt;script&gt;" in http.get("/window/jobs?at=11").text
-        assert http.get("/window/design").status_code == 404
+        assert "&lt;script&gt;" in http.get("/dashboard/jobs?at=11").text
+        assert http.get("/dashboard/design").status_code == 404
 
 
 def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
     filmed: RunLog = reel.filmed
     with showing(reel.app()) as url, httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http:
         end = filmed.end_us / SECOND
-        page = http.get("/window/jobs", params={"at": f"{end}"}).text
+        page = http.get("/dashboard/jobs", params={"at": f"{end}"}).text
         ended = re.findall(r'class="state (done|failed|cancelled)"', page)
         assert len(ended) == len(filmed.jobs) > 0
         assert re.search(r'<time datetime="20\d\d-', page)

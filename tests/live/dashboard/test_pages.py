@@ -58,7 +58,7 @@ def rows(text: str) -> list[list[str]]:
 
 def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
     number = submit_and_wait(http, command="test $VOLERY_INDEX != 1", tasks=3, name="mixed", user="ada")
-    told, page = http.get(f"/jobs/{number}").json(), http.get(f"/window/jobs/{number}").text
+    told, page = http.get(f"/jobs/{number}").json(), http.get(f"/dashboard/jobs/{number}").text
     shown = facts(page)
     assert shown["state"] == told["state"] == "failed"
     assert shown["reason"] == told["reason"]
@@ -71,11 +71,11 @@ def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
         ("2", "finished"),
     ]
     task = http.get(f"/jobs/{number}/tasks/1").json()
-    shown = facts(http.get(f"/window/jobs/{number}/tasks/1").text)
+    shown = facts(http.get(f"/dashboard/jobs/{number}/tasks/1").text)
     assert (shown["node"], shown["exit code"], shown["reason"]) == (task["node"], "1", task["reason"])
-    (listed,) = rows(http.get("/window/jobs").text)
+    (listed,) = rows(http.get("/dashboard/jobs").text)
     assert listed[:5] == [str(number), "failed", "mixed", "ada", "3"]
-    nodes = rows(http.get("/window/nodes").text)
+    nodes = rows(http.get("/dashboard/nodes").text)
     assert [(row[0], int(row[3]), int(row[4])) for row in nodes] == [
         (node["address"], node["slots"], node["cores"]) for node in http.get("/nodes").json()
     ]
@@ -91,9 +91,9 @@ def test_what_runs_is_shown_where_it_runs(http: httpx2.Client) -> None:
         assert any('"running":2' in line for line in events.iter_lines())
     for task in (0, 1):
         told = http.get(f"/jobs/{number}/tasks/{task}").json()
-        page = http.get(f"/window/nodes/{told['node']}").text
+        page = http.get(f"/dashboard/nodes/{told['node']}").text
         assert f"{number}/{task}" in [row[0] for row in rows(page)]
-    (user,) = [row for row in rows(http.get("/window/users").text) if row[0] == "ada"]
+    (user,) = [row for row in rows(http.get("/dashboard/users").text) if row[0] == "ada"]
     running = next(user for user in http.get("/users").json() if user["user"] == "ada")["tasks_running"]
     assert user[3] == str(running) == "2"
     http.post(f"/jobs/{number}/cancel", json={})
@@ -103,29 +103,31 @@ def test_the_command_of_a_job_is_shown_without_the_values_of_its_environment(htt
     number = submit(
         http, command=["echo", "hello world"], env={"KEY": "secret"}, cwd="/", constraints=["cores >= 1"], tasks=2
     )
-    page = http.get(f"/window/jobs/{number}").text
+    page = http.get(f"/dashboard/jobs/{number}").text
     shown = facts(page)
     assert [shown[name] for name in ("command", "environment", "directory", "constraints")] == [
         "echo 'hello world'", "KEY", "/", "cores >= 1",
     ]  # fmt: skip
     assert "secret" not in page
     several = submit(http, tasks=[{"command": "true"}, {"command": "sleep 0", "count": 3}])
-    assert facts(http.get(f"/window/jobs/{several}").text)["command"] == "true (of task 0; 2 different ones)"
+    assert facts(http.get(f"/dashboard/jobs/{several}").text)["command"] == "true (of task 0; 2 different ones)"
 
 
 def test_who_submits_from_plan_is_asked_about_the_command(http: httpx2.Client) -> None:
     """A link may have filled the form in."""
-    page = http.get("/window/plan", params={"command": "echo <b> & more", "tasks": 2}).text
+    page = http.get("/dashboard/plan", params={"command": "echo <b> & more", "tasks": 2}).text
     asked = re.findall(r'data-order="/jobs" data-question="(.*?)"', page)
     assert [html.unescape(one) for one in asked] == ["Submit this job of 2 tasks, which runs: echo <b> & more"]
-    assert "submit this job" not in http.get("/window/plan", params={"tasks": 2}).text, "there is no command to submit"
+    assert "submit this job" not in http.get("/dashboard/plan", params={"tasks": 2}).text, (
+        "there is no command to submit"
+    )
 
 
 def test_jobs_are_found_by_name(http: httpx2.Client) -> None:
     for name in ("night build", "day build", "other"):
         submit(http, command="true", name=name)
     assert {job["name"] for job in http.get("/jobs?name=build").json()} == {"night build", "day build"}
-    assert [row[2] for row in rows(http.get("/window/jobs?name=night").text)] == ["night build"]
+    assert [row[2] for row in rows(http.get("/dashboard/jobs?name=night").text)] == ["night build"]
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def test_curves_have_the_figures_of_the_history(sampled: httpx2.Client) -> None:
 
 def test_output_is_shown_from_its_end(http: httpx2.Client) -> None:
     number = submit_and_wait(http, command="seq 1 20000; printf '<script>\\033[31m'")
-    page = http.get(f"/window/jobs/{number}/tasks/0").text
+    page = http.get(f"/dashboard/jobs/{number}/tasks/0").text
     size = len(http.get(f"/jobs/{number}/tasks/0/logs").content)
     assert f"The last 16,384 of {size:,} bytes" in page
     assert "20000\n&lt;script&gt;</pre>" in page, "without the colours of terminals"
@@ -162,44 +164,46 @@ def test_jobs_are_filtered_sorted_and_cut_into_pages(http: httpx2.Client) -> Non
         submit_and_wait(http, command="true", tasks=tasks, user=user)
 
     def shown(query: str) -> list[str]:
-        return [row[0] for row in rows(http.get(f"/window/jobs?{query}").text)]
+        return [row[0] for row in rows(http.get(f"/dashboard/jobs?{query}").text)]
 
     assert shown("") == ["2", "1", "0"]
     assert shown("user=ada&sort=id") == ["0", "2"]
     assert shown("sort=-tasks") == ["1", "2", "0"]
     assert shown("sort=-tasks&rows=1&skip=1") == ["2"]
     assert shown("state=running") == []
-    following = re.search(r'href="([^"]*)" id="page-next"', http.get("/window/jobs?sort=-tasks&rows=1&user=ada").text)
+    following = re.search(
+        r'href="([^"]*)" id="page-next"', http.get("/dashboard/jobs?sort=-tasks&rows=1&user=ada").text
+    )
     assert following is not None
     assert [row[0] for row in rows(http.get(html.unescape(following.group(1))).text)] == ["0"]
     for wrong in ("sort=nothing", "skip=x", "rows=501", "state=gone"):
-        assert http.get(f"/window/jobs?{wrong}").status_code == 422
+        assert http.get(f"/dashboard/jobs?{wrong}").status_code == 422
 
 
 def test_a_filter_of_preemptions_may_be_empty_and_what_is_no_number_is_refused(http: httpx2.Client) -> None:
-    assert http.get("/window/preemptions?user=ada&job=").status_code == 200, "a form sends its empty fields"
+    assert http.get("/dashboard/preemptions?user=ada&job=").status_code == 200, "a form sends its empty fields"
     for job in ("\N{SUPERSCRIPT TWO}", "x", "9" * 40):
-        assert http.get("/window/preemptions", params={"job": job}).status_code == 422, job
-    assert http.get("/window/preemptions?job=7").status_code == 404
+        assert http.get("/dashboard/preemptions", params={"job": job}).status_code == 422, job
+    assert http.get("/dashboard/preemptions?job=7").status_code == 404
 
 
 def test_a_page_that_has_a_view_is_told_so_or_given_its_live_part(http: httpx2.Client) -> None:
     submit_and_wait(http, command="true")
-    whole = http.get("/window/jobs").text
+    whole = http.get("/dashboard/jobs").text
     (tag,) = re.findall(r'data-tag="([^"]*)"', whole)
     known = {"if-none-match": html.unescape(tag), "volery-part": "live"}
-    same = http.get("/window/jobs", headers=known)
+    same = http.get("/dashboard/jobs", headers=known)
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", known["if-none-match"])
     assert 0 < float(same.headers["volery-again"]) <= 60
     assert "volery-behind" not in same.headers
     number = submit_and_wait(http, command="true", name="later")
-    again = http.get("/window/jobs", headers=known)
+    again = http.get("/dashboard/jobs", headers=known)
     assert again.headers["volery-behind"] == "1" or "later" in again.text, "it is told to ask once more"
-    fresh = http.get("/window/jobs", headers={"volery-part": "live"})
+    fresh = http.get("/dashboard/jobs", headers={"volery-part": "live"})
     assert fresh.text.startswith('<div id="live"')
     assert [row[0] for row in rows(fresh.text)] == [str(number), "0"], "who has not said what it has is told what holds"
     assert fresh.headers["etag"] != known["if-none-match"]
-    assert http.get("/window/jobs?sort=nothing", headers=known).status_code == 422
+    assert http.get("/dashboard/jobs?sort=nothing", headers=known).status_code == 422
 
 
 def test_pages_that_listen_are_counted_until_they_leave(http: httpx2.Client) -> None:
@@ -208,7 +212,7 @@ def test_pages_that_listen_are_counted_until_they_leave(http: httpx2.Client) -> 
         assert found is not None
         return found.group(1)
 
-    with http.stream("GET", "/window/pulse") as pulse:
+    with http.stream("GET", "/dashboard/pulse") as pulse:
         lines = pulse.iter_lines()
         assert next(lines) == ": volery"
         assert listening() == "1"
@@ -232,10 +236,10 @@ def test_hostile_names_are_text(http: httpx2.Client) -> None:
     number = submit_and_wait(http, command="false", name=EVIL, user=EVIL)
     asked = (f"jobs?user={EVIL}&reason={EVIL}", f"nodes?text={EVIL}", f"jobs?sort={EVIL}")
     for path in ("jobs", f"jobs/{number}", f"jobs/{number}/tasks/0", "users", *asked):
-        page = http.get(f"/window/{path}").text
+        page = http.get(f"/dashboard/{path}").text
         assert "<script>" not in page
         assert EVIL not in page
-    assert EVIL in html.unescape(http.get("/window/jobs").text)
+    assert EVIL in html.unescape(http.get("/dashboard/jobs").text)
 
 
 def test_pages_may_run_their_own_script_and_nothing_else(http: httpx2.Client) -> None:
@@ -248,8 +252,8 @@ def test_pages_may_run_their_own_script_and_nothing_else(http: httpx2.Client) ->
     assert nonce is not None
     assert f'nonce="{nonce.group(1)}"' in first.text
     assert nonce.group(1) not in second.text, "each page has its own"
-    assert http.get("/window/jobs/99").status_code == 404
-    assert http.get("/window/nodes/node/99").status_code == 404
+    assert http.get("/dashboard/jobs/99").status_code == 404
+    assert http.get("/dashboard/nodes/node/99").status_code == 404
 
 
 def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> None:
@@ -261,16 +265,16 @@ def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> No
     ):
         with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {ada}"}, trust_env=False) as by_token:
             number = submit(by_token, command="sleep 60", name="secret", user="ada")
-        for path in ("/", "/window/jobs", f"/window/jobs/{number}", "/window/nodes", "/window/users"):
+        for path in ("/", "/dashboard/jobs", f"/dashboard/jobs/{number}", "/dashboard/nodes", "/dashboard/users"):
             led = http.get(path)
-            assert (led.status_code, led.headers["location"].partition("?")[0]) == (303, "/window/sign-in")
-        assert http.get("/window/pulse").status_code == 401
-        for then in ("//elsewhere.example", "https://elsewhere.example", "/window/..//x.example"):
-            assert 'data-then="/"' in http.get("/window/sign-in", params={"then": then}).text
+            assert (led.status_code, led.headers["location"].partition("?")[0]) == (303, "/dashboard/sign-in")
+        assert http.get("/dashboard/pulse").status_code == 401
+        for then in ("//elsewhere.example", "https://elsewhere.example", "/dashboard/..//x.example"):
+            assert 'data-then="/"' in http.get("/dashboard/sign-in", params={"then": then}).text
 
         def signed_in(token: str, origin: str = url) -> int:
             http.cookies.clear()
-            answer = http.post("/window/session", json={"token": token}, headers={"origin": origin})
+            answer = http.post("/dashboard/session", json={"token": token}, headers={"origin": origin})
             kept = answer.headers.get("set-cookie", "")
             assert answer.status_code != 200 or ("HttpOnly" in kept and "SameSite=strict" in kept)
             assert token not in kept
@@ -278,29 +282,29 @@ def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> No
 
         assert signed_in(ada, "http://127.0.0.1:1") == signed_in("volery_x_y") == 403
         assert signed_in(bob) == 200
-        assert "secret" not in http.get("/window/jobs").text
-        assert "secret" not in http.get("/window/jobs?user=ada").text
+        assert "secret" not in http.get("/dashboard/jobs").text
+        assert "secret" not in http.get("/dashboard/jobs?user=ada").text
         for path in ("", "/tasks/0"):
-            assert http.get(f"/window/jobs/{number}{path}").status_code == 404
-        assert f"{number}/0" not in "".join(http.get(f"/window/nodes/node/{node}").text for node in (0, 1))
-        assert "ada" not in http.get("/window/users").text
+            assert http.get(f"/dashboard/jobs/{number}{path}").status_code == 404
+        assert f"{number}/0" not in "".join(http.get(f"/dashboard/nodes/node/{node}").text for node in (0, 1))
+        assert "ada" not in http.get("/dashboard/users").text
         shown = http.get("/").text
         assert not any(word in shown for word in ("Views", "tasks per second", "Allocation")), "figures of everybody"
 
         assert signed_in(ada) == 200
-        assert "secret" in http.get("/window/jobs").text
+        assert "secret" in http.get("/dashboard/jobs").text
         order = f"/jobs/{number}/cancel"
         for headers in ({"origin": "http://127.0.0.1:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
             assert http.post(order, json={}, headers=headers).status_code == 403
         assert http.post("/nodes/node/0/drain", json={}, headers={"origin": url}).status_code == 403
         assert http.post(order, json={}, headers={"origin": url}).status_code == 202
         tokens.revoke("ada")
-        assert http.get("/window/jobs").status_code == 303, "a session ends with its token"
+        assert http.get("/dashboard/jobs").status_code == 303, "a session ends with its token"
         assert signed_in(bob) == 200
         kept = dict(http.cookies)
-        assert http.post("/window/session/end", json={}, headers={"origin": url}).status_code == 200
+        assert http.post("/dashboard/session/end", json={}, headers={"origin": url}).status_code == 200
         http.cookies.update(kept)
-        assert http.get("/window/jobs").status_code == 303, "and when it is left"
+        assert http.get("/dashboard/jobs").status_code == 303, "and when it is left"
 
 
 def figures_of(text: str, *names: str) -> list[str]:
@@ -380,13 +384,13 @@ def test_every_number_of_the_federation_is_that_of_the_api(still: Still) -> None
 
 def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
     http, of_bob = still
-    listed = rows(http.get("/window/jobs").text)
+    listed = rows(http.get("/dashboard/jobs").text)
     assert [[row[0], row[1], row[3], row[4], row[5]] for row in listed] == [
         [str(job["id"]), job["state"], job["user"], str(job["tasks"]),
          f"{progress_words(job)} {percent(job['finished'], job['tasks'])}"] for job in http.get("/jobs").json()
     ]  # fmt: skip
 
-    job, page = http.get(f"/jobs/{of_bob}").json(), http.get(f"/window/jobs/{of_bob}").text
+    job, page = http.get(f"/jobs/{of_bob}").json(), http.get(f"/dashboard/jobs/{of_bob}").text
     states = ("tasks", "running", "finished", *(one for one in ("failed", "killed", "unsatisfiable") if job[one]))
     assert figures_of(page, *states, "pending") == [
         *(str(job[state]) for state in states), str(job["tasks"] - job["running"]),
@@ -423,7 +427,7 @@ def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
 def test_every_number_of_users_and_nodes_is_that_of_the_api(still: Still) -> None:
     http = still.http
     told, users = http.get("/summary").json(), http.get("/users").json()
-    used, due, _ = tables(http.get("/window/users").text)
+    used, due, _ = tables(http.get("/dashboard/users").text)
     assert [[row[0], row[1], row[2].strip(), *row[3:7]] for row in used] == [
         [user["user"], percent(user["share"]), percent(user["tasks_running"], told["usable"]),
          *(str(user[name]) for name in ("tasks_running", "tasks_pending", "jobs_running", "jobs_pending"))]
@@ -433,13 +437,13 @@ def test_every_number_of_users_and_nodes_is_that_of_the_api(still: Still) -> Non
         [one["name"], str(one["weight"]), percent(one["share"])] for one in http.get("/shares").json()
     ]
 
-    for node, row in zip(http.get("/nodes").json(), rows(http.get("/window/nodes").text), strict=True):
+    for node, row in zip(http.get("/nodes").json(), rows(http.get("/dashboard/nodes").text), strict=True):
         state = "drained" if node["drained"] else "in use"
         assert row[:6] == [
             node["address"], state, *(str(node[name]) for name in ("running", "slots", "cores")),
             f"{node['memory_mb']:,}",
         ]  # fmt: skip
-        shown_node = http.get(f"/window/nodes/{node['address']}").text
+        shown_node = http.get(f"/dashboard/nodes/{node['address']}").text
         assert facts(shown_node)["running"] == f"{node['running']} of {node['slots']} slots"
         assert len(rows(shown_node)) == node["running"]
 

@@ -181,7 +181,7 @@ def test_where_nothing_confines_tasks_all_views_say_so(
             assert UNCONFINED in capfd.readouterr().out
         with httpx2.Client(base_url=url, trust_env=False) as http:
             for path in ("nodes/node/0", "jobs/0/tasks/0"):
-                assert UNCONFINED in http.get(f"/window/{path}").text
+                assert UNCONFINED in http.get(f"/dashboard/{path}").text
 
 
 @pytest.mark.parametrize("reliable", [False, True])
@@ -206,5 +206,5 @@ def test_nodes_say_what_they_offer_and_what_holds_tasks_there(reliable: bool, op
         assert task.usage.held
         assert (task.usage.cpu_us or 0) > 0
         with httpx2.Client(base_url=url, trust_env=False) as http:
-            assert task.usage.held in http.get(f"/window/jobs/{job.id}/tasks/0").text
-            assert "1000 MB, 0 gpus, 900 disk_mb" in http.get("/window/nodes/node/0").text
+            assert task.usage.held in http.get(f"/dashboard/jobs/{job.id}/tasks/0").text
+            assert "1000 MB, 0 gpus, 900 disk_mb" in http.get("/dashboard/nodes/node/0").text

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.bench import LIMIT_S, Bench, bench, written
-from tests.live.test_processes import sh
+from tests.live.node.test_processes import sh
 
 from volery.live.command import Command
 from volery.live.node import descendants

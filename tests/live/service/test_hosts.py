@@ -176,10 +176,10 @@ def _what_is_gone_is_named(client: Client, url: str, folder: Path) -> None:
     assert {step.demand: step.machines for step in why.funnel}["answer"] == 0
     assert "gm/0 (host gm-0) has not answered since" in volery("why", str(waits.id), "--api", url)
     client.cancel(waits.id)
-    page = httpx2.get(f"{url}/window/hosts").text
+    page = httpx2.get(f"{url}/dashboard/hosts").text
     assert "gm/0 (host gm-0) has not answered since" in page
     assert ">lost</span>" in page
-    assert "node-b on " in httpx2.get(f"{url}/window/nodes?state=lost").text
+    assert "node-b on " in httpx2.get(f"{url}/dashboard/nodes?state=lost").text
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "live"
+CASES = Path(__file__).resolve().parents[4] / "shared" / "cases" / "live"
 PROGRAMS = sorted(path.name for path in CASES.glob("[0-9]*.py") if path.name < "13")
 """The thirteenth shows a mechanism of Python alone."""
 SKIPPED, LIMIT_S = 77, 900

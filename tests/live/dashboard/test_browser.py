@@ -208,7 +208,7 @@ def test_a_page_follows_what_happens(browser: Browser, tmp_path: Path) -> None:
         at_work(tmp_path, executor="sleep", machines=[{"count": 3}], parameters={"gms": 1, "lms": 1}) as url,
         httpx2.Client(base_url=url, trust_env=False) as http,
     ):
-        page, complaints = opened(browser, f"{url}/window/jobs")
+        page, complaints = opened(browser, f"{url}/dashboard/jobs")
         expect(page.locator("#live")).to_contain_text("No such jobs.")
         http.post("/jobs", json={"command": "true", "name": "later"})
         expect(page.locator("tbody")).to_contain_text("later")
@@ -227,7 +227,7 @@ def test_users_sign_in_and_see_their_own(browser: Browser, tmp_path: Path) -> No
         for name, token in (("ada", ada), ("bob", bob)):
             with httpx2.Client(headers={"authorization": f"Bearer {token}"}, trust_env=False) as http:
                 http.post(f"{url}/jobs", json={"command": "sleep 60", "name": f"of {name}"})
-        page, complaints = opened(browser, f"{url}/window/jobs")
+        page, complaints = opened(browser, f"{url}/dashboard/jobs")
         page.get_by_label("token").fill(ada)
         page.get_by_role("button", name="sign in").click()
         expect(page.locator("tbody tr")).to_have_count(1)

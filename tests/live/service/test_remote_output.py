@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from tests.live.commands import Serving, serving, volery
 from tests.live.conftest import CALLS, RUN_AS
-from tests.live.test_tls import Guarded, guarded
+from tests.live.transport.test_tls import Guarded, guarded
 
 from volery.core.model import SUBMITTER
 from volery.live.client import Client
@@ -94,9 +94,9 @@ def test_logs_of_another_host_are_whole_and_its_pieces_are_those_of_a_file(clien
         assert (part.status_code, part.content) == (206, whole[-7:])
         assert http.get(place, headers={**ada, "range": f"bytes={len(whole)}-"}).status_code == 416
         assert http.get(place, headers=bob).status_code == 404, "it is not bob's job"
-        entered = http.post("/window/session", json={"token": apart.tokens["ada"]}, headers={"origin": apart.url})
+        entered = http.post("/dashboard/session", json={"token": apart.tokens["ada"]}, headers={"origin": apart.url})
         assert entered.status_code < 400
-        page = http.get(f"/window/jobs/{handle.id}/tasks/0").text
+        page = http.get(f"/dashboard/jobs/{handle.id}/tasks/0").text
         assert f"\n{LINES}\n" in page
         assert "wrong" in page
     assert "done" in volery("job", str(handle.id))

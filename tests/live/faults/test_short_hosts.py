@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from tests.live.chaos.roles import supervisor_of
 from tests.live.commands import serving
 from tests.live.conftest import CALLS, RUN_AS
 
@@ -37,17 +37,6 @@ LIMIT_S = 60
 TASKS = 24
 
 
-def supervisor(state: Path) -> int:
-    """The process that runs the tasks of a host."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"volery.live.node.supervisor" in words and bytes(state) in words:
-                    return int(entry.name)
-    raise AssertionError(f"nothing runs tasks for {state}")
-
-
 def until(client: Client, holds: Callable[[list[NodeStatus]], bool]) -> list[NodeStatus]:
     end = time.monotonic() + LIMIT_S
     while not holds(nodes := client.nodes()):
@@ -71,7 +60,8 @@ def test_tasks_of_a_host_without_descriptors_run_on_another(open_folder: Path, b
     with serving(*hosts) as (api, *others), Client(api.ready()["api"]) as client:
         for other in others:
             other.ready()
-        pid = supervisor(open_folder / "f" / "agents" / "left")
+        pid = supervisor_of(open_folder / "f", "left")
+        assert pid, "nothing runs tasks of the host"
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
         jobs = [client.send({"command": "echo hello", "tasks": count}).id for count in (8, TASKS)]

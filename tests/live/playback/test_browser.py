@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.live.browsing import BROWSER, chromium, opened
-from tests.live.shown import showing
+from tests.live.playback.shown import showing
 
 from volery.cli.watch import FilmSpan, of_demonstration
 
@@ -65,7 +65,7 @@ def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
         page.get_by_role("link", name="Jobs", exact=True).click()
-        expect(page).to_have_url(re.compile(r"/window/jobs\?at=9\.5"))
+        expect(page).to_have_url(re.compile(r"/dashboard/jobs\?at=9\.5"))
         expect(page.locator("tbody tr")).to_have_count(7)
         page.locator("#back").click()
         page.locator("#at").fill("2.5")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.live import harms
+from tests.live.calls import harms
 
 HARM_EVERY: Final = 20
 HARMFUL: Final[tuple[Callable[[], Any], ...]] = (

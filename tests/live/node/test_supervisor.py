@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,14 +27,10 @@ from volery.live.node.supervisor_client import SupervisorClient, SupervisorLost
 
 
 @pytest.fixture
-def free_folder(open_folder: Path) -> Iterator[Path]:
-    """Tasks, which may run as another account, write there; supervisors that are left end with the test."""
+def free_folder(open_folder: Path) -> Path:
+    """Tasks, which may run as another account, write there."""
     open_folder.chmod(0o777)
-    yield open_folder
-    for words in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"supervisor" in (line := words.read_bytes()) and str(open_folder).encode() in line:
-                os.kill(int(words.parent.name), signal.SIGKILL)
+    return open_folder
 
 
 class Host:

@@ -87,7 +87,7 @@ def test_a_host_that_has_not_opened_is_named_everywhere_with_what_it_waits_for(b
         assert _host_row(host_of(client, "lm"))[1] == f"opening, waits for {DEAD}", "a row of `volery hosts`"
         told = f"lm/0, lm/0/standby, lm/1, lm/1/standby (host lm) have not opened yet, waiting for {DEAD}"
         assert told in client.why(waits.id).absent
-        assert told in httpx2.get(f"{bereft.starts.url}/window/hosts").text
+        assert told in httpx2.get(f"{bereft.starts.url}/dashboard/hosts").text
         assert f'volery_host_waits{{host="lm",for="{DEAD}"}} 1' in httpx2.get(f"{bereft.starts.url}/metrics").text
         bereft.follow(watched)
         end = time.monotonic() + 2 * DETECTION_S

@@ -1,7 +1,7 @@
 """The picture of the dashboard in docs/how-to/watch-a-federation.md: a federation of three clusters, in chromium.
 
-`make screenshot` writes docs/figures/live-page.png; `python -m tests.live.screenshot FOLDER` writes every view at
-400, 1200 and 3840 pixels, light and dark, to be looked at.
+`make screenshot` writes docs/figures/live-page.png; `python -m tests.live.dashboard.screenshot FOLDER` writes every
+view at 400, 1200 and 3840 pixels, light and dark, to be looked at.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def seen(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme) -> P
 def take_all(browser: Browser, url: str, wide: int, folder: Path) -> None:
     """Every view, at every size, light and dark."""
     views = {
-        "federation": "/", "jobs": "/window/jobs", "job": f"/window/jobs/{wide}",
-        "task": f"/window/jobs/{wide}/tasks/59", "nodes": "/window/nodes", "node": "/window/nodes/node/3",
-        "users": "/window/users", "preemptions": "/window/preemptions",
+        "federation": "/", "jobs": "/dashboard/jobs", "job": f"/dashboard/jobs/{wide}",
+        "task": f"/dashboard/jobs/{wide}/tasks/59", "nodes": "/dashboard/nodes", "node": "/dashboard/nodes/node/3",
+        "users": "/dashboard/users", "preemptions": "/dashboard/preemptions",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     for scheme in ("light", "dark"):

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.live.accessibility import complaints_about, unreachable
 from tests.live.bench import LIMIT_S
 from tests.live.browsing import BROWSER, chromium, opened
+from tests.live.dashboard.accessibility import complaints_about, unreachable
 from tests.live.serving import at_work, serving
 
 from volery.cli.forecast import answer
@@ -28,8 +28,9 @@ KEYS: dict[str, Any] = {
     "parameters": {"gms": 2, "lms": 3, "heartbeat_s": 0.05, "why": True, "shares": "ada:1+bob:1"},
 }  # fmt: skip
 VIEWS = (
-    "/", "/window/jobs", "/window/jobs/0", "/window/jobs/0/tasks/0", "/window/jobs/1", "/window/nodes",
-    "/window/nodes/node/0", "/window/hosts", "/window/users", "/window/preemptions", "/window/plan", "/window/jobs/99",
+    "/", "/dashboard/jobs", "/dashboard/jobs/0", "/dashboard/jobs/0/tasks/0", "/dashboard/jobs/1", "/dashboard/nodes",
+    "/dashboard/nodes/node/0", "/dashboard/hosts", "/dashboard/users", "/dashboard/preemptions",
+    "/dashboard/plan", "/dashboard/jobs/99",
 )  # fmt: skip
 
 
@@ -82,12 +83,12 @@ def test_the_audit_finds_what_is_wrong(browser: Browser) -> None:
 
 def test_every_key_comes_to_everything(browser: Browser, busy: str) -> None:
     page, _ = opened(browser, busy, 400)
-    for view in ("/", "/window/jobs/0", "/window/users", "/window/plan"):
+    for view in ("/", "/dashboard/jobs/0", "/dashboard/users", "/dashboard/plan"):
         page.goto(busy + view)
-        expect(page.locator("#pulse")).to_have_text("live" if view != "/window/plan" else "not live")
+        expect(page.locator("#pulse")).to_have_text("live" if view != "/dashboard/plan" else "not live")
         page.evaluate("document.getElementById('live').dataset.pulse = ''; every = 0; clearTimeout(planned)")
         assert unreachable(page) == [], view
-    page.goto(f"{busy}/window/jobs/0")
+    page.goto(f"{busy}/dashboard/jobs/0")
     page.locator("#task-0").focus()
     page.keyboard.press("ArrowRight")
     told = page.evaluate("getComputedStyle(document.activeElement, '::after').content")
@@ -105,14 +106,14 @@ def test_no_table_is_cut_off_at_the_side(browser: Browser, busy: str, width: int
 
 
 def test_a_job_takes_few_lines_of_a_narrow_page(browser: Browser, busy: str) -> None:
-    page, _ = opened(browser, f"{busy}/window/jobs", 400)
+    page, _ = opened(browser, f"{busy}/dashboard/jobs", 400)
     for row in page.locator("table.listed tbody tr").all():
         lines = row.evaluate("one => one.offsetHeight / parseFloat(getComputedStyle(one).lineHeight)")
         assert lines < 6, row.text_content()
 
 
 def test_on_paper_there_is_all_and_nothing_to_click(browser: Browser, busy: str) -> None:
-    page, _ = opened(browser, f"{busy}/window/jobs/0")
+    page, _ = opened(browser, f"{busy}/dashboard/jobs/0")
     page.emulate_media(media="print")
     for gone in ("nav >> nth=0", "#cancel", "#pulse"):
         expect(page.locator(gone)).to_be_hidden()
@@ -129,7 +130,7 @@ def test_a_forecast_is_made_where_one_asks_when_a_job_ends(
     browser: Browser, busy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)  # which takes less time than a process of its own
-    page, complaints = opened(browser, f"{busy}/window/jobs/0")
+    page, complaints = opened(browser, f"{busy}/dashboard/jobs/0")
     page.get_by_role("button", name="When will it end?").click()
     shown = page.locator("[data-filled]")
     expect(shown.locator("tbody tr")).to_have_count(4, timeout=LIMIT_S * 1000)
@@ -157,7 +158,7 @@ def test_a_forecast_is_made_where_one_asks_when_a_job_ends(
     assert (job["id"], job["user"], job["tasks"]) == (3, "bob", 2)
     page.go_back()
     page.go_back()
-    assert page.url == f"{busy}/window/plan"
+    assert page.url == f"{busy}/dashboard/plan"
     assert complaints == []
 
 
@@ -165,7 +166,7 @@ def test_output_is_followed_and_stays_in_view(browser: Browser, tmp_path: Path) 
     with serving(tmp_path) as (url, _), httpx2.Client(base_url=url, trust_env=False) as http:
         talk = "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); done; sleep 1; echo '<b>more</b>'; sleep 60"
         number = http.post("/jobs", json={"command": talk}).json()["id"]
-        page, complaints = opened(browser, f"{url}/window/jobs/{number}/tasks/0")
+        page, complaints = opened(browser, f"{url}/dashboard/jobs/{number}/tasks/0")
         shown = page.locator("pre[data-stream=stdout]")
         expect(shown).to_contain_text("line 399", timeout=LIMIT_S * 1000)
         expect(shown).to_contain_text("<b>more</b>", timeout=LIMIT_S * 1000)
@@ -184,7 +185,7 @@ def test_output_is_followed_and_stays_in_view(browser: Browser, tmp_path: Path) 
 
 def test_a_page_comes_back_by_itself_when_its_server_does(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as (url, _):
-        page, _ = opened(browser, f"{url}/window/jobs")
+        page, _ = opened(browser, f"{url}/dashboard/jobs")
         expect(page.locator("#pulse")).to_have_text("live")
     expect(page.locator("#pulse")).to_contain_text("not connected; this is how it was at 20")
     with serving(tmp_path, port=int(url.rpartition(":")[2])):
@@ -199,7 +200,7 @@ def test_many_tabs_of_a_browser_share_one_stream(browser: Browser, tmp_path: Pat
         context = browser.new_context()
         tabs = [context.new_page() for _ in range(8)]
         for tab in tabs:
-            tab.goto(f"{url}/window/jobs", timeout=LIMIT_S * 1000)
+            tab.goto(f"{url}/dashboard/jobs", timeout=LIMIT_S * 1000)
         metrics = httpx2.get(f"{url}/metrics", trust_env=False).text
         assert "volery_pages_open{} 1\n" in metrics
         httpx2.post(f"{url}/jobs", json={"command": "true", "name": "for all"}, trust_env=False)
@@ -220,17 +221,17 @@ def test_whoever_is_signed_out_comes_back_to_where_they_were(browser: Browser, t
     tokens = TokenFile(tmp_path)
     ada = tokens.add("ada", "user")[0]
     with serving(tmp_path, tokens=tokens) as (url, _):
-        page, _ = opened(browser, f"{url}/window/jobs?state=failed&sort=-tasks")
+        page, _ = opened(browser, f"{url}/dashboard/jobs?state=failed&sort=-tasks")
         sign_in(page, ada)
         expect(page.locator("#pulse")).to_have_text("live")
-        assert page.url == f"{url}/window/jobs?state=failed&sort=-tasks"
+        assert page.url == f"{url}/dashboard/jobs?state=failed&sort=-tasks"
         tokens.revoke("ada")
         httpx2.post(f"{url}/jobs", trust_env=False, json={})
         page.evaluate("refresh(tag)")  # as it does by itself within half a minute
         expect(page.get_by_role("alert").first).to_contain_text("Your session has ended")
         sign_in(page, tokens.add("ada", "user")[0])
         expect(page.locator("#pulse")).to_have_text("live")
-        assert page.url == f"{url}/window/jobs?state=failed&sort=-tasks"
+        assert page.url == f"{url}/dashboard/jobs?state=failed&sort=-tasks"
 
 
 def test_without_scripts_one_reads_and_signs_in_and_no_token_stands_in_an_address(
@@ -242,17 +243,17 @@ def test_without_scripts_one_reads_and_signs_in_and_no_token_stands_in_an_addres
         with httpx2.Client(headers={"authorization": f"Bearer {ada}"}, trust_env=False) as http:
             http.post(f"{url}/jobs", json={"command": "sleep 60", "name": "mine"})
         page = browser.new_context(java_script_enabled=False).new_page()
-        page.goto(f"{url}/window/jobs?user=ada")
+        page.goto(f"{url}/dashboard/jobs?user=ada")
         sign_in(page, "volery_x_y")
         assert "not valid" in page.get_by_role("alert").first.inner_text()
         assert "volery_x_y" not in page.url
         sign_in(page, ada)
-        assert page.url == f"{url}/window/jobs?user=ada"
+        assert page.url == f"{url}/dashboard/jobs?user=ada"
         assert "mine" in page.locator("tbody").inner_text()
         assert "Without JavaScript" in page.locator("body").inner_text()
         page.locator("tbody a").first.click()
         assert page.get_by_role("button", name="cancel this job").count() == 0
         forged = {"origin": "http://127.0.0.1:1", "content-type": "application/x-www-form-urlencoded"}
         for headers in (forged, {"content-type": forged["content-type"]}):
-            told = httpx2.post(f"{url}/window/session", content=f"token={ada}", headers=headers, trust_env=False)
+            told = httpx2.post(f"{url}/dashboard/session", content=f"token={ada}", headers=headers, trust_env=False)
             assert told.status_code == 403, "a page of another site, or nobody knows of which"

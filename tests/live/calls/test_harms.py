@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.live import harms, mixed_calls
 from tests.live.bench import Bench, bench, is_gone, lines_of
-from tests.live.call_state import seen
-from tests.live.harms import handles_signals
+from tests.live.calls import harms, mixed_calls
+from tests.live.calls.call_state import seen
+from tests.live.calls.harms import handles_signals
+from tests.live.calls.test_call import call, value
 from tests.live.serving import serving
-from tests.live.test_call import call, value
 
 from volery.live.client import Client
 from volery.live.command import Command
@@ -206,7 +206,7 @@ def workers_below(parent: int) -> list[int]:
 
 
 def check_mixed_calls(folder: Path, job_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     fails = {harm.function for harm in HARMS.values() if harm.reason}
     with serving(folder) as (api, _), Client(api) as ada, Client(api) as bob:
         sent = [

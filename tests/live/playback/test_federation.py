@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.live.test_replay import record
+from tests.live.runtime.test_replay import record
 from typer.testing import CliRunner
 
 from volery.architectures import lookup
