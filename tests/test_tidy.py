@@ -427,8 +427,8 @@ def test_the_tidy_rules_can_fail() -> None:
     assert not opens("Whether a task fits.")
     assert not opens("Checks the queue.")
     assert opens("Tasks that wait for a machine.")
-    assert source_of("volery.statistics", "holm") == "volery.statistics.differences"
-    assert source_of("volery.policies.fairness", "queue") == "volery.policies.fairness.queue"
+    assert source_of("volery.statistics", "InterimLook") == "volery.statistics.looks"
+    assert source_of("volery.policies.fairness", "hdrf") == "volery.policies.fairness.hdrf"
     assert "volery.study.dask_pool" in dependencies(PACKAGE / "study" / "pool.py"), "an import inside a function counts"
     assert is_for_types(ast.parse("if TYPE_CHECKING:\n    import volery").body[0])
     assert sorted(set(cycle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}))) == ["a", "b", "c"]

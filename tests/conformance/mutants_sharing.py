@@ -8,7 +8,8 @@ import msgspec
 from tests.conformance.mutation import mutant
 
 from volery.architectures import configure
-from volery.architectures.megha import MEGHA_2021, MeghaConfig, build
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.designs import MEGHA_2021, build
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.shares.fairness import WeightedFairness
 from volery.architectures.megha.shares.users import HeldTask

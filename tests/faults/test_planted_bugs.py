@@ -15,8 +15,8 @@ from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
 from volery.architectures.megha.amounts.view import CapacityView
-from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import ResyncReply, ResyncRequest, place_of
+from volery.architectures.megha.messages import place_of
+from volery.architectures.megha.recovery.messages import ResyncReply
 from volery.architectures.megha.recovery.pair import Paired
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -106,22 +106,18 @@ def early_relaunch(patch: pytest.MonkeyPatch) -> None:
     """What a new leader has not heard of is placed again although some nodes have not answered: it still runs."""
     heard = ReportRecovery.on_resync_reply
 
-    def believes(self: ReportRecovery, message: ResyncReply, source: Address, now: Time) -> None:
+    def believes(self: ReportRecovery, message: ResyncReply, source: Address) -> None:
         settled = ResyncReply(
             message.epoch, message.is_whole, True, message.update, message.running_attempts, message.finished_attempts
         )
-        heard(self, settled, source, now)
+        heard(self, settled, source)
 
     patch.setattr(ReportRecovery, "on_resync_reply", believes)
 
 
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
     """A Global Master that has begun anew is told nothing."""
-
-    def ignores(self: LocalMaster, message: ResyncRequest, source: Address, now: Time) -> None:
-        return
-
-    patch.setitem(LocalMaster.receives, ResyncRequest, ignores)
+    patch.setattr(Paired, "on_resync_request", lambda self, message, source, now: None)
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:
@@ -172,7 +168,7 @@ def no_share_kept(patch: pytest.MonkeyPatch) -> None:
 
 def weights_unheard(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on with the weights of the beginning."""
-    patch.setattr(WeightedFairness, "on_reweigh", lambda self, event, source, now: None)
+    patch.setattr(WeightedFairness, "on_reweigh", lambda self, message: None)
 
 
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:

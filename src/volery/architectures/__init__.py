@@ -12,7 +12,7 @@ from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.hydra import HYDRA
 from volery.architectures.jockey import JOCKEY
-from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.megha.designs import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.mercury import MERCURY
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE

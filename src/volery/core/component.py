@@ -6,8 +6,8 @@ stream that it was given, so that the same object runs in the lab and live, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
@@ -29,24 +29,56 @@ class UnknownMessageError(TypeError):
     """A component was handed an event that its `receives` table does not list."""
 
 
+class Attached(Protocol):
+    """A part of a component that handles and sends messages of its own.
+
+    Attributes:
+        takes: Types of the events that it handles.
+        sends: Messages that it sends, each with the role of the receiver.
+    """
+
+    takes: ClassVar[frozenset[type]]
+    sends: ClassVar[Sends]
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Handle one of its events."""
+
+
+class _Handlers(dict[type, Handler]):
+    """Handlers of a role; a look-up of any other event finds that of what is attached to the component."""
+
+    def __missing__(self, event_type: type) -> Handler:
+        return _handle_attached
+
+
+def _handle_attached(component: Component, event: Event, source: Address, now: Time) -> None:
+    component.handle_attached(event, source, now)
+
+
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
     `receives` and `sends` are the protocol at a glance. Handlers are resolved by name for each subclass, so that a
     subclass which overrides a method need not repeat the table. What may be sent under some parameters alone is in
     `sends`, too, and `emits` leaves it out; roles that a deployment lacks do not matter there.
+
+    Attributes:
+        attached: Parts with messages of their own, which are not in these tables.
     """
 
     __slots__ = ("_port",)
-    receives: ClassVar[Mapping[type, Handler]] = {}
+    receives: ClassVar[Mapping[type, Handler]] = _Handlers()
     sends: ClassVar[Sends] = frozenset()
+    attached: Sequence[Attached] = ()
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
         # The table names the base's functions; without this an override in a subclass would never be called.
-        cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
+        cls.receives = _Handlers(
+            {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
+        )
 
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
@@ -54,21 +86,26 @@ class Component:
 
     def takes(self) -> Collection[type]:
         """The types of events that `handle` does not refuse."""
-        return self.receives.keys()
+        return frozenset(self.receives).union(*[part.takes for part in self.attached])
 
     def emits(self) -> Sends:
         """The messages that this one may send as it was built, each with the role that receives it."""
-        return self.sends
+        return self.sends.union(*[part.sends for part in self.attached])
 
     def start(self, now: Time) -> None:
         """Begin: set first timers, send first messages. A restart is a new component with `start`."""
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
-        handler = self.receives.get(type(event))
-        if handler is None:
-            raise UnknownMessageError(unknown(self, event, source, now))
-        handler(self, event, source, now)
+        self.receives[type(event)](self, event, source, now)
+
+    def handle_attached(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event that `receives` does not list: that of the first attached part that takes it, or none."""
+        for part in self.attached:
+            if type(event) in part.takes:
+                part.handle(event, source, now)
+                return
+        raise UnknownMessageError(unknown(self, event, source, now))
 
     def believed_free(self) -> Mapping[int, int] | None:
         """The free slots of each machine in the component's view, to compare with the truth; None: it has no view.

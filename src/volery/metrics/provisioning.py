@@ -16,9 +16,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from volery.core.capabilities import HOUR, Billing
 from volery.core.model import NEVER, Cluster, Time
-from volery.core.records import Records
+from volery.core.records import HOUR, Billing, Records
 from volery.core.resources import units_per_processor, work_resource
 from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 

@@ -5,44 +5,64 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from volery.core.component import Architecture
-from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
-from volery.core.flow import Flow
-from volery.core.stages import STAGES, Stage
+from volery.core.features import FEATURES, used_features
+from volery.core.flow import Flow, Hop
+from volery.core.stages import Realisation, Stage
 from volery.look.text import markdown_table
 
 COMMAND = "volery architectures --pages docs/architectures"
-ALWAYS = "always"
 LABEL = r"(?=.{8} \S)[A-Z]\w{2,7} +"
 """A word at the beginning of a line of a module's docstring, in a column of nine letters."""
 HEADS = {"Deviates": "Deviations"}
 """Labels that a page words otherwise."""
 DOCUMENT = re.compile(r"(?:docs/)((?:reference/)?\w+\.md)")
 """A page that a module's docstring names; pages of architectures stand one folder below."""
-PARTIAL = "A *partial* stage lacks the policy or part of the work; one *with* a parameter is there under it alone."
-OF_ALL = (
-    "One page per scheduler of the registry: purpose, cost, message flow, parameters, stages, tolerated faults. "
-    "`volery flow NAME:PARAMETER=VALUE` draws the flow of any of them under any parameters."
-)
+INTRODUCTION = """
+One page per scheduler of the registry: purpose, cost, message flow, and what is its own among messages, parameters and
+stages. Designs of one module (presets, variants) share tables: the page of the first has all of it, the pages of the
+others what differs.
+
+In the pictures, boxes are roles and arrows are messages, from the tables `receives` and `sends` of the components;
+conformance checks compare them with the messages of runs. A picture has no order of time. `volery flow
+NAME:PARAMETER=VALUE` draws the flow of any design under any parameters, and `volery flow NAME` lists its messages.
+
+Stages are those of the [reference architecture](../reference/stages.md), each with the method that realises it; a
+*partial* stage lacks the policy or part of the work, and one *with* a parameter is there under it alone. `volery
+stages` prints all stages of all designs beside each other. To a design that ignores dependencies the driver sends
+tasks as they become ready; one that ignores amounts counts slots.
+"""
 
 
-def design_page(
-    entry: Architecture,
-    parameters: Sequence[tuple[str, str, Any, str]],
-    flow: Flow,
-    pictures: Sequence[tuple[str, str]],
-) -> str:
+class DescribedDesign(msgspec.Struct, frozen=True):
+    """A design and what was derived from it.
+
+    Args:
+        entry: Design in the registry.
+        parameters: Name, type, default and meaning of each parameter.
+        flow: Flow of messages with the defaults.
+    """
+
+    entry: Architecture
+    parameters: Sequence[tuple[str, str, Any, str]]
+    flow: Flow
+
+
+def design_page(design: DescribedDesign, base: DescribedDesign | None, pictures: Sequence[tuple[str, str]]) -> str:
     """The page.
 
     Args:
-        parameters: name, type, default and meaning of each parameter.
-        flow: the flow of messages with the defaults.
-        pictures: names of files beside the page, each with the parameters under which it holds: the defaults first.
+        design: Design of the page.
+        base: First design of the same module, whose page has everything in which the two are alike.
+        pictures: Names of files beside the page, each with the parameters under which it holds: the defaults first.
     """
+    entry = design.entry
     return "\n".join(
         [
             f"<!-- Written by `{COMMAND}` from the registry and the module; change those. -->",
@@ -53,28 +73,33 @@ def design_page(
             f"Source: {entry.source}.",
             "",
             *_explanation(explanation(entry), list(_flow(entry, pictures[0][0]))),
-            *_module(entry),
-            *_section("Messages", ("from", "message", "to", "meaning"), _messages(flow)),
-            *_section("Parameters", ("parameter", "type", "default", "meaning"), _parameters(parameters)),
-            *_section("Stages of the reference architecture", ("stage", "", "extent", "method", "how"), _stages(entry)),
-            PARTIAL,
-            "",
-            *_section("Features of a workload that it uses", ("feature", "when"), _features(entry)),
+            *(_module(entry) if base is None else _relation(entry, base.entry)),
+            *_tables(design, base),
+            *_workload(entry, base.entry if base else None),
             *_faults(entry, pictures[1:]),
         ]
     )
 
 
-def index_page(entries: Iterable[Architecture]) -> str:
-    rows = [(f"[{entry.name}]({entry.name}.md)", _sentence(entry.summary), entry.source) for entry in entries]
+def index_page(designs: Sequence[DescribedDesign]) -> str:
+    """The list of designs, and the messages that belong to none of them."""
+    rows = [
+        (f"[{design.entry.name}]({design.entry.name}.md)", _sentence(design.entry.summary), design.entry.source)
+        for design in designs
+    ]
+    shared = {
+        (f"`{hop.message}`", hop.meaning)
+        for design in designs
+        for hop in design.flow.hops
+        if hop.message not in _own_messages(design.entry)
+    }
     return "\n".join(
         [
             f"<!-- Written by `{COMMAND}`. -->",
             "# Architectures",
-            "",
-            OF_ALL,
-            "",
+            INTRODUCTION,
             *markdown_table(("name", "description", "source"), rows),
+            *_section("Messages of several designs", ("message", "meaning"), sorted(shared)),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
@@ -130,48 +155,104 @@ def _flow(entry: Architecture, picture: str) -> Iterator[str]:
     yield ""
     yield f"![Message flow of {entry.name}]({picture})"
     yield ""
-    yield (
-        "Boxes are roles, arrows are messages, from the tables `receives` and `sends` of the components; conformance "
-        "checks compare them with the messages of runs. The picture has no order of time."
-    )
+
+
+def _own_messages(entry: Architecture) -> frozenset[str]:
+    """The names of messages that are declared in the folder of the design."""
+    folder = ".".join(entry.build.__module__.split(".")[:3])
+    return frozenset(kind.__name__ for kind in entry.messages if f"{kind.__module__}.".startswith(f"{folder}."))
+
+
+def _messages(design: DescribedDesign) -> Iterator[Sequence[str]]:
+    """A row per message of the design's own, with all its senders and receivers."""
+    own = _own_messages(design.entry)
+    hops_by_message: dict[str, list[Hop]] = {}
+    for hop in design.flow.hops:
+        if hop.message in own:
+            hops_by_message.setdefault(hop.message, []).append(hop)
+
+    for message, hops in hops_by_message.items():
+        senders = ", ".join(dict.fromkeys(hop.source for hop in hops))
+        receivers = ", ".join(dict.fromkeys(hop.to for hop in hops))
+        yield senders, f"`{message}`", receivers, hops[0].meaning
+
+
+def _parameters(design: DescribedDesign) -> Iterator[Sequence[str]]:
+    for name, kind, default, meaning in design.parameters:
+        alternatives = [choice for choice in kind.split(" | ") if choice != str(default)] if "|" in kind else []
+        yield f"`{name}`", _shown(default) + (f" ({', '.join(alternatives)})" if alternatives else ""), meaning
+
+
+def _shown(value: Any) -> str:
+    return {"None": "none", "True": "true", "False": "false", "": "(empty)"}.get(str(value), str(value))
+
+
+def _stages(stages: Mapping[Stage, Realisation]) -> Iterator[Sequence[str]]:
+    for stage in Stage:
+        if (declared := stages.get(stage)) is not None:
+            clauses = (
+                declared.how,
+                "" if declared.extent == "full" else declared.extent,
+                f"with `{declared.when}`" if declared.when else "",
+            )
+            yield stage.value, f"`{declared.method}`", ", ".join(clause for clause in clauses if clause)
+
+
+def _tables(design: DescribedDesign, base: DescribedDesign | None) -> Iterator[str]:
+    """Messages, parameters and stages: those of a design in which it differs from its base, or all."""
+    heads: Sequence[str] = ("from", "message", "to", "meaning")
+    yield from _differences("Messages", heads, _messages(design), _messages(base) if base else ())
+
+    heads = ("parameter", "default (others)", "meaning")
+    yield from _differences("Parameters", heads, _parameters(design), _parameters(base) if base else ())
+
+    title, heads = "Stages of the reference architecture", ("stage", "method", "how")
+    base_stages = dict(base.entry.stages) if base else {}
+    for stage, realisation in design.entry.stages.items():
+        # A preset has without a condition what its base has with the parameter that the preset sets.
+        if stage in base_stages and not realisation.when:
+            base_stages[stage] = msgspec.structs.replace(base_stages[stage], when="")
+    yield from _differences(title, heads, _stages(design.entry.stages), _stages(base_stages))
+
+
+def _differences(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], base_rows: Iterable[Sequence[str]]
+) -> Iterator[str]:
+    """A section with the rows that the base has not, or nothing."""
+    excluded = frozenset(base_rows)
+    if own_rows := [row for row in rows if row not in excluded]:
+        yield from _section(title, heads, own_rows)
+
+
+def _relation(entry: Architecture, base: Architecture) -> Iterator[str]:
+    yield "## Implementation"
+    yield ""
+    yield f"Its module is that of [{base.name}]({base.name}.md). What is alike, and not said here, is on that page."
+    missing = [stage.value for stage in Stage if stage in base.stages and stage not in entry.stages]
+    if missing:
+        yield f"Stages that {base.name} declares and it does not: {', '.join(missing)}."
     yield ""
 
 
-def _messages(flow: Flow) -> Iterator[Sequence[str]]:
-    for hop in flow.hops:
-        yield hop.source, f"`{hop.message}`", hop.to, hop.meaning
+def _workload(entry: Architecture, base: Architecture | None) -> Iterator[str]:
+    """The features of a workload by which the design decides, in a sentence or two."""
+    used = used_features(entry, entry.defaults)
+    conditional = [
+        f"{feature} with `{entry.features[feature]}`"
+        for feature in FEATURES
+        if feature in entry.features and feature not in used
+    ]
+    ignored = [feature for feature in FEATURES if feature not in used and feature not in entry.features]
 
-
-def _parameters(parameters: Iterable[tuple[str, str, Any, str]]) -> Iterator[Sequence[str]]:
-    for name, kind, default, meaning in parameters:
-        shown = {None: "none", True: "true", False: "false", "": "(empty)"}.get(default) if _hashable(default) else None
-        yield f"`{name}`", kind, shown or str(default), meaning
-
-
-def _hashable(value: Any) -> bool:
-    return value is None or isinstance(value, str | bool)
-
-
-def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
-    for stage in Stage:
-        declared = entry.stages.get(stage)
-        if declared is not None:
-            remark = declared.how + (f" (with `{declared.when}`)" if declared.when else "")
-            yield stage.value, STAGES[stage].name, declared.extent, f"`{declared.method}`", remark
-
-
-def _features(entry: Architecture) -> Iterator[Sequence[str]]:
-    derived = {AMOUNTS: entry.vectors, DEPENDENCIES: entry.graphs}
-    for feature in FEATURES:
-        condition = entry.features.get(feature)
-        if feature in derived:
-            yield feature, ALWAYS if derived[feature] else _ignored(feature)
-        else:
-            yield feature, "ignored" if condition is None else f"with `{condition}`" if condition else ALWAYS
-
-
-def _ignored(feature: str) -> str:
-    return "the driver sends tasks as they become ready" if feature == DEPENDENCIES else "slots alone"
+    yield "## Workload"
+    yield ""
+    yield f"It decides by {', '.join(feature for feature in FEATURES if feature in used)}."
+    # A preset inherits the conditions with the parameters.
+    if conditional and (base is None or base.features != entry.features):
+        yield f"It can decide by {'; '.join(conditional)}."
+    if ignored:
+        yield f"It ignores {', '.join(ignored)}."
+    yield ""
 
 
 def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:

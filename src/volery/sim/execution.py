@@ -21,7 +21,7 @@ from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
 from volery.core.records import PATH_SHIFT, LostAttempt, TimeHistogram, with_processing
 from volery.core.why import Decision
-from volery.sim.lab import Door, Lab, Routes, handler_in
+from volery.sim.lab import Door, Lab, Routes
 
 
 class BrokenRule(AssertionError):  # noqa: N818 - it states what a design did, like AssertionError itself
@@ -116,7 +116,7 @@ class LabPort:
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Pass one of the driver's own events to the component (an action of the calendar)."""
-        handler_in(self.handlers, type(event))(self.owner, event, self.address, now)
+        self.handlers[type(event)](self.owner, event, self.address, now)
 
     def silence(self) -> None:
         """Drop timers, answers and ends of attempts: the component has crashed."""

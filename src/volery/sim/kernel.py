@@ -17,14 +17,14 @@ from random import Random
 import msgspec
 
 from volery.core.assignment import Assignments
-from volery.core.capabilities import Billing, CrashRecovery, Overcommitment, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, Overcommitment, Replication, Resumption
 from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
-from volery.core.records import Records
+from volery.core.records import Billing, Records
 from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
 from volery.core.trace import Trace, check_times

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from volery.core.component import Component, UnknownMessageError, role_of, unknown
+from volery.core.component import Component, role_of
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, Message, TaskId, Time
 from volery.core.records import Records
@@ -47,7 +47,7 @@ class Door(NamedTuple):
 
     def handler(self, event_type: type) -> Callable[..., None]:
         """The handler of an event of this type; one that raises where the component has none."""
-        return handler_in(self.handlers, event_type)
+        return self.handlers[event_type]
 
     def deliver(self, event: Event, source: Address, now: Time) -> None:
         """Pass one event to its handler."""
@@ -72,24 +72,9 @@ class _Everything(dict[type, Callable[..., None]]):
     def __missing__(self, key: type) -> Callable[..., None]:
         return _call
 
-    def __contains__(self, key: object) -> bool:
-        return True
-
-
-def handler_in(handlers: Handlers, event_type: type) -> Callable[..., None]:
-    """The handler of a type of events; one that raises where the table has none."""
-    try:
-        return handlers[event_type]
-    except KeyError:
-        return _refuse
-
 
 def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
     handle(event, source, now)
-
-
-def _refuse(owner: object, event: Event, source: Address, now: Time) -> None:
-    raise UnknownMessageError(unknown(owner, event, source, now))
 
 
 Route = tuple[Lane, object, Handlers]
@@ -231,14 +216,8 @@ class Lab:
         if self._copy_messages:
             batch = [(receiver, table, copied(message), source) for receiver, table, message, source in batch]
 
-        try:
-            for receiver, handlers, message, source in batch:
-                handlers[type(message)](receiver, message, source, now)
-        # Only a table without this type is the design's mistake; a KeyError out of a handler is passed on as it is.
-        except KeyError:
-            if type(message) in handlers:
-                raise
-            raise UnknownMessageError(unknown(receiver, message, source, now)) from None
+        for receiver, handlers, message, source in batch:
+            handlers[type(message)](receiver, message, source, now)
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""

@@ -10,11 +10,11 @@ from random import Random
 
 import msgspec
 
-from volery.core.capabilities import Billing, Overcommitment, Replication, Resumption
+from volery.core.capabilities import Overcommitment, Replication, Resumption
 from volery.core.events import Fact, Power, Switched, TaskFinished
 from volery.core.locality import PER_MILLE, Pace
 from volery.core.model import NEVER, Amounts, Cluster, JobId, Task, TaskId, Time, Variability
-from volery.core.records import LostAttempt
+from volery.core.records import Billing, LostAttempt
 from volery.core.resources import packing_of
 from volery.core.streams import Streams
 from volery.sim.execution import Attempts, BrokenRule, LabPort, LaunchRule, ProgressOf, launch_of

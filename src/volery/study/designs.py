@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.flow import Flow, flow_of
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-from volery.report.designpage import design_page, index_page
+from volery.report.designpage import DescribedDesign, design_page, index_page
 from volery.report.flowplot import flow_svg
 from volery.report.page import write_page
 from volery.report.schema import FLOWS, Flows, LabelledFlow
@@ -27,29 +27,44 @@ def pages(entries: Iterable[Architecture]) -> dict[str, str]:
     texts = {}
 
     for entry in entries:
-        flow = example_flow(entry, entry.defaults)
-        pictures = [(f"{entry.name}.svg", "")]
-        texts[f"{entry.name}.svg"] = flow_svg(flow)
+        design = _described(entry)
+        base = _base_of(entry)
+        is_alike = base is not None and base.flow == design.flow
+        pictures = [(f"{base.entry.name if base and is_alike else entry.name}.svg", "")]
+        if not is_alike:
+            texts[f"{entry.name}.svg"] = flow_svg(design.flow)
 
         if entry.bearing:
             bearing = example_flow(entry, architectures.configure(entry, entry.bearing))
-            if bearing != flow:
+            if bearing != design.flow:
                 parameters = ",".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
                 pictures.append((f"{entry.name}-bearing.svg", parameters))
                 texts[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
 
-        rows = [
-            (parameter.name, parameter.type, parameter.default, parameter.description)
-            for parameter in architectures.parameters(entry)
-        ]
-        texts[f"{entry.name}.md"] = design_page(entry, rows, flow, pictures)
+        texts[f"{entry.name}.md"] = design_page(design, base, pictures)
     return texts
+
+
+def _described(entry: Architecture) -> DescribedDesign:
+    rows = [
+        (parameter.name, parameter.type, parameter.default, parameter.description)
+        for parameter in architectures.parameters(entry)
+    ]
+    return DescribedDesign(entry, rows, example_flow(entry, entry.defaults))
+
+
+def _base_of(entry: Architecture) -> DescribedDesign | None:
+    """The first design of the registry that is built by the same module, or None if it is this one."""
+    module = entry.build.__module__
+    designs = architectures.REGISTRY.values()
+    first = next((design for design in designs if design.build.__module__ == module), entry)
+    return None if first.name == entry.name else _described(first)
 
 
 def all_pages() -> dict[str, str]:
     """The pages of all designs of this package, and a list of them."""
     entries = list(architectures.REGISTRY.values())
-    return pages(entries) | {INDEX: index_page(entries)}
+    return pages(entries) | {INDEX: index_page([_described(entry) for entry in entries])}
 
 
 def write_pages(folder: Path, texts: Mapping[str, str]) -> list[Path]:

@@ -13,7 +13,7 @@ from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
 from volery.architectures.hydra.recovery import IDS
-from volery.architectures.megha.messages import ATTEMPTS
+from volery.architectures.megha.shares.messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded

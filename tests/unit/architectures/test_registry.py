@@ -7,7 +7,7 @@ import re
 import pytest
 
 from volery.architectures import REGISTRY, configure, lookup, names, parameters, registry
-from volery.architectures.megha import MeghaConfig
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.pigeon import PigeonConfig
 from volery.core.errors import InputError
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from tests.unit.effects import RecordingPort, Sent
 
 from volery.core.capabilities import Draining, Replication, Resumption
-from volery.core.component import Component, Deployment, UnknownMessageError, role_of
+from volery.core.component import Component, Deployment, Sends, UnknownMessageError, role_of
+from volery.core.events import Event, Look
 from volery.core.model import Address, Message, Time
 
 
@@ -52,6 +55,34 @@ def test_a_subclass_that_overrides_a_method_is_heard() -> None:
     louder.handle(Ping(3), "gm/1", 0)
     assert port.drain() == [Sent("gm/1", Pong(30))]
     assert Echo.receives[Ping] is not Louder.receives[Ping]
+
+
+class Counter:
+    """Counts answers; see `Attached`."""
+
+    takes: ClassVar[frozenset[type]] = frozenset({Pong})
+    sends: ClassVar[Sends] = frozenset({(Ping, "gm")})
+    total = 0
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        assert isinstance(event, Pong)
+        self.total += event.number
+
+
+class Bearer(Echo):
+    """Bears a part with messages of its own."""
+
+    def __init__(self) -> None:
+        self.attached = (Counter(),)
+
+
+def test_what_the_table_lacks_goes_to_an_attached_part_that_takes_it() -> None:
+    bearer = Bearer()
+    bearer.handle(Pong(3), "gm/1", 0)
+    assert bearer.attached[0].total == 3
+    assert (set(bearer.takes()), bearer.emits()) == ({Ping, Pong}, {(Ping, "gm")})
+    with pytest.raises(UnknownMessageError, match="Bearer does not receive"):
+        bearer.handle(Look(1, 0, ()), "gm/1", 0)
 
 
 def test_an_unknown_message_raises_and_says_what_is_known() -> None:

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from tests.unit.architectures.pipeline.runs import cores_cluster, trace_of_rows
 
-from volery.core.capabilities import Billing
 from volery.core.events import Power, Switched
 from volery.core.model import NEVER, SECOND
-from volery.core.records import LostAttempt, Records
+from volery.core.records import Billing, LostAttempt, Records
 from volery.metrics import provisioning_summary
 
 MACHINES = cores_cluster(4, 2)

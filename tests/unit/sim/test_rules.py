@@ -10,12 +10,12 @@ from tests.unit.sim.actors import Actor, Reaction, launch_all
 
 from volery.architectures import lookup
 from volery.conformance.cases import trace_of
-from volery.core.capabilities import HOUR, Billing, Replication
+from volery.core.capabilities import Replication
 from volery.core.component import Deployment
 from volery.core.events import Event, JobDone, Power, Submit, Switched, TaskFinished, TimerFired
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Preference, Task, Time, Variability
 from volery.core.port import Port
-from volery.core.records import Records
+from volery.core.records import HOUR, Billing, Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, simulate

@@ -28,8 +28,8 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
     for fact in (
         "Z. Wang, H. Li, Z. Li, X. Sun, J. Rao, H. Che, H. Jiang",
         "**Roles.** Distributor", "**Deviations.** Idle lists", "![Message flow of pigeon]",
-        "| distributor | `GroupTasks` | master |", "| `reserved` | int | 9 |", "| T4 | Submit task | full |",
-        "`crash:master`", "| constraints | always |", "pigeon-bearing.svg",
+        "| distributor | `GroupTasks` | master |", "| `reserved` | 9 |", "| T4 | `Master", "`crash:master`",
+        "It decides by constraints", "pigeon-bearing.svg",
     ):  # fmt: skip
         assert fact in page
 
@@ -47,7 +47,20 @@ def test_every_design_is_explained(name: str) -> None:
     assert 200 <= len(text.split()) <= 800, "a page of reading"
     assert "](" in text, "it leads on: to findings, claims, other designs"
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    assert page.index(f"]({name}.svg)") < page.index("## Decisions") < page.index("## Implementation")
+    assert page.index("![Message flow of") < page.index("## Decisions") < page.index("## Implementation")
+
+
+def test_a_preset_has_what_differs_from_its_base() -> None:
+    entries = [REGISTRY["pipeline"], REGISTRY["kubernetes"]]
+    texts = pages(entries)
+    page = texts["kubernetes.md"]
+    assert re.findall(r"^\| `(\w+)` ", page, flags=re.MULTILINE) == ["T2", "R5"], "its parameters"
+    assert "## Messages" not in page
+    assert "## Stages" not in page
+    assert "](pipeline.md)" in page
+    assert "](pipeline.svg)" in page
+    assert "kubernetes.svg" not in texts
+    assert len(re.findall(r"^\| [JTMRB]\d* ", texts["pipeline.md"], flags=re.MULTILINE)) == 33
 
 
 def test_a_design_without_prose_has_a_page_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from volery import architectures
-from volery.architectures.megha import MEGHA
+from volery.architectures.megha.designs import MEGHA
 from volery.core.errors import InputError
 from volery.study.lab import compare_spec
 from volery.study.plan import (
@@ -120,7 +120,7 @@ def files(*modules: str) -> set[str]:
 
 
 def test_a_design_depends_on_its_own_folder_the_kernel_and_its_policies_and_on_no_other_design() -> None:
-    found = files("volery.sim", "volery.architectures.megha")
+    found = files("volery.sim", "volery.architectures.megha.designs")
     assert {"architectures/megha/global_master.py", "sim/kernel.py", "policies/match.py", "core/model.py"} <= found
     assert not {name for name in found if "pigeon" in name or name.startswith(("study/", "cli/", "report/"))}
     assert "architectures/__init__.py" not in found, "the index names every design"

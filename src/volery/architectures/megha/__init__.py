@@ -11,16 +11,11 @@ Words    A *unit* is a slot, or a machine where tasks ask for amounts; a *partit
          *refusal* with the state. A *repartition* lends a *logical node* of an external machine. An *attempt* is one
          run of a task. A *claim* is a preemption under way, with *victims*, for a *beneficiary*. An *epoch* is the
          reign of one of a pair of Local Masters; a *term* that of a Global Master over its jobs.
-Base     messages, partitions, view, global_master; allocations, local_master; config, assembly (the recipe), designs.
+Base     messages, partitions, view, global_master; allocations, local_master; config, assembly (the recipe).
          It is the paper of 2023 on slots, and runs without the rest.
 Attached amounts: several resources, repartition (2021, IV-B). shares: users, preemption (2021, IV-C). recovery:
-         crashes (2021, IV-D). reasons: reports of decisions. Each calls a master by a protocol that stands beside it.
+         crashes (2021, IV-D). reasons: reports of decisions. Each calls a master by a protocol that stands beside it,
+         and handles messages of its own.
+Registry designs: Megha, its central form and the first Megha, with the stages that methods of the base and of what is
+         attached realise.
 """
-
-from __future__ import annotations
-
-from volery.architectures.megha.assembly import build
-from volery.architectures.megha.config import MeghaConfig
-from volery.architectures.megha.designs import CENTRAL, MEGHA, MEGHA_2021
-
-__all__ = ["CENTRAL", "MEGHA", "MEGHA_2021", "MeghaConfig", "build"]

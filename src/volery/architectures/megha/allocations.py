@@ -8,11 +8,12 @@ describes. Where tasks ask for amounts, a unit is a machine (`amounts`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import ClassVar, Protocol
+from typing import Protocol
 
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import (
     UNIT_MASK,
     UNIT_SHIFT,
@@ -20,11 +21,9 @@ from volery.architectures.megha.messages import (
     Refusal,
     Request,
     StateUpdate,
-    TasksEnded,
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Fact
 from volery.core.model import Address, Message, Task, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -139,9 +138,7 @@ class ClusterState(Protocol):
 
     gms: dict[Address, GmSyncState]
     attempts: AttemptTable
-
-    @property
-    def drained(self) -> Container[Address]: ...
+    drained: set[Address]
 
     def is_usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""
@@ -155,8 +152,6 @@ class ClusterState(Protocol):
 
 class Allocations(Protocol):
     """Units of a cluster: which are taken, and what each GM knows of it."""
-
-    sends: ClassVar[Sends]
 
     def allot_requested(self, request: Request, gm: GmSyncState) -> tuple[list[Start], list[TaskId]]:
         """Take room for the tasks of a request and add attempts by task; return these, and the tasks without room."""
@@ -215,22 +210,17 @@ class SlotAllocations:
 
     Args:
         cluster: State of the Local Master.
-        snapshots: Whether updates carry the full state, as in the first Megha.
-        twice: Whether a GM's own completions are repeated in the next update.
+        partitions: Partitions of the Local Master.
     """
 
-    sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
-
-    def __init__(
-        self, cluster: ClusterState, layout: Layout, partitions: range, *, snapshots: bool, twice: bool
-    ) -> None:
+    def __init__(self, cluster: ClusterState, layout: Layout, partitions: range, config: MeghaConfig) -> None:
         self._cluster = cluster
         self._gms = cluster.gms
         self._layout = layout
         self._bits = layout.bits
         self._partitions = partitions
-        self._snapshots = snapshots
-        self._twice = twice
+        self._snapshots = config.updates == "snapshots"
+        self._twice = config.completion_notice == "twice"
         self._busy = [0] * len(layout.size)
         self._closed = [0] * len(layout.size)
 

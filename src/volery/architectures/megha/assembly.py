@@ -1,82 +1,30 @@
-"""Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
-
-Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > TasksEnded | (invalid) Refusal > Request ...; StateUpdate.
-Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
-         for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
-         every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
-         before "available"). Where machines offer several resources, amounts stand in for the available bit.
-         megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
-         jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
-         nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby receives
-         results alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed:
-         match=first, turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news).
-         docs/papers.md.
-"""
+"""Recipe of a deployment of Megha: the base on slots, and what is attached to it, by parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from volery.architectures.megha.allocations import Allocations, ClusterState, SlotAllocations
-from volery.architectures.megha.attachments import DecisionObserver, MasterParts, StateRecovery
-from volery.architectures.megha.config import MeghaConfig, check_unshared
-from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.global_master import GlobalMaster, MasterParts
 from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import ClusterView, SlotView
-from volery.core.capabilities import CrashRecovery, Draining
-from volery.core.component import Component, Deployment, role_of
-from volery.core.errors import InputError
+from volery.core.capabilities import Draining
+from volery.core.component import Component, Deployment
 from volery.core.events import Reassignment
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import Address, Cluster
 from volery.core.streams import Streams
 from volery.roles.node import Node
-from volery.roles.recovery.channel import Linking
-from volery.roles.recovery.leases import GuardedNode, Lease
 
 if TYPE_CHECKING:
-    from volery.architectures.megha.amounts.attachment import Amounts
-    from volery.architectures.megha.shares.attachment import ShareAttachment
-
-_ATTACHED: Final = {
-    "CapacityView": "amounts.view",
-    "ReportRecovery": "recovery.reports",
-    "WeightedFairness": "shares.fairness",
-}
-"""Modules of the attached classes of which methods realise stages, by class."""
-
-
-def __getattr__(name: str) -> Any:
-    """An attached class, imported when a stage that it realises is looked up in this module.
-
-    Raises:
-        AttributeError: nothing attached has that name.
-    """
-    if name not in _ATTACHED:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__package__}.{_ATTACHED[name]}"), name)
-
-
-def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
-
-    Raises:
-        InputError: more partitions than machines; the shares or queues are malformed; a parameter of shares is given
-            without any; progress is to be kept where components may crash; recovery is chosen where none may.
-    """
-    if config.recovery == "paper" and not config.reliable:
-        raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
-    if not config.shares:
-        check_unshared(config)
-    recipe = Recipe(cluster, config, streams)
-    deployment = recipe.recoverable() if config.reliable else recipe.deployment()
-    return deployment if recipe.shares is None else recipe.shares.declared(deployment)
+    from volery.architectures.megha.amounts.view import Capacities
+    from volery.architectures.megha.reasons import DecisionNarrator
+    from volery.architectures.megha.recovery.reports import ReportRecovery
+    from volery.architectures.megha.shares import ShareAttachment
 
 
 class Recipe:
@@ -88,7 +36,7 @@ class Recipe:
         streams: Random choices, per address and incarnation.
 
     Attributes:
-        amounts: Attached where machines offer several resources, or parameters need amounts; else None.
+        capacities: Amounts that machines offer, where they offer several resources or amounts are needed; else None.
         shares: Attached where users have shares; else None.
     """
 
@@ -107,17 +55,16 @@ class Recipe:
                 self._machines.setdefault(address, machine)
                 self._lm_of.setdefault(address, lm)
 
-        self.amounts: Amounts | None = None
+        self.capacities: Capacities | None = None
         self.shares: ShareAttachment | None = None
         if by_machine:
-            from volery.architectures.megha.amounts.attachment import Amounts
+            from volery.architectures.megha.amounts.view import Capacities
 
-            self.amounts = Amounts(cluster, self._layout, config)
+            self.capacities = Capacities(cluster, self._layout)
             if config.shares:
-                from volery.architectures.megha.shares.attachment import ShareAttachment
+                from volery.architectures.megha.shares import ShareAttachment
 
-                packing = self.amounts.capacities.ladders.packing
-                self.shares = ShareAttachment(cluster, self._layout, packing, config)
+                self.shares = ShareAttachment(cluster, self._layout, self.capacities.ladders.packing, config)
 
     def master_parts(
         self, master: GlobalMaster, moves: tuple[Reassignment, ...], *, number: int, incarnation: int, stream: Random
@@ -125,69 +72,63 @@ class Recipe:
         """Parts of a Global Master that knows nothing but these moves of jobs."""
         config, layout, search = self._config, self._layout, SearchOrder(self._layout, number)
         fairness = None if self.shares is None else self.shares.fairness(master)
-        recovery: StateRecovery | None = None
-        observer: DecisionObserver | None = None
+        recovery: ReportRecovery | None = None
+        observer: DecisionNarrator | None = None
         view: ClusterView
-        if self.amounts is None:
-            view = SlotView(master, layout, search, match=config.match, stream=stream)
-        elif fairness is None:
-            view = self.amounts.view(master, number, stream, None, None)
+        if self.capacities is None:
+            view = SlotView(master, layout, search, config, stream)
         else:
-            view = fairness.view = self.amounts.view(master, number, stream, fairness.lines, fairness)
+            from volery.architectures.megha.amounts.view import CapacityView
+
+            queue = None if fairness is None else fairness.lines
+            view = CapacityView(master, layout, self.capacities, search, config, stream, queue, fairness)
+            if fairness is not None:
+                fairness.view = view
         if config.reliable:
             from volery.architectures.megha.recovery.reports import ReportRecovery
 
-            printed = config.recovery == "paper"
-            recovery = ReportRecovery(master, fairness, layout, number, incarnation, moves, printed=printed)
+            recovery = ReportRecovery(master, fairness, layout, number, incarnation, moves, config)
         if config.why:
             from volery.architectures.megha.reasons import DecisionNarrator
 
-            observer = DecisionNarrator(master, layout, view, fairness)
+            observer = DecisionNarrator(master, layout, view, fairness, () if recovery is None else recovery.epochs)
         return MasterParts(view, fairness, recovery, observer)
 
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
-        config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        return GlobalMaster(
-            gm,
-            self._layout,
-            partial(self.master_parts, number=gm, incarnation=incarnation, stream=stream),
-            batch_max=config.batch_max,
-            eager_retry=config.eager_retry,
-            rescheduling=config.rescheduling,
-            queue_max=config.queue_max,
-            ask=config.ask,
-        )
+        stream = self._streams.of(f"gm/{gm}", incarnation)
+        parts = partial(self.master_parts, number=gm, incarnation=incarnation, stream=stream)
+        return GlobalMaster(gm, self._layout, self._config, parts)
 
     def local_master(self, lm: int, pair: Callable[..., Any] | None = None) -> LocalMaster:
         """One of the Local Masters; with a maker of a control of nodes one of a pair."""
         config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
         allocations: Callable[[ClusterState], Allocations]
         preemptions: Callable[..., Any] | None = None
-        if self.amounts is None:
-            is_snapshot, is_twice = config.updates == "snapshots", config.completion_notice == "twice"
-            allocations = partial(
-                SlotAllocations, layout=layout, partitions=partitions, snapshots=is_snapshot, twice=is_twice
-            )
-        elif self.shares is None:
-            allocations = self.amounts.allocations(partitions, None)
+        if self.capacities is None:
+            allocations = partial(SlotAllocations, layout=layout, partitions=partitions, config=config)
         else:
-            from volery.architectures.megha.shares.preemptions import ClaimTable
+            from volery.architectures.megha.amounts.allocations import AmountAllocations
 
-            claims = ClaimTable()
-            allocations = self.amounts.allocations(partitions, claims)
-            preemptions = self.shares.preemptions(partitions, claims)
-        return LocalMaster(
-            layout,
-            partitions,
-            heartbeat_us=round(config.heartbeat_s * SECOND),
-            allocations=allocations,
-            preemptions=preemptions,
-            pair=pair,
-        )
+            claims = None if self.shares is None else self.shares.claims()
+            allocations = partial(
+                AmountAllocations,
+                layout=layout,
+                capacities=self.capacities,
+                partitions=partitions,
+                config=config,
+                reservations=claims,
+            )
+            if self.shares is not None and claims is not None:
+                preemptions = self.shares.preemptions(partitions, claims)
+        return LocalMaster(layout, partitions, config, allocations, preemptions, pair)
 
     def deployment(self) -> Deployment:
-        """Components of which none may crash."""
+        """Components of which none may crash, unless that is attached."""
+        if self._config.reliable:
+            from volery.architectures.megha.recovery import recoverable
+
+            return recoverable(self._config, self._machines, self._lm_of, self.global_master, self.local_master)
         components: dict[str, Component] = {}
         for gm in range(self._config.gms):
             components[f"gm/{gm}"] = self.global_master(gm)
@@ -202,39 +143,4 @@ class Recipe:
             lambda job: f"gm/{job % self._config.gms}",
             {("node", "lm"): 0},
             (Draining(lambda node: (masters[self._lm_of[node]],) if node in self._lm_of else ()),),
-        )
-
-    def recoverable(self) -> Deployment:
-        """Components of which each may crash, linked, with two Local Masters per cluster."""
-        from volery.architectures.megha.recovery.pair import Paired, pair_of
-
-        lease, linking = Lease(round(self._config.detection_s * SECOND)), Linking(MESSAGES)
-        gms = [f"gm/{gm}" for gm in range(self._config.gms)]
-        pairs = [pair_of(lm) for lm in range(self._config.lms)]
-
-        def component(address: Address, incarnation: int) -> Component:
-            role = role_of(address)
-            if role == "node":
-                node = GuardedNode(pairs[self._lm_of[address]], lease, incarnation, tells_owner=False)
-                return linking.around(node, incarnation)
-            number = int(address.split("/")[1])
-            if role == "gm":
-                gm = self.global_master(number, incarnation)
-                return linking.around(gm, incarnation, gm.accepts)
-            me, printed = pairs[number].index(address), self._config.recovery == "paper"
-            nodes = tuple([node for node, lm in self._lm_of.items() if lm == number])
-            pair = partial(Paired, nodes=nodes, lm=number, me=me, lease=lease, incarnation=incarnation, printed=printed)
-            return linking.around(self.local_master(number, pair), incarnation)
-
-        addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)
-        detector_pairs = [*pairs, *((lm, node) for node, at in self._lm_of.items() for lm in pairs[at])]
-        return Deployment(
-            {address: component(address, 0) for address in addresses},
-            self._machines,
-            lambda job: gms[job % len(gms)],
-            {("node", "lm"): 0},
-            (
-                CrashRecovery(component, tuple(detector_pairs), lease.detection_us, tuple(gms), takes_back=True),
-                Draining(lambda node: pairs[self._lm_of[node]] if node in self._lm_of else ()),
-            ),
         )

@@ -2,82 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
-
-from volery.architectures.megha.global_master import Rescheduling
-from volery.architectures.megha.local_master import CompletionNotice, Updates
-from volery.architectures.megha.view import MeghaMatch
-from volery.core.bounds import Components, Count, Period, PositiveCount
+from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, param
 from volery.core.errors import InputError
 
-Preempted = Literal["restart", "keep"]
-RecoveryRule = Literal["asked", "paper"]
-PreemptionRule = Literal["agreed", "paper"]
-Turns = Literal["short-first", "round-robin"]
+MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
+of arXiv 2103.08413, the first candidate with room in the order of machines."""
 
 
-class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeghaConfig(Parameters, frozen=True):
     """Parameters of Megha, of the first Megha and of the central scheduler."""
 
-    gms: Annotated[Components, msgspec.Meta(description="Global Masters; partitions per Local Master")] = 5
-    lms: Annotated[Components, msgspec.Meta(description="Local Masters; clusters")] = 5
-    match: Annotated[MeghaMatch, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
-    heartbeat_s: Annotated[Period, msgspec.Meta(description="period of updates to the GMs, seconds")] = 5.0
-    batch_max: Annotated[PositiveCount, msgspec.Meta(description="placements per request to a Local Master")] = 100
-    updates: Annotated[Updates, msgspec.Meta(description="what an update carries (section 4.4)")] = "deltas"
-    completion_notice: Annotated[
-        CompletionNotice, msgspec.Meta(description="own completions: notice once, or again in the next update (4.4)")
-    ] = "once"
-    eager_retry: Annotated[
-        bool, msgspec.Meta(description="place a refused task at once; false: the published code")
-    ] = True
-    ask: Annotated[
-        bool,
-        msgspec.Meta(description="a GM with waiting tasks asks LMs for news; false: it waits for updates (the paper)"),
-    ] = False
-    queue_max: Annotated[
-        Count, msgspec.Meta(description="tasks waiting at a GM before jobs are refused; 0: no limit")
-    ] = 0
-    reliable: Annotated[
-        bool,
-        msgspec.Meta(
-            description="bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
-        ),
-    ] = False
-    recovery: Annotated[
-        RecoveryRule,
-        msgspec.Meta(
-            description="GMs ask, and place again what died; paper: with heartbeats, and LMs relaunch (2021, IV-D)"
-        ),
-    ] = "asked"
-    detection_s: Annotated[
-        Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
-    ] = 1.0
-    repartition: Annotated[
-        bool, msgspec.Meta(description="external machines lend logical nodes (2021, IV-B4), else are requested as such")
-    ] = False
-    rescheduling: Annotated[
-        Rescheduling, msgspec.Meta(description="a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
-    ] = "head"
-    shares: Annotated[
-        str, msgspec.Meta(description="tree of users and weights, as a:1+b:2(c:1+d:1); empty: no fairness (2021, IV-C)")
-    ] = ""
-    queues: Annotated[
-        str, msgspec.Meta(description="the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
-    ] = ""
-    turns: Annotated[
-        Turns, msgspec.Meta(description="a GM's users: below their share first, or in turn alone (2021, IV-C)")
-    ] = "short-first"
-    preemption: Annotated[
-        PreemptionRule,
-        msgspec.Meta(description="the loser's GM agrees and nobody loses its share; paper: algorithm 2 as printed"),
-    ] = "agreed"
-    preempted: Annotated[
-        Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
-    ] = "restart"
-    why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
+    gms: Components = param(5, "Global Masters; partitions per Local Master")
+    lms: Components = param(5, "Local Masters; clusters")
+    match: MeghaMatch = param("random", "which suitable worker is taken (section 4.3)")
+    heartbeat_s: Period = param(5.0, "period of updates to the GMs, seconds")
+    batch_max: PositiveCount = param(100, "placements per request to a Local Master")
+    updates: Literal["deltas", "snapshots"] = param("deltas", "what an update carries (section 4.4)")
+    completion_notice: Literal["once", "twice"] = param(
+        "once", "own completions: notice once, or again in the next update (4.4)"
+    )
+    eager_retry: bool = param(True, "place a refused task at once; false: the published code")
+    ask: bool = param(False, "a GM with waiting tasks asks LMs for news; false: it waits for updates (the paper)")
+    queue_max: Count = param(0, "tasks waiting at a GM before jobs are refused; 0: no limit")
+    reliable: bool = param(
+        False, "bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
+    )
+    recovery: Literal["asked", "paper"] = param(
+        "asked", "GMs ask, and place again what died; paper: with heartbeats, and LMs relaunch (2021, IV-D)"
+    )
+    detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
+    repartition: bool = param(False, "external machines lend logical nodes (2021, IV-B4), else are requested as such")
+    rescheduling: Literal["head", "tail"] = param(
+        "head", "a refused task that fits nowhere goes to this end (2021: tail, IV-B5)"
+    )
+    shares: str = param("", "tree of users and weights, as a:1+b:2(c:1+d:1); empty: no fairness (2021, IV-C)")
+    queues: str = param("", "the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
+    turns: Literal["short-first", "round-robin"] = param(
+        "short-first", "a GM's users: below their share first, or in turn alone (2021, IV-C)"
+    )
+    preemption: Literal["agreed", "paper"] = param(
+        "agreed", "the loser's GM agrees and nobody loses its share; paper: algorithm 2 as printed"
+    )
+    preempted: Literal["restart", "keep"] = param(
+        "restart", "preempted tasks start anew, or keep what they have done (lab only)"
+    )
+    why: bool = param(False, "GMs report why each task was placed, or not: volery why")
 
 
 def check_unshared(config: MeghaConfig) -> None:

@@ -1,16 +1,41 @@
-"""Megha, its central form and the first Megha, as the registry lists them: parameters, stages, captions."""
+"""Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
+
+Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
+Flow     Submit > Request > (valid) Launch > Completed > TasksEnded | (invalid) Refusal > Request ...; StateUpdate.
+Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
+         for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
+         every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
+         before "available"). Where machines offer several resources, amounts stand in for the available bit.
+         megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
+         jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
+         nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby receives
+         results alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed:
+         match=first, turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news).
+         docs/papers.md.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
-from volery.architectures.megha.assembly import build
-from volery.architectures.megha.config import MeghaConfig
-from volery.architectures.megha.messages import MESSAGES
-from volery.core.component import Architecture
-from volery.core.stages import Realisation, Stage
+from volery.architectures.megha.amounts.view import CapacityView
+from volery.architectures.megha.assembly import Recipe
+from volery.architectures.megha.config import MeghaConfig, check_unshared
+from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.local_master import LocalMaster
+from volery.architectures.megha.recovery.messages import MESSAGES
+from volery.architectures.megha.recovery.reports import ReportRecovery
+from volery.architectures.megha.shares.fairness import WeightedFairness
+from volery.architectures.megha.view import SlotView
+from volery.core.component import Architecture, Deployment
+from volery.core.errors import InputError
+from volery.core.model import Cluster
+from volery.core.stages import Extent, Realisation, Stage
+from volery.core.streams import Streams
+from volery.roles.node import Node
 
 _ASKED: Final = "{sender} asks {receiver}, the Local Master, for {tasks}: only {receiver} knows what is really free."
 _LAUNCHED: Final = "{sender} finds it free, and launches {tasks} on {receiver}."
@@ -42,41 +67,59 @@ CAPTIONS: Final = {
 """Captions of a film, by the name of a message or of a counted fact; what is empty has no caption of its own."""
 
 
-def _stages(view: str) -> dict[Stage, Realisation]:
+def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: more partitions than machines; the shares or queues are malformed; a parameter of shares is given
+            without any; progress is to be kept where components may crash; recovery is chosen where none may.
+    """
+    if config.recovery == "paper" and not config.reliable:
+        raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
+    if not config.shares:
+        check_unshared(config)
+    recipe = Recipe(cluster, config, streams)
+    deployment = recipe.deployment()
+    return deployment if recipe.shares is None else recipe.shares.declared(deployment)
+
+
+def _by(method: Callable[..., Any], extent: Extent = "full", method_text: str = "", condition: str = "") -> Realisation:
+    """Realisation of a stage by a method of a class that stands in this module."""
+    return Realisation(method.__qualname__, extent, method_text, condition)
+
+
+def _stages(view: type[SlotView | CapacityView]) -> dict[Stage, Realisation]:
     """Methods that realise stages, those of this view among them."""
-    find, place = f"{view}._find", f"{view}.place"
     return {
-        Stage.J1: Realisation("GlobalMaster.on_submit"),
-        Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
-        Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-        Stage.J6: Realisation("GlobalMaster.on_tasks_ended", "full", "JobDone after the last task"),
-        Stage.T2: Realisation(f"{view}.offer", "full", "first come first served among the tasks that fit"),
-        Stage.T3: Realisation(place),
-        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
-        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
-        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
-        Stage.T7: Realisation("LocalMaster.on_completed"),
-        Stage.T10: Realisation(
-            "WeightedFairness.enforce", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        Stage.J1: _by(GlobalMaster.on_submit),
+        Stage.J2: _by(GlobalMaster.on_submit, "partial", "refused while the queue is full"),
+        Stage.J4: _by(GlobalMaster.on_submit, "full", "one job at a time, GMs in parallel"),
+        Stage.J6: _by(GlobalMaster.on_tasks_ended, "full", "JobDone after the last task"),
+        Stage.T2: _by(view.offer, "full", "first come first served among the tasks that fit"),
+        Stage.T3: _by(view.place),
+        Stage.T4: _by(LocalMaster.on_request, "full", "validation"),
+        Stage.T5: _by(Node.on_launch, "partial", "launch without staging"),
+        Stage.T6: _by(LocalMaster.on_timer, "partial", "heartbeats tell what is free, not how far tasks are"),
+        Stage.T7: _by(LocalMaster.on_completed),
+        Stage.T10: _by(
+            WeightedFairness.enforce, "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
         ),
-        Stage.T11: Realisation(
-            "ReportRecovery.on_attempts_lost", "full", "another attempt, before all that waits", "reliable=true"
+        Stage.T11: _by(
+            ReportRecovery.on_attempts_lost, "full", "another attempt, before all that waits", "reliable=true"
         ),
-        Stage.M2: Realisation("GlobalMaster.request", "full", "every task goes by the Local Master of its machine"),
-        Stage.M3: Realisation(find, "full", "the partitions of all LMs, the GM's own first"),
-        Stage.M4: Realisation(find, "full", "partitions with something free in the view"),
-        Stage.M5: Realisation(find, "full", "round robin over LMs, own partitions first"),
-        Stage.M6: Realisation(
-            "GlobalMaster.request", "full", "a batch of tasks with the machines that they shall have"
-        ),
-        Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
-        Stage.R3: Realisation(place, "full", "constraint bit vectors"),
-        Stage.R4: Realisation(place, "full", "availability bit vector"),
-        Stage.R5: Realisation(place, "full", "random or minimum constraints"),
+        Stage.M2: _by(GlobalMaster.request, "full", "every task goes by the Local Master of its machine"),
+        Stage.M3: _by(view._find, "full", "the partitions of all LMs, the GM's own first"),
+        Stage.M4: _by(view._find, "full", "partitions with something free in the view"),
+        Stage.M5: _by(view._find, "full", "round robin over LMs, own partitions first"),
+        Stage.M6: _by(GlobalMaster.request, "full", "a batch of tasks with the machines that they shall have"),
+        Stage.R1: _by(GlobalMaster.on_update, "full", "the GM's view of all clusters"),
+        Stage.R3: _by(view.place, "full", "constraint bit vectors"),
+        Stage.R4: _by(view.place, "full", "availability bit vector"),
+        Stage.R5: _by(view.place, "full", "random or minimum constraints"),
     }
 
 
-STAGES = _stages("SlotView")
+STAGES = _stages(SlotView)
 HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
 """Stages that a scheduler with one Local Master lacks."""
 
@@ -107,8 +150,8 @@ CENTRAL = msgspec.structs.replace(
     bearing={"reliable": True},
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
-        Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
-        Stage.R1: Realisation("GlobalMaster.on_tasks_ended", "full", "the GM's view, exact: nobody else places"),
+        Stage.M6: _by(GlobalMaster.request, "partial", "to the only Local Master"),
+        Stage.R1: _by(GlobalMaster.on_tasks_ended, "full", "the GM's view, exact: nobody else places"),
     },
 )
 
@@ -135,12 +178,12 @@ MEGHA_2021 = msgspec.structs.replace(
         "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
     },
     stages={
-        **_stages("CapacityView"),
-        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation, repartition"),
-        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
-        Stage.M4: Realisation("CapacityView._find", "full", "partitions with enough free in the view"),
-        Stage.M6: Realisation("GlobalMaster.request", "full", "requests, and repartitions of another's machine"),
-        Stage.R4: Realisation("CapacityView._find", "full", "bit vectors of free capacity"),
-        Stage.R5: Realisation("CapacityView._find", "full", "the first machine that fits"),
+        **_stages(CapacityView),
+        Stage.T4: _by(LocalMaster.on_request, "full", "validation, repartition"),
+        Stage.T6: _by(LocalMaster.on_timer, "partial", "full states tell what is free, no progress"),
+        Stage.M4: _by(CapacityView._find, "full", "partitions with enough free in the view"),
+        Stage.M6: _by(GlobalMaster.request, "full", "requests, and repartitions of another's machine"),
+        Stage.R4: _by(CapacityView._find, "full", "bit vectors of free capacity"),
+        Stage.R5: _by(CapacityView._find, "full", "the first machine that fits"),
     },
 )

@@ -1,35 +1,20 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
-Free units, slots or amounts, are the business of its `ClusterView`. Attached where they are asked for: the shares of
-users (`Fairness`, in `shares`), the state after a crash (`StateRecovery`, in `recovery`), and reports of decisions with
-their reasons (`DecisionObserver`, in `reasons`).
+Free units, slots or amounts, are the business of its `ClusterView`. Attached where asked for, and else None: the shares
+of users, the state after a crash, and reports of decisions with their reasons. Shares and recovery have messages of
+their own, which their parts handle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from volery.architectures.megha.attachments import MasterParts
-from volery.architectures.megha.messages import (
-    AttemptsLost,
-    Holdings,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
-    Refusal,
-    Request,
-    ResyncReply,
-    ResyncRequest,
-    StateUpdate,
-    TasksEnded,
-    UpdateRequest,
-    Withdraw,
-)
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.view import Freed
-from volery.core.component import Component, Sends, UnknownMessageError, sent_to, unknown
+from volery.architectures.megha.view import ClusterView, Freed
+from volery.core.component import Component, sent_to
 from volery.core.events import (
     Cancel,
     Counted,
@@ -38,23 +23,27 @@ from volery.core.events import (
     Look,
     Measured,
     MoreTasks,
-    Moved,
     Reassignment,
-    Reweigh,
     Seen,
     Submit,
-    TimerFired,
 )
 from volery.core.model import Address, JobId, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.roles.recovery.leases import Forget, LeaderStatus, StaleEpoch
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
-Rescheduling = Literal["head", "tail"]
-ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, TasksEnded, StateUpdate, Refusal})
-OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, UpdateRequest)
-"""Messages that it sends whatever its parts are."""
-Part = TypeVar("Part")
+if TYPE_CHECKING:
+    from volery.architectures.megha.reasons import DecisionNarrator
+    from volery.architectures.megha.recovery.reports import ReportRecovery
+    from volery.architectures.megha.shares.fairness import WeightedFairness
+
+
+class MasterParts(NamedTuple):
+    """Parts of a Global Master that knows nothing yet."""
+
+    view: ClusterView
+    fairness: WeightedFairness | None = None
+    recovery: ReportRecovery | None = None
+    observer: DecisionNarrator | None = None
 
 
 class GlobalMaster(Component):
@@ -62,13 +51,6 @@ class GlobalMaster(Component):
 
     Args:
         parts: Maker of its parts, of a component that knows of these moves of jobs.
-        batch_max: Placements per request.
-        eager_retry: Whether a task whose placement was invalid is placed at once; otherwise it waits at the head of the
-            queue for the next unit that becomes free (the published code).
-        rescheduling: End of the queue for a refused task that fits nowhere in the view: before all others, as in the
-            published code of 2023, or the tail (arXiv 2103.08413, section IV-B5).
-        queue_max: Tasks that may wait, see `JobLedger`.
-        ask: Whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
 
     Attributes:
         view, fairness, recovery, observer: Parts; all but the view may be None.
@@ -86,22 +68,13 @@ class GlobalMaster(Component):
         self,
         number: int,
         layout: Layout,
+        config: MeghaConfig,
         parts: Callable[[GlobalMaster, tuple[Reassignment, ...]], MasterParts],
-        *,
-        batch_max: int,
-        eager_retry: bool,
-        rescheduling: Rescheduling,
-        queue_max: int,
-        ask: bool = False,
     ) -> None:
         self.number = number
         self.layout = layout
-        self.eager_retry = eager_retry
+        self._config = config
         self._parts = parts
-        self._batch_max = batch_max
-        self._tail = rescheduling == "tail"
-        self._queue_max = queue_max
-        self._ask = ask
         self.restart(())
 
     def restart(self, moves: tuple[Reassignment, ...]) -> None:
@@ -111,30 +84,27 @@ class GlobalMaster(Component):
         self._asked_clusters: set[int] = set()
         self.view, self.fairness, self.recovery, self.observer = self._parts(self, moves)
         self.placed = self.view.placed
-        masters = [self._masters_of(lm) for lm in range(self.layout.lm_count)]
+
+        # Recovery forwards the preemptions among lost attempts to the shares, so it comes first.
+        self.attached = tuple([part for part in (self.recovery, self.fairness) if part is not None])
+        masters_of = self.recovery.masters_of if self.recovery is not None else lambda lm: (f"lm/{lm}",)
+        masters = [masters_of(lm) for lm in range(self.layout.lm_count)]
         self.lms = [addresses[0] for addresses in masters]
         self.lm_at = {address: lm for lm, addresses in enumerate(masters) for address in addresses}
         self.last_update = dict.fromkeys(self.lm_at, 0)
-        self._is_numbered = self.recovery is not None or self.fairness is not None
-
-    def _masters_of(self, lm: int) -> tuple[Address, ...]:
-        return (f"lm/{lm}",) if self.recovery is None else self.recovery.masters_of(lm)
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs; a new incarnation asks every cluster what runs there."""
-        self.jobs = JobLedger(self._port.send, self._queue_max)
+        self.jobs = JobLedger(self._port.send, self._config.queue_max)
         if self.observer is not None:
             self.observer.start(now)
         if self.recovery is not None:
             self.recovery.start()
 
-    def takes(self) -> Collection[type]:
-        """Return the types of events that its parts know of."""
-        return ALWAYS.union(*[part.takes for part in (self.fairness, self.recovery) if part is not None])
-
-    def emits(self) -> Sends:
-        """Return the messages that its parts send."""
-        return OWN.union(*[part.sends for part in (self.fairness, self.recovery) if part is not None])
+    def handle_attached(self, event: Event, source: Address, now: Time) -> None:
+        """Pass an event of shares or of recovery to the part that knows it."""
+        self._note(event, source, now)
+        super().handle_attached(event, source, now)
 
     def accepts(self, message: Message, source: Address) -> bool:
         """Find out whether a message of a Local Master is valid."""
@@ -158,18 +128,13 @@ class GlobalMaster(Component):
         """Return the number of a task's present attempt."""
         return self.attempts.get(task, 0 if self.recovery is None else self.recovery.first_attempt)
 
-    def next_request(self, lm: int) -> int:
-        """Return the number of the next request to a cluster."""
+    def address_request(self, lm: int, tasks: Sequence[Task]) -> tuple[int, tuple[Address, ...], int, int]:
+        """Return number and receivers of the next request to a cluster, its leader's epoch, and the term of this GM."""
         number = self._requests[lm] = self._requests[lm] + 1
-        return number
-
-    def route(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
-        """Return the addresses to which a request of tasks to a cluster is sent."""
-        return (self.lms[lm],) if self.recovery is None else self.recovery.requested(lm, tasks)
-
-    def epoch_and_term(self, lm: int) -> tuple[int, int]:
-        """Return the epoch of a cluster's leader and the term of this GM, for a request."""
-        return (0, 0) if self.recovery is None else (self.recovery.epochs[lm], self.recovery.term)
+        recovery = self.recovery
+        if recovery is None:
+            return number, (self.lms[lm],), 0, 0
+        return number, recovery.requested(lm, tasks), recovery.epochs[lm], recovery.term
 
     def knows_all(self) -> bool:
         """Find out whether all that runs is known."""
@@ -291,20 +256,22 @@ class GlobalMaster(Component):
 
     def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Ask a Local Master for units of a partition."""
-        lm = self.layout.lm_of[partition]
-        for start in range(0, len(tasks), self._batch_max):
-            number = self._requests[lm] = self._requests[lm] + 1
-            batch, where = tuple(tasks[start : start + self._batch_max]), tuple(places[start : start + self._batch_max])
-            self.view.requested(lm, (number, partition, batch, where))
-            if not self._is_numbered:
+        lm, batch_max = self.layout.lm_of[partition], self._config.batch_max
+        for start in range(0, len(tasks), batch_max):
+            batch, where = tuple(tasks[start : start + batch_max]), tuple(places[start : start + batch_max])
+            if not self.attached:
+                number = self._requests[lm] = self._requests[lm] + 1
+                self.view.requested(lm, (number, partition, batch, where))
                 self._port.send(self.lms[lm], Request(number, partition, batch, where))
                 continue
 
             # Attempts tell apart placements of one task, which may be lost or preempted.
+            number, addresses, epoch, term = self.address_request(lm, batch)
+            self.view.requested(lm, (number, partition, batch, where))
             attempts = tuple([self.attempt_of(task.id) for task in batch])
             users = () if self.fairness is None else self.fairness.users_of(batch)
-            request = Request(number, partition, batch, where, attempts, users, *self.epoch_and_term(lm))
-            for address in self.route(lm, batch):
+            request = Request(number, partition, batch, where, attempts, users, epoch, term)
+            for address in addresses:
                 self._port.send(address, request)
         if self.observer is not None:
             self.observer.requested(partition, tasks, places)
@@ -324,7 +291,7 @@ class GlobalMaster(Component):
 
     def ask_all(self) -> None:
         """While tasks wait, ask each Local Master for news once."""
-        if self._ask and self.view.queue.length:
+        if self._config.ask and self.view.queue.length:
             for lm, address in enumerate(self.lms):
                 if lm not in self._asked_clusters:
                     self._asked_clusters.add(lm)
@@ -391,12 +358,12 @@ class GlobalMaster(Component):
         # As in the published code of 2023 a refused task keeps its turn; in 2021 it goes to the tail (IV-B5), so that
         # what waits is offered first what the answer shows to be free.
         queue = self.view.queue
-        if self._tail:
+        if self._config.rescheduling == "tail":
             self.offer_all(freed)
-            for task in self.place(wanted) if self.eager_retry else wanted:
+            for task in self.place(wanted) if self._config.eager_retry else wanted:
                 queue.push(task)
         else:
-            for task in reversed(self.place(wanted) if self.eager_retry else wanted):
+            for task in reversed(self.place(wanted) if self._config.eager_retry else wanted):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
@@ -410,60 +377,13 @@ class GlobalMaster(Component):
         if self.observer is not None:
             self.observer.receive(event, source, now)
 
-    # Messages for what is attached; without it they are unknown.
-
-    def _attached(self, part: Part | None, event: Event, source: Address, now: Time) -> Part:
-        if part is None:
-            raise UnknownMessageError(unknown(self, event, source, now))
-        self._note(event, source, now)
-        return part
-
-    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
-        """Take other weights of users."""
-        self._attached(self.fairness, message, source, now).on_reweigh(message, source, now)
-
-    def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
-        """Learn which tasks of others run where."""
-        self._attached(self.fairness, message, source, now).on_holdings(message, source, now)
-
-    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
-        """Note that a preemption has come to its end."""
-        self._attached(self.fairness, message, source, now).on_preemption_done(message, source, now)
-
-    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
-        """Give tasks of a user up, or refuse to."""
-        self._attached(self.fairness, message, source, now).on_preemption_request(message, source, now)
-
-    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Ask again users that have refused to give up a task."""
-        self._attached(self.fairness, event, source, now).on_timer(event, source, now)
-
-    def on_attempts_lost(self, message: AttemptsLost, source: Address, now: Time) -> None:
-        """Take tasks back whose attempts were preempted, or are dead."""
-        if message.is_preemption:
-            self._attached(self.fairness, message, source, now).on_preempted(message, source, now)
-        else:
-            self._attached(self.recovery, message, source, now).on_attempts_lost(message, source, now)
-
-    def on_resync_reply(self, message: ResyncReply, source: Address, now: Time) -> None:
-        """Adopt the report of a leader."""
-        self._attached(self.recovery, message, source, now).on_resync_reply(message, source, now)
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Note that jobs were moved between GMs."""
-        self._attached(self.recovery, message, source, now).on_moved(message, source, now)
-
-    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
-        """Send the epoch that is known to a master that asks."""
-        self._attached(self.recovery, message, source, now).on_leader_status(message, source, now)
-
     def believed_free(self) -> dict[int, int] | None:
         """Return the view, by machine."""
         return self.view.free_by_machine()
 
     def check(self) -> None:
         """Check that nothing waits for what is free in the view (unless refused tasks wait by design)."""
-        if self.eager_retry:
+        if self._config.eager_retry:
             self.view.check()
         assert len(self.jobs) or not (self.placed or self.view.queue.length), "tasks without an open job"
         if self.fairness is not None:
@@ -483,16 +403,5 @@ class GlobalMaster(Component):
         TasksEnded: on_tasks_ended,
         StateUpdate: on_update,
         Refusal: on_refusal,
-        Reweigh: on_reweigh,
-        Holdings: on_holdings,
-        PreemptionDone: on_preemption_done,
-        PreemptionRequest: on_preemption_request,
-        TimerFired: on_timer,
-        ResyncReply: on_resync_reply,
-        AttemptsLost: on_attempts_lost,
-        Moved: on_moved,
-        LeaderStatus: on_leader_status,
     }
-    sends = OWN | sent_to(  # with all that may be attached; `emits` has what is
-        "lm", Preempt, PreemptionVote, Forget, ResyncRequest, Moved, StaleEpoch
-    )
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, UpdateRequest)

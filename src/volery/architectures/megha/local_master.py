@@ -1,133 +1,36 @@
 """Megha's Local Master: the truth about one cluster, validation, launches and updates.
 
-What is free, units or amounts, is the business of its `Allocations`. How attempts are started and ended at nodes, and
-which nodes may be used, is that of its `NodeControl`: `Alone` where nothing may crash, else one of a pair (`recovery`).
-Which users may have what is decided by its `Preemptions`, where users have shares (`shares`).
+What is free, units or amounts, is the business of its `Allocations`. Attached where they are asked for, and else None:
+preemptions, where users have shares, and the control of its nodes by one of a pair of masters, where any may crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Sequence
-from typing import ClassVar, Final, Literal, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
 from volery.architectures.megha.allocations import Allocations, AttemptTable, ClusterState, GmSyncState, Start
-from volery.architectures.megha.attachments import NodeControl, PairControl, Preemptions
-from volery.architectures.megha.messages import (
-    AttemptsLost,
-    Holdings,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
-    Refusal,
-    Request,
-    ResyncReply,
-    ResyncRequest,
-    StateUpdate,
-    TasksEnded,
-    UpdateRequest,
-    Withdraw,
-)
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded, UpdateRequest, Withdraw
 from volery.architectures.megha.partitions import Layout
-from volery.core.component import Component, Sends, UnknownMessageError, sent_to, unknown
-from volery.core.events import Drain, Event, Fact, Moved, TimerFired
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import Drain, Fact, TimerFired
+from volery.core.model import SECOND, Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, pair_sends
-from volery.roles.recovery.leases import Fence, Forget, Result, Run, RunningAttempt, StaleEpoch
+from volery.roles.recovery.channel import Renewed
+from volery.roles.recovery.leases import RunningAttempt
 
-Updates = Literal["deltas", "snapshots"]
-CompletionNotice = Literal["once", "twice"]
+if TYPE_CHECKING:
+    from volery.architectures.megha.recovery.pair import Paired
+    from volery.architectures.megha.shares.messages import Preempt
+    from volery.architectures.megha.shares.preemptions import WeightedShares
 
 HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
 """A GM that has asked is sent news of room this old: its last GM has taken it again by then, if it has tasks."""
-ALWAYS: Final = frozenset({Request, Withdraw, UpdateRequest, Drain, TimerFired})
-Part = TypeVar("Part")
-
-
-class NodeHost(Protocol):
-    """A Local Master as its control of nodes calls it."""
-
-    attempts: AttemptTable
-
-    def recount(self, node: Address) -> bool:
-        """Count anew what is free on a node; find out whether that may be news for GMs."""
-
-    def set_heartbeat(self, now: Time) -> None:
-        """Set the heartbeat to the next multiple of its period, where it is not set."""
-
-    def schedule_news(self, now: Time) -> None:
-        """Look soon whether there is room for GMs that have asked."""
-
-
-class Alone:
-    """Control of nodes by the only master of a cluster, which never crashes.
-
-    Args:
-        host: The Local Master.
-    """
-
-    takes: ClassVar[frozenset[type]] = frozenset({Completed})
-    sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
-    opened = True
-
-    def __init__(self, host: NodeHost) -> None:
-        self._host = host
-        self._launches = 0
-        self.drained: set[Address] = set()
-
-    def bind(self, port: Port) -> None:
-        self._port = port
-
-    def start(self, now: Time) -> None: ...
-    def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None: ...
-
-    def accepts(self, gm: Address, epoch: int, term: int) -> bool:
-        return True
-
-    def answers(self, gm: Address) -> bool:
-        return True
-
-    def is_usable(self, node: Address) -> bool:
-        return node not in self.drained
-
-    def is_reachable(self, node: Address) -> bool:
-        return True
-
-    def term_of(self, gm: Address) -> int:
-        return 0
-
-    def launch(self, starts: Sequence[Start]) -> None:
-        number, send = self._launches, self._port.send
-        for task, attempt, node in starts:
-            number += 1
-            send(node, Launch(number, task, attempt.attempt))
-        self._launches = number
-
-    def evict(self, node: Address, attempt: RunningAttempt) -> None:
-        self._port.send(node, Kill(attempt.task, attempt.attempt))
-
-    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        attempts = self._host.attempts
-        for task in tasks:
-            attempt = attempts.by_task.get(task)
-            if attempt is not None:
-                self._port.send(attempts.node_of(attempt), Kill(task, attempt.attempt))
-
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        (self.drained.add if message.drained else self.drained.discard)(message.node)
-        self._host.recount(message.node)
-        self._host.set_heartbeat(now)
-        self._host.schedule_news(now)
-
-    def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        return False
-
-    def check_rest(self) -> None: ...
 
 
 class LocalMaster(Component):
@@ -135,30 +38,29 @@ class LocalMaster(Component):
 
     Args:
         partitions: Partitions that it is in charge of.
-        heartbeat_us: Period of the updates; none is sent without news.
-        allocations, preemptions, control, pair: Makers of its parts. There is a control of nodes or one of a pair.
+        allocations, preemptions, pair: Makers of its parts; all but the allocations may be None.
 
     Attributes:
         gms: Synchronisation states of the Global Masters.
         attempts: Attempts that run in the cluster.
+        drained: Nodes on which nothing is placed by order.
     """
 
     def __init__(
         self,
         layout: Layout,
         partitions: range,
-        *,
-        heartbeat_us: Time,
+        config: MeghaConfig,
         allocations: Callable[[ClusterState], Allocations],
-        preemptions: Callable[[LocalMaster, Allocations], Preemptions] | None = None,
-        pair: Callable[[LocalMaster, Allocations, Preemptions | None], PairControl] | None = None,
+        preemptions: Callable[..., WeightedShares] | None = None,
+        pair: Callable[[LocalMaster, Allocations, WeightedShares | None], Paired] | None = None,
     ) -> None:
         self.layout = layout
         self.partitions = partitions
         self.gms = self._new_gms()
         nodes = dict.fromkeys(node for at in partitions for node in layout.nodes[at]) if pair is not None else ()
         self.attempts = AttemptTable(layout, nodes)
-        self._heartbeat_us = heartbeat_us
+        self._heartbeat_us = round(config.heartbeat_s * SECOND)
         self._gms_to_update: dict[Address, None] = {}
         self._gms_to_notify: list[GmSyncState] = []
         self._is_news_scheduled = False
@@ -166,42 +68,34 @@ class LocalMaster(Component):
         self.allocations = allocations(self)
         self.preemptions = None if preemptions is None else preemptions(self, self.allocations)
         self.pair = None if pair is None else pair(self, self.allocations, self.preemptions)
-        self.nodes: NodeControl = Alone(self) if self.pair is None else self.pair
+        self.drained: set[Address] = set() if self.pair is None else self.pair.drained
+        self.attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
+        self._launches = 0
 
     def _new_gms(self) -> dict[Address, GmSyncState]:
         states = [GmSyncState(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
         return {state.address: state for state in states}
 
     def bind(self, port: Port) -> None:
-        """Give the control of nodes the port, too."""
+        """Give the control of a pair the port, too."""
         super().bind(port)
-        self.nodes.bind(port)
+        if self.pair is not None:
+            self.pair.bind(port)
 
     def start(self, now: Time) -> None:
         """A restarted one of a pair asks who leads."""
-        self.nodes.start(now)
+        if self.pair is not None:
+            self.pair.start(now)
 
     def takes(self) -> Collection[type]:
-        """Return the types of events that its parts know of."""
-        preemptions = self.preemptions
-        return ALWAYS | self.nodes.takes | (frozenset() if preemptions is None else preemptions.takes)
+        """Return the types of events that it and its parts handle."""
+        return frozenset(super().takes()) - ({Renewed} if self.pair is None else {Completed})
 
     def emits(self) -> Sends:
-        """Return the messages that its parts send."""
-        preemptions = self.preemptions
-        own = self.allocations.sends | self.nodes.sends
-        return own if preemptions is None else own | preemptions.sends
+        """Return the messages that it and its parts send; a guarded node is not sent `Launch`."""
+        return super().emits() - (frozenset() if self.pair is None else sent_to("node", Launch))
 
-    # State, as parts see it.
-
-    @property
-    def drained(self) -> Container[Address]:
-        """Nodes on which nothing is placed by order."""
-        return self.nodes.drained
-
-    def is_usable(self, node: Address) -> bool:
-        """Find out whether tasks may be placed on a node."""
-        return self.nodes.is_usable(node)
+    # What parts ask for.
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message of a part."""
@@ -211,35 +105,73 @@ class LocalMaster(Component):
         """Report a fact of a part."""
         self._port.observe(fact)
 
+    def is_usable(self, node: Address) -> bool:
+        """Find out whether tasks may be placed on a node."""
+        return node not in self.drained if self.pair is None else self.pair.is_usable(node)
+
+    def is_reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there, and to obey this master."""
+        return self.pair is None or self.pair.is_reachable(node)
+
+    def term_of(self, gm: Address) -> int:
+        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
+        return 0 if self.pair is None else self.pair.term_of(gm)
+
     # Placements.
+
+    def accept(self, message: Request | Preempt, tasks: Sequence[Task], source: Address) -> GmSyncState | None:
+        """Return the state of the GM whose request is to be answered; None: it has no effect.
+
+        A repeated request, or one to a leader of before, or of a GM that has lost its jobs, is not answered: the first
+        was answered, and the others are void for the GM as well.
+        """
+        gm, pair = self.gms[source], self.pair
+        if pair is not None:
+            pair.note_requested(tasks, source, message.term)
+        if message.number <= gm.request or not (pair is None or pair.accepts(source, message.epoch, message.term)):
+            return None
+        gm.request = message.number
+        return gm
 
     def on_request(self, message: Request, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        gm, nodes = self.gms[source], self.nodes
-        nodes.note_requested(message.tasks, source, message.term)
-
-        # A repeated request, or one to a leader of before, or of a GM that has lost its jobs, has no effect, and is not
-        # answered: the first was answered, and the others are void for the GM as well.
-        if message.number <= gm.request or not nodes.accepts(source, message.epoch, message.term):
+        gm = self.accept(message, message.tasks, source)
+        if gm is None:
             return
-        gm.request = message.number
 
         starts, refused = self.allocations.allot_requested(message, gm)
         self.attempts.list_by_node(starts)
         if self.preemptions is not None:
             for _, attempt, _ in starts:
                 self.preemptions.started(attempt)
-        nodes.launch(starts)
+        self._launch_all(starts)
 
         if refused:
             self._port.send(gm.address, self.allocations.refusal(gm, tuple(refused)))
         if not self._is_heartbeat_set:
             self.set_heartbeat(now)
 
+    def _launch_all(self, starts: Sequence[Start]) -> None:
+        if self.pair is not None:
+            self.pair.launch(starts)
+            return
+        number, send = self._launches, self._port.send
+        for task, attempt, node in starts:
+            number += 1
+            send(node, Launch(number, task, attempt.attempt))
+        self._launches = number
+
     def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
         self.adopt(attempt, is_lent=is_lent)
-        self.nodes.launch(((task, attempt, self.attempts.node_of(attempt)),))
+        self._launch_all(((task, attempt, self.attempts.node_of(attempt)),))
+
+    def evict(self, node: Address, attempt: RunningAttempt) -> None:
+        """Have a node end an attempt for another task's sake."""
+        if self.pair is not None:
+            self.pair.evict(node, attempt)
+        else:
+            self._port.send(node, Kill(attempt.task, attempt.attempt))
 
     def adopt(self, attempt: RunningAttempt, *, is_lent: bool = True) -> None:
         """Take account of an attempt that runs."""
@@ -254,27 +186,36 @@ class LocalMaster(Component):
         if self.preemptions is None or not self.preemptions.absorbs(attempt):
             self.allocations.free(attempt)
 
-    def recount(self, node: Address) -> bool:
-        """Count anew what is free on a node; find out whether that may be news for GMs."""
-        return self.allocations.recount(node)
-
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; when the node reports the end, what it took is freed, and its GM is sent the end."""
         if self.preemptions is not None:
             # A task that still waits for its victims runs nowhere: no node can report its end.
             self.preemptions.withdraw(message.tasks, now)
-        self.nodes.withdraw(message.tasks, source, now)
+        if self.pair is not None:
+            self.pair.withdraw(message.tasks, source, now)
+            return
+        for task in message.tasks:
+            attempt = self.attempts.by_task.get(task)
+            if attempt is not None:
+                self._port.send(self.attempts.node_of(attempt), Kill(task, attempt.attempt))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         """Place nothing on a node, or again."""
-        self.nodes.on_drain(message, source, now)
+        if self.pair is not None:
+            self.pair.on_drain(message, source, now)
+            return
+        (self.drained.add if message.drained else self.drained.discard)(message.node)
+        self.allocations.recount(message.node)
+        self.set_heartbeat(now)
+        self.schedule_news(now)
 
     # Ends.
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the task had; its GM is sent all ends of this instant in one message."""
         if self.pair is not None:
-            raise UnknownMessageError(unknown(self, message, source, now))  # a guarded node sends results
+            self.handle_attached(message, source, now)  # unknown: a guarded node sends results
+            return
         preemptions = self.preemptions
 
         # Nothing is lost or preempted: a task has one attempt, and its end comes once. This runs once per task.
@@ -327,7 +268,7 @@ class LocalMaster(Component):
 
     def on_update_request(self, message: UpdateRequest, source: Address, now: Time) -> None:
         """Send a GM that has waiting tasks news of room that it lacks, as soon as there is some."""
-        if self.nodes.answers(source):
+        if self.pair is None or self.pair.answers(source):
             self._gms_to_update[source] = None
             self.schedule_news(now)
 
@@ -343,7 +284,6 @@ class LocalMaster(Component):
 
     def _send_news(self) -> None:
         """Answer the GMs that have asked, as far as there is room that they do not know of."""
-        self._is_news_scheduled = False
         self.allocations.consider()
 
         # A GM for which there is nothing goes on waiting: a question is answered once, when there is room.
@@ -359,44 +299,47 @@ class LocalMaster(Component):
             self._is_heartbeat_set = True
             self._port.set_timer(HEARTBEAT, (now // self._heartbeat_us + 1) * self._heartbeat_us)
 
-    def send_news_soon(self) -> None:
-        """Send news at once: a heartbeat, and answers to the GMs that have asked."""
-        # At once, but after this handler, so that one update contains all that it changes.
-        self.schedule_news(-NEWS_US)
-        if not self._is_heartbeat_set and self.nodes.opened:
-            self._is_heartbeat_set = True
-            self._port.set_timer(HEARTBEAT, 0)
-
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Send owners the ends of an instant; with a heartbeat, send every GM the news that it lacks."""
-        if self.nodes.takes_timer(event, now):
+        if self.pair is not None and self.pair.takes_timer(event, now):
             return
+
+        # While another master leads, or nodes have not reported, nothing is sent: the first report contains everything.
+        is_open = self.pair is None or self.pair.opened
         if event.key == NOTICES:
             for gm in self._gms_to_notify:
-                self.send_ends(gm)
-            self._gms_to_notify.clear()
-        elif event.key == NEWS:
-            self._send_news()
-        else:
-            self._is_heartbeat_set = False
-            self.allocations.consider()
-            for gm in self.gms.values():
-                news = self.allocations.news(gm)
-                if news is not None:
-                    self._port.send(gm.address, news)
-            if self.preemptions is not None:
-                self.preemptions.send_outcomes()
-
-    def drop_timer(self, event: TimerFired) -> None:
-        """Take a timer while another master leads, or nodes have not reported: the first report contains everything."""
-        if event.key == NEWS:
-            self._is_news_scheduled = False
-        elif event.key == NOTICES:
-            for gm in self._gms_to_notify:
+                if is_open:
+                    self.send_ends(gm)
                 gm.ended = []
             self._gms_to_notify.clear()
+        elif event.key == NEWS:
+            self._is_news_scheduled = False
+            if is_open:
+                self._send_news()
         else:
             self._is_heartbeat_set = False
+            if is_open:
+                self._send_updates()
+
+    def _send_updates(self) -> None:
+        if self.pair is not None:
+            self.pair.report_to_restarted()
+        self.allocations.consider()
+        for gm in self.gms.values():
+            news = self.allocations.news(gm)
+            if news is not None:
+                self._port.send(gm.address, news)
+        if self.preemptions is not None:
+            self.preemptions.send_outcomes()
+
+    # Where it is one of a pair.
+
+    def send_news_soon(self, *, by_heartbeat: bool) -> None:
+        """Send news at once, but after this handler, so that one update contains all that it changes."""
+        self.schedule_news(-NEWS_US)
+        if by_heartbeat and not self._is_heartbeat_set:
+            self._is_heartbeat_set = True
+            self._port.set_timer(HEARTBEAT, 0)
 
     def forget_all(self) -> None:
         """Forget all attempts, all that is free and all that GMs have been sent."""
@@ -410,74 +353,23 @@ class LocalMaster(Component):
         if self.preemptions is not None:
             self.preemptions.clear()
 
-    # Messages for what is attached; without it they are unknown.
-
-    def _attached(self, part: Part | None, event: Event, source: Address, now: Time) -> Part:
-        if part is None:
-            raise UnknownMessageError(unknown(self, event, source, now))
-        return part
-
-    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
-        """Validate a preemption, and ask the GM that is to lose."""
-        self._attached(self.preemptions, message, source, now).on_preempt(message, source, now)
-
-    def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
-        """Take the answer of the GM whose tasks are to be ended."""
-        self._attached(self.preemptions, message, source, now).on_preemption_vote(message, source, now)
-
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
-        """Take an event of the election, or of a node's lease."""
-        self._attached(self.pair, event, source, now).on_leadership(event, source, now)
-
-    def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
-        """Note that a later epoch is known, or a later term of a GM."""
-        self._attached(self.pair, message, source, now).on_stale_epoch(message, source, now)
-
-    def on_result(self, message: Result, source: Address, now: Time) -> None:
-        """Keep the result of an attempt."""
-        self._attached(self.pair, message, source, now).on_result(message, source, now)
-
-    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results of a job that is done."""
-        self._attached(self.pair, message, source, now).on_forget(message, source, now)
-
-    def on_resync_request(self, message: ResyncRequest, source: Address, now: Time) -> None:
-        """Report everything to a GM that knows nothing."""
-        self._attached(self.pair, message, source, now).on_resync_request(message, source, now)
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Note that jobs were moved between GMs."""
-        self._attached(self.pair, message, source, now).on_moved(message, source, now)
-
     def check(self) -> None:
-        if self.nodes.opened:
+        if self.pair is None or self.pair.opened:
             self.allocations.check()
             if self.preemptions is not None:
                 self.preemptions.check()
 
     def check_rest(self) -> None:
-        self.nodes.check_rest()
+        if self.pair is not None:
+            self.pair.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        **dict.fromkeys((*LEADERSHIP, *MOVES_AND_DRAINS), on_leadership),
         Request: on_request,
-        Preempt: on_preempt,
-        PreemptionVote: on_preemption_vote,
         Withdraw: on_withdraw,
         UpdateRequest: on_update_request,
         Completed: on_completed,
-        Result: on_result,
-        Forget: on_forget,
-        ResyncRequest: on_resync_request,
-        Moved: on_moved,
-        StaleEpoch: on_stale_epoch,
         Drain: on_drain,
         TimerFired: on_timer,
+        Renewed: Component.handle_attached,  # links look whether it is here
     }
-    sends = (  # with all that may be attached; `emits` has what is
-        Alone.sends
-        | sent_to("gm", TasksEnded, StateUpdate, Refusal)
-        | sent_to("gm", Holdings, PreemptionRequest, PreemptionDone, AttemptsLost, ResyncReply)
-        | sent_to("node", Run, Forget, Fence)
-        | pair_sends("lm", "gm")
-    )
+    sends = sent_to("node", Launch, Kill) | sent_to("gm", TasksEnded, StateUpdate, Refusal)

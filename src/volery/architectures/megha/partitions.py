@@ -72,6 +72,7 @@ class SearchOrder:
     """The order in which a Global Master searches partitions: internal ones first, round robin over Local Masters.
 
     Attributes:
+        gm: Number of the Global Master.
         orders: per internal partition to start from, all partitions.
         first: the internal partition that the first task starts from.
         after: per partition, the internal one that the next task starts from.
@@ -79,6 +80,7 @@ class SearchOrder:
     """
 
     def __init__(self, layout: Layout, gm: int) -> None:
+        self.gm = gm
         self.orders: dict[int, tuple[int, ...]] = {}
         for start in range(layout.lm_count):
             lms = [(start + i) % layout.lm_count for i in range(layout.lm_count)]

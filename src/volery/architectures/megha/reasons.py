@@ -8,46 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from volery.architectures.megha.amounts.view import CapacityView
-from volery.architectures.megha.messages import (
-    AttemptsLost,
-    PreemptionRequest,
-    Refusal,
-    ResyncReply,
-    StateUpdate,
-    TasksEnded,
-)
+from volery.architectures.megha.hosts import MasterHost
+from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded
 from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.recovery.messages import ResyncReply
 from volery.architectures.megha.shares.fairness import KINDS_MAX, WeightedFairness
+from volery.architectures.megha.shares.messages import AttemptsLost, PreemptionRequest
 from volery.architectures.megha.shares.users import sum_of
 from volery.architectures.megha.view import ClusterView
-from volery.core.events import Event, Fact
+from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
 
 NEWS: Final = (StateUpdate, TasksEnded, Refusal, PreemptionRequest, ResyncReply, AttemptsLost)
 """Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
-
-
-class ReasonsHost(Protocol):
-    """A Global Master as the observer of its decisions sees it.
-
-    Attributes:
-        lms: Local Master that leads, per cluster.
-        lm_at: Cluster of a Local Master, by its address.
-    """
-
-    lms: list[Address]
-    lm_at: dict[Address, int]
-
-    def observe(self, fact: Fact) -> None:
-        """Report a fact to the driver."""
-
-    def epoch_and_term(self, lm: int) -> tuple[int, int]:
-        """Return the epoch of a cluster's leader and the term of this GM."""
 
 
 class DecisionNarrator:
@@ -57,10 +35,21 @@ class DecisionNarrator:
     there would go to another user if it ended now; see `FirstCalls`. A task that has no such report, because it has
     waited since before the others did, gets one: when it could have had what came free, and a user below its share
     got it.
+
+    Args:
+        epochs: Epoch of the leader of each cluster; empty: it never changes.
     """
 
-    def __init__(self, host: ReasonsHost, layout: Layout, view: ClusterView, fairness: WeightedFairness | None) -> None:
+    def __init__(
+        self,
+        host: MasterHost,
+        layout: Layout,
+        view: ClusterView,
+        fairness: WeightedFairness | None,
+        epochs: Sequence[int],
+    ) -> None:
         self._host = host
+        self._epochs = epochs
         self._layout = layout
         self._view = view
         self._calls: FirstCalls | None = None
@@ -76,9 +65,10 @@ class DecisionNarrator:
     def receive(self, event: Event, source: Address, now: Time) -> None:
         """Keep the time, and that of the last message from the leader of each cluster."""
         self._now = now
-        if isinstance(event, NEWS):
-            host, lm = self._host, self._host.lm_at[source]
-            new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > host.epoch_and_term(lm)[0]
+        host = self._host
+        if isinstance(event, NEWS) and source in host.lm_at:
+            lm = host.lm_at[source]
+            new_leader = isinstance(event, ResyncReply) and event.is_whole and event.epoch > self._epochs[lm]
             if new_leader or host.lms[lm] == source:
                 self._heard_at[lm] = now
 

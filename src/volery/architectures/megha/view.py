@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.core.events import Counted, Fact
@@ -19,10 +20,6 @@ from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import ConstraintQueue
 from volery.roles.recovery.leases import RunningAttempt
 from volery.roles.submission import JobLedger
-
-MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
-"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
-of arXiv 2103.08413, the first candidate with room in the order of machines."""
 
 Place = tuple[Task, int, int]
 """A placed task, its partition and its position there."""
@@ -147,11 +144,11 @@ class SlotView:
 
     Args:
         host: The Global Master.
-        match: Choice of one of the suitable slots of a partition.
+        search: Order in which partitions are searched.
     """
 
     def __init__(
-        self, host: ViewHost, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random
+        self, host: ViewHost, layout: Layout, search: SearchOrder, config: MeghaConfig, stream: Random
     ) -> None:
         self._host = host
         self.search = search
@@ -160,7 +157,7 @@ class SlotView:
         self.queue = ConstraintQueue()
         self._layout = layout
         self._orders = search.orders
-        self._by_fewest = match != "random"
+        self._by_fewest = config.match != "random"
         self._stream = stream
         self._free = [layout.whole(partition) for partition in range(len(layout.size))]
         self._members: list[dict[int, array[int]]] = [

@@ -54,19 +54,11 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import (
-    Billing,
-    CrashRecovery,
-    DueShares,
-    Overcommitment,
-    Replication,
-    Resumption,
-    TagPlacement,
-)
+from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
 from volery.core.component import Architecture, Component, Deployment, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
-from volery.core.records import ATTEMPT_MAX
+from volery.core.records import ATTEMPT_MAX, Billing
 from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams

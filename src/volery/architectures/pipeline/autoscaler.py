@@ -17,11 +17,11 @@ import msgspec
 from volery.architectures.pipeline.attempts import Placements
 from volery.architectures.pipeline.node import SwitchOff, SwitchOn
 from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
-from volery.core.capabilities import HOUR, Billing
 from volery.core.component import sent_to
 from volery.core.errors import InputError
 from volery.core.events import Counted
 from volery.core.model import Key, Time
+from volery.core.records import HOUR, Billing
 from volery.policies.match import positions
 
 SCALE = "scale"

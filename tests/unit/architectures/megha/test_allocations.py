@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from volery.architectures.megha.allocations import AttemptTable, ClusterState, GmSyncState, SlotAllocations
 from volery.architectures.megha.amounts.allocations import AmountAllocations
-from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import Capacities
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
 from volery.architectures.megha.partitions import Layout
 from volery.core import model
@@ -42,15 +44,18 @@ class Cluster(ClusterState):
 def slots(*, twice: bool = False) -> tuple[SlotAllocations, Cluster]:
     layout = Layout(FOUR, 2, 1)
     cluster = Cluster(layout)
-    return SlotAllocations(cluster, layout, range(2), snapshots=False, twice=twice), cluster
+    return SlotAllocations(cluster, layout, range(2), notice(twice)), cluster
+
+
+def notice(twice: bool) -> MeghaConfig:
+    return MeghaConfig(completion_notice="twice" if twice else "once")
 
 
 def amounts(*, repartition: bool = False, twice: bool = False) -> tuple[AmountAllocations, Cluster]:
     layout = Layout(ROOM, 2, 1, by_machine=True)
     cluster = Cluster(layout)
-    allocations = AmountAllocations(
-        cluster, layout, Capacities(ROOM, layout), range(2), snapshots=False, twice=twice, repartition=repartition
-    )
+    config = msgspec.structs.replace(notice(twice), repartition=repartition)
+    allocations = AmountAllocations(cluster, layout, Capacities(ROOM, layout), range(2), config)
     return allocations, cluster
 
 

@@ -11,16 +11,15 @@ import pytest
 from volery.architectures import configure, lookup
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.messages import StateUpdate
+from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
+from volery.architectures.megha.shares.messages import (
     AttemptsLost,
     Holdings,
     Preempt,
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
-    ResyncReply,
-    ResyncRequest,
-    StateUpdate,
 )
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Deployment, UnknownMessageError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from volery.architectures.megha.amounts.capacities import Capacities
-from volery.architectures.megha.amounts.view import CapacityView
+from volery.architectures.megha.amounts.view import Capacities, CapacityView
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import UNIT_SHIFT, Change, PartitionState, StateUpdate, TasksEnded
 from volery.architectures.megha.partitions import Layout, SearchOrder
 from volery.architectures.megha.view import SlotView
@@ -21,6 +21,7 @@ from volery.roles.recovery.leases import RunningAttempt
 
 SLOTS = Cluster.uniform(4)
 """Two GMs, one LM: gm/0 owns partition 0, machines 0 and 1; partition 1 is external."""
+CONFIG = MeghaConfig(match="min-constraints")
 ROOM = Cluster((0,) * 4, (1,) * 4, "room", ("cpu_milli",), ((1000,),) * 4)
 View = SlotView | CapacityView
 
@@ -46,22 +47,12 @@ class Master:
 
 def slots() -> tuple[SlotView, Master]:
     layout, master = Layout(SLOTS, 2, 1), Master()
-    return SlotView(master, layout, SearchOrder(layout, 0), match="min-constraints", stream=Random(0)), master
+    return SlotView(master, layout, SearchOrder(layout, 0), CONFIG, Random(0)), master
 
 
 def amounts() -> tuple[CapacityView, Master]:
     layout, master = Layout(ROOM, 2, 1, by_machine=True), Master()
-    view = CapacityView(
-        master,
-        layout,
-        Capacities(ROOM, layout),
-        SearchOrder(layout, 0),
-        match="min-constraints",
-        stream=Random(0),
-        gm=0,
-        waits_for_kind=True,
-        can_crash=False,
-    )
+    view = CapacityView(master, layout, Capacities(ROOM, layout), SearchOrder(layout, 0), CONFIG, Random(0))
     return view, master
 
 

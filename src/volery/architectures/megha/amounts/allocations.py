@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import ClusterState, GmSyncState, Start
-from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.amounts.view import Capacities
+from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import (
     UNIT_MASK,
     UNIT_SHIFT,
@@ -21,11 +22,9 @@ from volery.architectures.megha.messages import (
     Refusal,
     Request,
     StateUpdate,
-    TasksEnded,
     place_of,
 )
 from volery.architectures.megha.partitions import Layout
-from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -45,14 +44,7 @@ class AmountAllocations:
     Args:
         cluster: State of the Local Master.
         reservations: What is set aside for tasks that preempt others; None: nothing ever is.
-        snapshots: Whether updates carry the state of the whole cluster, as in the first Megha.
-        twice: Whether the next update to a GM repeats what its own tasks have freed.
-        repartition: Whether what a GM places outside of its own partitions runs on a logical node of it.
-        can_crash: Whether another Local Master may take over; then all GMs lack a change from the moment that it is
-            made, because the successor cannot know who has caused it.
     """
-
-    sends: ClassVar[Sends] = sent_to("gm", TasksEnded, Refusal, StateUpdate)
 
     def __init__(
         self,
@@ -60,23 +52,22 @@ class AmountAllocations:
         layout: Layout,
         capacities: Capacities,
         partitions: range,
-        *,
-        snapshots: bool,
-        twice: bool,
-        repartition: bool,
+        config: MeghaConfig,
         reservations: SetAsideAmounts | None = None,
-        can_crash: bool = False,
     ) -> None:
         self._cluster = cluster
         self._layout = layout
         self._reservations = reservations
-        self._can_crash = can_crash
+
+        # Another Local Master may take over: then all GMs lack a change from the moment that it is made, because the
+        # successor cannot know who has caused it.
+        self._can_crash = config.reliable
         self._state_bytes = capacities.state_bytes
         self._partitions = partitions
         self._first = partitions.start
-        self._snapshots = snapshots
-        self._twice = twice
-        self._repartition = repartition
+        self._snapshots = config.updates == "snapshots"
+        self._twice = config.completion_notice == "twice"
+        self._repartition = config.repartition
         self.packing = capacities.ladders.packing
         self._guards = self.packing.guards
         self._whole_free = [capacities.whole[partition].free for partition in partitions]

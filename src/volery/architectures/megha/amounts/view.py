@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from volery.architectures.megha.amounts.capacities import Capacities
+from volery.architectures.megha.config import MeghaConfig, MeghaMatch
 from volery.architectures.megha.messages import PartitionState, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
-from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, TaskQueue, ViewHost, Wanted
+from volery.architectures.megha.view import Freed, Place, Reasons, TaskQueue, ViewHost, Wanted
 from volery.core.events import Counted
-from volery.core.model import Amounts, JobId, Task, TaskId
-from volery.policies.capacity import CapacityIndex, Choice
+from volery.core.model import Amounts, Cluster, JobId, Task, TaskId
+from volery.core.resources import packing_of
+from volery.policies.capacity import CapacityIndex, Choice, Ladders
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import Kind, VectorQueue
 from volery.roles.recovery.leases import RunningAttempt
@@ -25,6 +26,40 @@ CHOICES: dict[MeghaMatch, Choice] = {
     "random": "random", "min-constraints": "first", "best-fit": "best-fit", "first": "first"
 }  # fmt: skip
 """Machines of a partition stand in the order of their constraints, the fewest first; for `first` in their own order."""
+
+
+class Capacities:
+    """Amounts that the machines of a layout offer; slots are one resource of them.
+
+    Args:
+        layout: Layout of the cluster, by machine.
+
+    Attributes:
+        ladders: requests as the indices look for them.
+        whole: per partition, everything free; to be copied.
+        state_bytes: Number of bytes of one machine in a message.
+    """
+
+    def __init__(self, cluster: Cluster, layout: Layout) -> None:
+        capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
+        self.ladders = Ladders(capacities, packing_of(cluster))
+        self.whole = [
+            CapacityIndex([capacities[machine] for machine in machines], self.ladders) for machines in layout.machines
+        ]
+        self.state_bytes = (self.ladders.packing.guards.bit_length() + 7) // 8
+        self._matches = layout.matches
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+
+    def fits_somewhere(self, task: Task) -> bool:
+        """Find out whether some machine, empty, could run the task."""
+        kind = (task.constraints, task.request)
+        if kind not in self._possible:
+            need = self.ladders[task.request]
+            self._possible[kind] = any(
+                index.fitting(need, matches[task.constraints])
+                for index, matches in zip(self.whole, self._matches, strict=True)
+            )
+        return self._possible[kind]
 
 
 class FittingQueue(TaskQueue, Protocol):
@@ -66,10 +101,7 @@ class CapacityView:
     Args:
         host: The Global Master.
         layout: The whole cluster, by machine.
-        match: Choice of one of the suitable machines of a partition.
-        gm: Number of the Global Master.
-        waits_for_kind: Whether a task waits behind others of its kind that wait, since they fit nowhere either.
-        can_crash: Whether Local Masters report what is free, so that the view is true when all is done.
+        search: Order in which partitions are searched.
         queue, account: Queues and account of users; None: they have no shares.
 
     Attributes:
@@ -83,19 +115,13 @@ class CapacityView:
         layout: Layout,
         capacities: Capacities,
         search: SearchOrder,
-        *,
-        match: MeghaMatch,
+        config: MeghaConfig,
         stream: Random,
-        gm: int,
-        waits_for_kind: bool,
-        can_crash: bool,
         queue: FittingQueue | None = None,
         account: UseAccount | None = None,
     ) -> None:
         self._host = host
-        self._gm = gm
-        self._waits_for_kind = waits_for_kind
-        self._can_crash = can_crash
+        self._config = config
         self._account = account
         self.search = search
         self.next = search.first
@@ -107,7 +133,7 @@ class CapacityView:
         self._layout = layout
         self._ladders = capacities.ladders
         self._guards = self.packing.guards
-        self._choice: Choice = CHOICES[match]
+        self._choice: Choice = CHOICES[config.match]
         self._stream = stream
         self._under_way: list[deque[Wanted]] = [deque() for _ in range(layout.lm_count)]
         self._promised: list[dict[int, int]] = [{} for _ in layout.size]
@@ -119,7 +145,7 @@ class CapacityView:
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
-        waiting: Container[tuple[int, Amounts]] = self.queue if self._waits_for_kind else ()  # see `check`
+        waiting: Container[tuple[int, Amounts]] = self.queue if self._config.eager_retry else ()  # see `check`
         for task in tasks:
             kind = (task.constraints, task.request)
             if kind in nowhere or kind in waiting:
@@ -294,7 +320,7 @@ class CapacityView:
 
     def count_refused(self, lm: int, count: int) -> None:
         self._host.observe(Counted("inconsistencies", count))
-        self._host.observe(Counted(f"inconsistencies_gm{self._gm}_lm{lm}", count))
+        self._host.observe(Counted(f"inconsistencies_gm{self.search.gm}_lm{lm}", count))
 
     def take_back(self, task: TaskId) -> Task:
         return self.packing.anywhere(self.placed.pop(task)[0])
@@ -351,7 +377,7 @@ class CapacityView:
 
     def check_rest(self) -> None:
         """Check the view where Local Masters report it; elsewhere it may be out of date until it is asked for."""
-        if not self._can_crash:
+        if not self._config.reliable:
             return
         assert not any(self._under_way), "requests are under way"
         for partition, (index, whole) in enumerate(zip(self.index, self.capacities.whole, strict=True)):

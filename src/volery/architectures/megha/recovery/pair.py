@@ -13,101 +13,35 @@ any more. And a GM that has begun anew receives its report with the next heartbe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Allocations, AttemptTable, GmSyncState, Start
-from volery.architectures.megha.local_master import HEARTBEAT
-from volery.architectures.megha.messages import ATTEMPTS, AttemptsLost, ResyncReply, ResyncRequest
+from volery.architectures.megha.allocations import Allocations, GmSyncState, Start
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.hosts import PairHost
+from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
+from volery.architectures.megha.shares.messages import ATTEMPTS, AttemptsLost
 from volery.core.component import Sends, sent_to
-from volery.core.events import Counted, Drain, Event, Fact, Moved, Reassignment, TimerFired
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.events import Counted, Drain, Event, Moved, Reassignment, TimerFired
+from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
 from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
 
+if TYPE_CHECKING:
+    from volery.architectures.megha.shares.preemptions import WeightedShares
+
+
+def lease_of(config: MeghaConfig) -> Lease:
+    """The lease of a node."""
+    return Lease(round(config.detection_s * SECOND))
+
 
 def pair_of(lm: int) -> tuple[Address, Address]:
     """The addresses of the two masters of a cluster."""
     return f"lm/{lm}", f"lm/{lm}/standby"
-
-
-class PairHost(Protocol):
-    """A Local Master as the control of its nodes calls it, where it is one of a pair.
-
-    Attributes:
-        gms: Synchronisation states of the Global Masters.
-        attempts: Attempts that run in the cluster, by node.
-    """
-
-    gms: dict[Address, GmSyncState]
-    attempts: AttemptTable
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def observe(self, fact: Fact) -> None:
-        """Report a fact to the driver."""
-
-    def adopt(self, attempt: RunningAttempt) -> None:
-        """Take account of an attempt that runs."""
-
-    def release(self, attempt: RunningAttempt) -> None:
-        """Free what an attempt had that has ended, unless it was ended for another task."""
-
-    def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
-        """Send a GM, in this instant, the end of a task of its own."""
-
-    def set_heartbeat(self, now: Time) -> None:
-        """Set the heartbeat to the next multiple of its period, where it is not set."""
-
-    def schedule_news(self, now: Time) -> None:
-        """Look soon whether there is room for GMs that have asked."""
-
-    def send_news_soon(self) -> None:
-        """Send news at once: a heartbeat, and answers to the GMs that have asked."""
-
-    def drop_timer(self, event: TimerFired) -> None:
-        """Take a timer while another master leads, or nodes have not reported."""
-
-    def forget_update_request(self, gm: Address) -> None:
-        """Drop the question of a GM that has asked for news of room."""
-
-    def forget_all(self) -> None:
-        """Forget all attempts, all that is free and all that GMs have been sent."""
-
-
-class RebuiltPreemptions(Protocol):
-    """Preemptions of a Local Master that may crash, as its control of nodes calls them."""
-
-    def is_victim(self, task: TaskId) -> bool:
-        """Find out whether another task gets what a task has once it ends."""
-
-    def evicted(self, attempt: RunningAttempt, now: Time) -> bool:
-        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
-
-    def resume(self, node: Address, now: Time) -> None:
-        """Launch what waits for victims at a node that have ended."""
-
-    def named(self, attempt: RunningAttempt) -> RunningAttempt:
-        """Return an attempt on the account of a user whom the tree names."""
-
-    def gm_restarted(self, gm: GmSyncState) -> None:
-        """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
-
-    def skip(self, gm: GmSyncState) -> None:
-        """Send a GM nothing before it asks for a report."""
-
-    def send_whole_holdings(self, gm: GmSyncState, running: list[RunningAttempt]) -> None:
-        """Send a GM all that runs, before a whole report."""
-
-    def node_dead(self, node: Address) -> None:
-        """Give up the preemptions on a node."""
-
-    def check_rest(self) -> None:
-        """Raise AssertionError where a preemption is left."""
 
 
 class Paired:
@@ -120,7 +54,6 @@ class Paired:
         nodes: Machines of the cluster.
         lm: Number of the cluster.
         me: Place of this master in the pair: 0, or 1 for the standby.
-        printed: Whether it relaunches, and reports with heartbeats, as printed.
 
     Attributes:
         allocations: What is free in its cluster.
@@ -137,19 +70,18 @@ class Paired:
         self,
         host: PairHost,
         allocations: Allocations,
-        preemptions: RebuiltPreemptions | None,
+        preemptions: WeightedShares | None,
         *,
         nodes: Sequence[Address],
         lm: int,
         me: int,
-        lease: Lease,
+        config: MeghaConfig,
         incarnation: int,
-        printed: bool = False,
     ) -> None:
         self._host = host
         self.allocations = allocations
         self._preemptions = preemptions
-        self._printed = printed
+        self._printed = config.recovery == "paper"
         self.listed_tasks: dict[TaskId, Task] = {}
         self._gms_to_report_to: dict[Address, None] = {}
         self._nodes = nodes
@@ -157,7 +89,7 @@ class Paired:
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease, incarnation)
+        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease_of(config), incarnation)
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
@@ -172,8 +104,21 @@ class Paired:
     def start(self, now: Time) -> None:
         self.leadership.start(now)
 
-    def on_leadership(self, event: Event, source: Address, now: Time) -> None:
-        self.leadership.handle(event, source, now)
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event of a Local Master that is one of a pair."""
+        match event:
+            case Result():
+                self.on_result(event, source, now)
+            case Forget():
+                self.on_forget(event, source)
+            case ResyncRequest():
+                self.on_resync_request(event, source, now)
+            case StaleEpoch():
+                self.on_stale_epoch(event, source, now)
+            case Moved():
+                self.on_moved(event, source)
+            case _:
+                self.leadership.handle(event, source, now)
 
     def forget_all(self) -> None:
         """Forget all but results."""
@@ -256,16 +201,17 @@ class Paired:
             self.leadership.on_lease_timer(event, now)
             return True
         if not self.opened:
-            self._host.drop_timer(event)
-            return True
-        if event.key == HEARTBEAT:
-            joining, self._gms_to_report_to = self._gms_to_report_to, {}
-            for gm in joining:
-                self._report_whole(gm)
+            return False
         for address, state in self._host.gms.items() if self._move_epoch_of else ():
             if self._is_void(address, self.term_of(address)):
                 self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
+
+    def report_to_restarted(self) -> None:
+        """As printed, send its report with this heartbeat to each GM that has begun anew."""
+        joining, self._gms_to_report_to = self._gms_to_report_to, {}
+        for gm in joining:
+            self._report_whole(gm)
 
     def _skip(self, gm: GmSyncState) -> None:
         self.allocations.skip(gm)
@@ -315,7 +261,7 @@ class Paired:
         self._host.schedule_news(now)
         return True
 
-    def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
+    def on_forget(self, message: Forget, gm: Address) -> None:
         """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir sends it.
 
         Of a task that was requested here and ran elsewhere there is no result: it is listed no more.
@@ -344,7 +290,7 @@ class Paired:
     def node_away(self, node: Address) -> None:
         """It has nothing free."""
         self.allocations.recount(node)
-        self._host.send_news_soon()
+        self._host.send_news_soon(by_heartbeat=self.opened)
 
     def node_back(self, node: Address) -> None:
         """Free what no task has there, unless the node is drained, and go on with claims there."""
@@ -352,7 +298,7 @@ class Paired:
             if self._is_there(active, node):
                 self._run(task, active, node)
         if self.allocations.recount(node):
-            self._host.send_news_soon()
+            self._host.send_news_soon(by_heartbeat=self.opened)
         if self._preemptions is not None:
             self._preemptions.resume(node, 0)
 
@@ -410,7 +356,7 @@ class Paired:
             owners.setdefault(active.owner, []).append(active)
         for owner, attempts in owners.items():
             self._host.send(owner, AttemptsLost(tuple(attempts)))
-        self._host.send_news_soon()
+        self._host.send_news_soon(by_heartbeat=self.opened)
 
     # Reports.
 
@@ -452,7 +398,7 @@ class Paired:
             self.on_resync_request(ResyncRequest(message.term), source, now)
         self.leadership.on_stale_epoch(message, source, now)
 
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+    def on_moved(self, message: Moved, source: Address) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
         self.leadership.learn(message.moves)
         if self.opened and self.leadership.fenced:

@@ -11,123 +11,34 @@ tasks of these jobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.hosts import RecoveryHost
+from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded, place_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.recovery.messages import MOVE_SHIFT, ResyncReply, ResyncRequest
+from volery.architectures.megha.recovery.pair import pair_of
+from volery.architectures.megha.shares.messages import (
     ATTEMPTS,
-    MOVE_SHIFT,
     AttemptsLost,
     Holdings,
     PreemptionDone,
     PreemptionRequest,
-    Refusal,
-    ResyncReply,
-    ResyncRequest,
-    StateUpdate,
-    TasksEnded,
-    place_of,
 )
-from volery.architectures.megha.partitions import Layout
-from volery.architectures.megha.recovery.pair import pair_of
-from volery.architectures.megha.view import ClusterView, Freed, Place
 from volery.core.component import Sends, sent_to
-from volery.core.events import Moved, Reassignment, Submit
+from volery.core.events import Event, Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Forget, LeaderStatus, RunningAttempt, StaleEpoch
-from volery.roles.submission import JobLedger
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.shares.fairness import WeightedFairness
 
 FROM_LEADERS: Final = frozenset(
     {TasksEnded, StateUpdate, Refusal, AttemptsLost, Holdings, PreemptionDone, PreemptionRequest}
 )
 """The messages of a Local Master that are void unless it leads. A report names its epoch itself, and whole holdings go
 before one."""
-
-
-class RecoveryHost(Protocol):
-    """A Global Master as its recovery calls it.
-
-    Attributes:
-        view: View of the cluster.
-        placed: Tasks that were requested and have not ended, of the view.
-        lms: Local Master that leads, per cluster.
-        lm_at: Cluster of a Local Master, by its address.
-        last_update: Number of the last update received, by address of the Local Master.
-        attempts: Numbers of attempts, of tasks that were placed more than once.
-    """
-
-    view: ClusterView
-    placed: dict[TaskId, Place]
-    lms: list[Address]
-    lm_at: dict[Address, int]
-    last_update: dict[Address, int]
-    attempts: dict[TaskId, int]
-
-    @property
-    def jobs(self) -> JobLedger: ...
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def attempt_of(self, task: TaskId) -> int:
-        """Return the number of a task's present attempt."""
-
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
-
-    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Return refused tasks without those of cancelled jobs, which end here."""
-
-    def schedule(self, tasks: Sequence[Task]) -> None:
-        """Place tasks; those that fit nowhere now wait."""
-
-    def learn(self, update: StateUpdate, source: Address) -> Freed:
-        """Change the view by an update."""
-
-    def offer_all(self, freed: Freed) -> None:
-        """Give what has become free to the queue."""
-
-    def ask_all(self) -> None:
-        """While tasks wait, ask each Local Master for news once."""
-
-    def answered(self, lm: int) -> None:
-        """Ask again: news has come, or the Local Master that was asked is gone."""
-
-    def lost(self, tasks: Iterable[TaskId]) -> None:
-        """Report tasks whose attempts are dead."""
-
-    def restart(self, moves: tuple[Reassignment, ...]) -> None:
-        """Forget everything but these moves of jobs."""
-
-    def start(self, now: Time) -> None:
-        """Begin as a component that was restarted."""
-
-
-class RebuiltShares(Protocol):
-    """Account of users of a Global Master that may crash, as its recovery calls it."""
-
-    def has_whole_holdings(self, source: Address) -> bool:
-        """Find out whether the holdings that belong to a whole report have come."""
-
-    def adopt_whole_holdings(self, source: Address, lm: int) -> None:
-        """Take it that others have in a cluster what its holdings show, and nothing else."""
-
-    def reported(self, source: Address) -> None:
-        """Go on after a report."""
-
-    def start_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
-        """Give up preemptions that were under way in a cluster, where these tasks run."""
-
-    def followed(self, task: Task, attempt: RunningAttempt) -> None:
-        """Count a task where an attempt of it runs."""
-
-    def forget_task(self, task: TaskId) -> None:
-        """Take off a task that is neither there nor asked for."""
-
-    def scheduled(self, tasks: Sequence[Task]) -> None:
-        """Note that tasks have come, so that there is something to claim."""
-
-    def enforce(self) -> None:
-        """Preempt for users that wait and have less than their share."""
 
 
 class ReportRecovery:
@@ -139,7 +50,6 @@ class ReportRecovery:
         layout: The whole cluster.
         gm: Number of the Global Master.
         moves: Moves of jobs from one GM to another, of which this component knows.
-        printed: Whether the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({ResyncReply, AttemptsLost, Moved, LeaderStatus})
@@ -148,18 +58,17 @@ class ReportRecovery:
     def __init__(
         self,
         host: RecoveryHost,
-        fairness: RebuiltShares | None,
+        fairness: WeightedFairness | None,
         layout: Layout,
         gm: int,
         incarnation: int,
         moves: tuple[Reassignment, ...],
-        *,
-        printed: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._fairness = fairness
         self._address = f"gm/{gm}"
-        self._printed = printed
+        self._printed = config.recovery == "paper"
         self._moves = moves
         self.term = max((move.epoch for move in moves if move.origin == self._address), default=0)
         self.first_attempt = incarnation * ATTEMPTS
@@ -182,12 +91,26 @@ class ReportRecovery:
         for address in self._host.lm_at if self._clusters_to_report else ():
             self._host.send(address, ResyncRequest(self.term))
 
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event of a Global Master that may crash."""
+        match event:
+            case ResyncReply():
+                self.on_resync_reply(event, source)
+            case AttemptsLost():
+                self.on_attempts_lost(event)
+            case Moved():
+                self.on_moved(event, now)
+            case LeaderStatus():
+                self._host.send(source, StaleEpoch(self.epochs[self._host.lm_at[source]], self.term))
+
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
 
     def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
         if not self._printed:
             return (self._host.lms[lm],)
+
+        # As printed, the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
         for task in tasks:
             self._listed_tasks.setdefault(task.job, {})[lm, task.id] = None
         return pair_of(lm)
@@ -239,7 +162,7 @@ class ReportRecovery:
         self._results.setdefault(active.job, []).append((lm, active.task))
         self._host.jobs.finished(active.job)
 
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+    def on_moved(self, message: Moved, now: Time) -> None:
         """Forget all jobs that were moved to another; have all clusters fenced against the origins of the others."""
         gm, relieved = self._host, False
         if len(message.moves) > len(self._moves):
@@ -316,7 +239,7 @@ class ReportRecovery:
             return True
         return self._host.lms[self._host.lm_at[source]] == source
 
-    def on_resync_reply(self, message: ResyncReply, source: Address, now: Time) -> None:
+    def on_resync_reply(self, message: ResyncReply, source: Address) -> None:
         """Adopt the report of a leader; what goes with it may have come before this GM began anew."""
         fairness = self._fairness
         if fairness is None:
@@ -423,8 +346,11 @@ class ReportRecovery:
             gm.view.queue.push_front(task)
         gm.ask_all()
 
-    def on_attempts_lost(self, message: AttemptsLost, source: Address, now: Time) -> None:
-        """Place again the tasks of which the present attempt is dead."""
+    def on_attempts_lost(self, message: AttemptsLost) -> None:
+        """Place again the tasks of which the present attempt is dead, or was preempted."""
+        if message.is_preemption and self._fairness is not None:
+            self._fairness.on_preempted(message)
+            return
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._running_orphans.pop(active.task, None)
@@ -434,7 +360,3 @@ class ReportRecovery:
         self._place_again(list(dead))
         if self._fairness is not None:
             self._fairness.enforce()
-
-    def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
-        """Send the epoch that is known."""
-        self._host.send(source, StaleEpoch(self.epochs[self._host.lm_at[source]], self.term))

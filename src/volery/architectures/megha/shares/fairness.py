@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from volery.architectures.megha.amounts.view import CapacityView
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.hosts import FairnessHost
+from volery.architectures.megha.messages import Refusal, place_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.messages import (
     AttemptsLost,
     Holding,
     Holdings,
@@ -23,15 +27,12 @@ from volery.architectures.megha.messages import (
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
-    Refusal,
-    place_of,
 )
-from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
 from volery.architectures.megha.view import Place
 from volery.core.component import Sends, sent_to
-from volery.core.events import Reweigh, TimerFired
-from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.events import Event, Reweigh, TimerFired
+from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing
 from volery.policies.queues import Kind
 from volery.roles.recovery.leases import RunningAttempt
@@ -43,53 +44,6 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class FairnessHost(Protocol):
-    """A Global Master as the shares of its users call it.
-
-    Attributes:
-        lms: Local Master that leads, per cluster.
-        lm_at: Cluster of a Local Master, by its address.
-        attempts: Numbers of attempts, of tasks that were placed more than once.
-    """
-
-    lms: list[Address]
-    lm_at: dict[Address, int]
-    attempts: dict[TaskId, int]
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def set_timer(self, key: Key, at: Time) -> None:
-        """Set a timer of the component."""
-
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
-
-    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Return refused tasks without those of cancelled jobs, which end here."""
-
-    def attempt_of(self, task: TaskId) -> int:
-        """Return the number of a task's present attempt."""
-
-    def next_request(self, lm: int) -> int:
-        """Return the number of the next request to a cluster."""
-
-    def route(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
-        """Return the addresses to which a request of tasks to a cluster is sent."""
-
-    def epoch_and_term(self, lm: int) -> tuple[int, int]:
-        """Return the epoch of a cluster's leader and the term of this GM, for a request."""
-
-    def knows_all(self) -> bool:
-        """Find out whether all that runs is known."""
-
-    def claimed(self, task: Task) -> None:
-        """Report a task that takes the place of others."""
-
-    def preempted(self, task: TaskId, attempt: int) -> bool:
-        """Forget an attempt that was preempted; find out whether it is the present one of a placed task."""
-
-
 class WeightedFairness:
     """Accounts of users by weight, and preemption under contention.
 
@@ -97,11 +51,6 @@ class WeightedFairness:
         host: The Global Master.
         layout: The whole cluster, by machine.
         packing: Packing of amounts into one number.
-        spared_us: Time for which a user is not asked again whose GM has refused to give up a task.
-        printed: Whether algorithm 2 is as printed: a user with no more than its share *without* the task may claim any
-            task of one that has more, though that may leave it less.
-        in_turn: Whether users take turns alone; else those with less than their share come first.
-        can_crash: Whether what others have may move from one cluster to another when a leader is lost.
 
     Attributes:
         account: Account of what all users have, in this GM's view.
@@ -122,24 +71,26 @@ class WeightedFairness:
         users: Users,
         layout: Layout,
         packing: Packing,
-        *,
-        spared_us: Time,
-        printed: bool = False,
-        in_turn: bool = False,
-        can_crash: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._users = users
         self._layout = layout
-        self._printed = printed
-        self._spared_us = spared_us
-        self._can_crash = can_crash
+        self._spared_us = round(config.heartbeat_s * SECOND)
+
+        # As algorithm 2 is printed, a user with no more than its share *without* the task may claim any task of one
+        # that has more, though that may leave it less.
+        self._printed = config.preemption == "paper"
+        # What others have may move from one cluster to another when a leader is lost.
+        self._can_crash = config.reliable
         self._weights_number = 0
         self._is_refusal_uncertain = False
         self.account = UserAccount(users, packing)
         self._packing = packing
         self._user_of_job: dict[JobId, int] = {}
-        self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
+        self.lines = UserLines(
+            self._packing, self.user_of, None if config.turns == "round-robin" else self.account.is_short
+        )
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._beneficiary_of: dict[TaskId, TaskId] = {}
         self._released_tasks: set[TaskId] = set()
@@ -273,12 +224,12 @@ class WeightedFairness:
         self._doubt(user, request, 1)
         gm, lm = self._host, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
-        (epoch, term), attempt, victim_tasks = gm.epoch_and_term(lm), gm.attempt_of(task.id), tuple(victims)
-        number, weighed = gm.next_request(lm), self._weights_number
+        number, addresses, epoch, term = gm.address_request(lm, (task,))
+        attempt, weighed = gm.attempt_of(task.id), self._weights_number
         preemption = Preempt(
-            number, partition, position, task, user, attempt, loser, victim_tasks, weighed, gain, loss, epoch, term
+            number, partition, position, task, user, attempt, loser, tuple(victims), weighed, gain, loss, epoch, term
         )
-        for address in gm.route(lm, (task,)):
+        for address in addresses:
             gm.send(address, preemption)
         gm.claimed(task)
 
@@ -300,10 +251,29 @@ class WeightedFairness:
 
     # What the submitter and the Local Masters send.
 
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take an event of shares; that of a timer ends the time for which users are spared."""
+        match event:
+            case Reweigh():
+                self.on_reweigh(event)
+            case Holdings():
+                self.on_holdings(event, source)
+            case PreemptionDone():
+                self._settle(event.task)
+                self.enforce()
+            case PreemptionRequest():
+                self.on_preemption_request(event, source)
+            case AttemptsLost():
+                self.on_preempted(event)
+            case _:
+                self._vetoing_users.clear()
+                self._users_without_victims.clear()
+                self.enforce()
+
     def submitted(self, job: Job) -> None:
         self._user_of_job[job.id] = self._users.number_of(job.user)
 
-    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
+    def on_reweigh(self, message: Reweigh) -> None:
         """Users are due something else: what could not be had may be had now."""
         if message.number <= self._weights_number:
             return
@@ -349,7 +319,7 @@ class WeightedFairness:
             self._forget_victim(task)
             self._released_tasks.discard(task)
 
-    def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
+    def on_holdings(self, message: Holdings, source: Address) -> None:
         """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
         if message.is_whole:
             # It belongs to the report that follows, and counts with it.
@@ -388,16 +358,7 @@ class WeightedFairness:
                 self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
             self._users_without_victims.clear()
 
-    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        self._vetoing_users.clear()
-        self._users_without_victims.clear()
-        self.enforce()
-
-    def on_preemption_done(self, message: PreemptionDone, source: Address, now: Time) -> None:
-        self._settle(message.task)
-        self.enforce()
-
-    def on_preemption_request(self, message: PreemptionRequest, source: Address, now: Time) -> None:
+    def on_preemption_request(self, message: PreemptionRequest, source: Address) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""
         if message.number <= self._last_preemption_request.get(source, 0):
             return
@@ -416,7 +377,7 @@ class WeightedFairness:
             loss = self.account.change(message.user, holdings_before)
         self._host.send(source, PreemptionVote(message.number, agreed, loss))
 
-    def on_preempted(self, message: AttemptsLost, source: Address, now: Time) -> None:
+    def on_preempted(self, message: AttemptsLost) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
         gm = self._host
         for active in message.attempts:

@@ -9,16 +9,18 @@ take back what they had given up, and what they had claimed, when another begins
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import AttemptTable, GmSyncState
+from volery.architectures.megha.allocations import GmSyncState
 from volery.architectures.megha.amounts.allocations import AmountAllocations
-from volery.architectures.megha.attachments import NodeControl
-from volery.architectures.megha.messages import (
+from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.hosts import PreemptionHost
+from volery.architectures.megha.messages import UNIT_SHIFT, Refusal, place_of
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.shares.messages import (
     ATTEMPTS,
-    UNIT_SHIFT,
     AttemptsLost,
     Holding,
     Holdings,
@@ -26,51 +28,16 @@ from volery.architectures.megha.messages import (
     PreemptionDone,
     PreemptionRequest,
     PreemptionVote,
-    Refusal,
-    place_of,
 )
-from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
-from volery.core.events import Counted, Fact, Preemption
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.events import Counted, Event, Preemption
+from volery.core.model import Address, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.roles.recovery.leases import RunningAttempt
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 """Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the
 other attempts are for what is lost."""
-
-
-class PreemptionHost(Protocol):
-    """A Local Master as its preemptions call it.
-
-    Attributes:
-        gms: Synchronisation states of the Global Masters.
-        attempts: Attempts that run in the cluster.
-        nodes: Control of its nodes.
-    """
-
-    gms: dict[Address, GmSyncState]
-    attempts: AttemptTable
-    nodes: NodeControl
-
-    def send(self, to: Address, message: Message) -> None:
-        """Send a message to another component."""
-
-    def observe(self, fact: Fact) -> None:
-        """Report a fact to the driver."""
-
-    def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
-        """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
-
-    def note_end(self, owner: GmSyncState, task: TaskId, now: Time) -> None:
-        """Send a GM, in this instant, the end of a task of its own."""
-
-    def send_ends(self, gm: GmSyncState) -> None:
-        """Send a GM the ends of its tasks."""
-
-    def set_heartbeat(self, now: Time) -> None:
-        """Set the heartbeat to the next multiple of its period, where it is not set."""
 
 
 class HoldingsNews:
@@ -171,8 +138,6 @@ class WeightedShares:
         layout: The whole cluster.
         partitions: Partitions of the Local Master.
         others: Number of the users whom the tree does not name.
-        printed: Whether preemptions are verified here alone, and a place may go back, as algorithm 2 is printed.
-        can_crash: Whether another Local Master may take over.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, PreemptionVote})
@@ -186,9 +151,7 @@ class WeightedShares:
         layout: Layout,
         partitions: range,
         others: int,
-        *,
-        printed: bool = False,
-        can_crash: bool = False,
+        config: MeghaConfig,
     ) -> None:
         self._host = host
         self._allocations = allocations
@@ -196,8 +159,10 @@ class WeightedShares:
         self._nodes_of = layout.nodes
         self._first = partitions.start
         self._others = others
-        self._printed = printed
-        self._can_crash = can_crash
+
+        # As algorithm 2 is printed, preemptions are verified here alone, and a place may go back.
+        self._printed = config.preemption == "paper"
+        self._can_crash = config.reliable
         self._packing = allocations.packing
         self._losers_of: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
         self._claims_to_confirm: dict[int, PreemptionClaim] = {}
@@ -255,16 +220,22 @@ class WeightedShares:
 
     # Preemption.
 
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take a preemption, or a vote on one."""
+        match event:
+            case Preempt():
+                self.on_preempt(event, source, now)
+            case PreemptionVote():
+                self.on_preemption_vote(event, now)
+
     def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
-        owner = self._host.gms[source]
-        node = self._nodes_of[message.partition][message.position]
-        nodes = self._host.nodes
-        nodes.note_requested((message.task,), source, message.term)
-        if message.number <= owner.request or not nodes.accepts(source, message.epoch, message.term):
+        owner = self._host.accept(message, (message.task,), source)
+        if owner is None:
             return
-        owner.request = message.number
-        if not nodes.is_usable(node) or message.task.id in self._claims.by_task:
+
+        node = self._nodes_of[message.partition][message.position]
+        if not self._host.is_usable(node) or message.task.id in self._claims.by_task:
             self._deny(message, owner, is_vetoed=True)  # it is worth another try, and not at once
             return
         self._adopt_weights(message.weights_number)
@@ -335,7 +306,7 @@ class WeightedShares:
             owner.address, Refusal((message.task.id,), self._allocations.delta(owner), unavailable, is_vetoed)
         )
 
-    def on_preemption_vote(self, message: PreemptionVote, source: Address, now: Time) -> None:
+    def on_preemption_vote(self, message: PreemptionVote, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
         claim = self._claims_to_confirm.pop(message.number, None)
         if claim is None:
@@ -361,7 +332,7 @@ class WeightedShares:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
-                self._host.nodes.evict(claim.node, self._host.attempts.by_task[task])
+                self._host.evict(claim.node, self._host.attempts.by_task[task])
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
@@ -402,7 +373,7 @@ class WeightedShares:
     def _maybe_launch(self, claim: PreemptionClaim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = claim.node, claim.wanted
-        if claim.victims or not claim.agreed or not self._host.nodes.is_reachable(node):
+        if claim.victims or not claim.agreed or not self._host.is_reachable(node):
             return
         self._forget(claim)
         if claim.withdrawn:
@@ -410,7 +381,7 @@ class WeightedShares:
         if claim.losers:
             self._losers_of[wanted.task.id] = claim.losers
         unit, task, owner = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task, claim.owner.address
-        term = self._host.nodes.term_of(owner)
+        term = self._host.term_of(owner)
         active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
         self._host.launch(task, active, is_lent=self._can_crash)
         self._host.send(owner, PreemptionDone(task.id))

@@ -25,8 +25,8 @@ from volery.architectures.pipeline.policies.policy import Choice, Policy
 from volery.architectures.pipeline.policies.state import Offer, Supply, Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
 from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds, param
-from volery.core.capabilities import HOUR
 from volery.core.model import SECOND, JobId, Task, TaskId, Time
+from volery.core.records import HOUR
 from volery.policies.match import nth_position, positions
 
 Scores = npt.NDArray[np.float64]

@@ -12,19 +12,20 @@ from tests.unit.effects import Killed, Launched, RecordingPort, Sent
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    AttemptsLost,
-    Holdings,
     PartitionState,
-    Preempt,
-    PreemptionRequest,
-    PreemptionVote,
     Refusal,
     Request,
-    ResyncReply,
-    ResyncRequest,
     StateUpdate,
     TasksEnded,
     Withdraw,
+)
+from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
+from volery.architectures.megha.shares.messages import (
+    AttemptsLost,
+    Holdings,
+    Preempt,
+    PreemptionRequest,
+    PreemptionVote,
 )
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery

@@ -19,7 +19,7 @@ from tests.unit.architectures.megha.shares.test_shares import (
 )
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.messages import Preempt, PreemptionRequest, PreemptionVote
+from volery.architectures.megha.shares.messages import Preempt, PreemptionRequest, PreemptionVote
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import DueShares
 from volery.core.component import Deployment

@@ -12,19 +12,21 @@ from tests.unit.effects import Observed, Sent, TimerSet
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    AttemptsLost,
-    Holding,
-    Holdings,
     PartitionState,
-    Preempt,
-    PreemptionDone,
-    PreemptionRequest,
-    PreemptionVote,
     Refusal,
     Request,
     StateUpdate,
     TasksEnded,
     Withdraw,
+)
+from volery.architectures.megha.shares.messages import (
+    AttemptsLost,
+    Holding,
+    Holdings,
+    Preempt,
+    PreemptionDone,
+    PreemptionRequest,
+    PreemptionVote,
 )
 from volery.architectures.megha.shares.users import UserLines
 from volery.conformance.cases import trace_of
