@@ -40,11 +40,12 @@ from tests.live.conftest import program
 from volery.cli.federation import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
-from volery.core.model import SECOND, Address, Job, JobId, Message, Task, Time
+from volery.core.model import SECOND, SUBMITTER, Address, Job, JobId, Message, Task, Time
 from volery.live.assembly import running
 from volery.live.clock import run_loop
 from volery.live.config.federation import API_HOST, Federation, read_federation
-from volery.live.runtime.submitter import Frontend, Post, SubmitterSite
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.runtime.submitter import Frontend, SubmitterSite
 
 NEXT: Final = "next"
 REST_S: Final = 4.0
@@ -86,19 +87,18 @@ class Loader(Component):
         self._phase = PHASES[0]
         self._left = 0
         self._began_us: Time = 0
-        self.post: Post | None = None
         self.took_s: list[float] = []
         self.late_s: list[float] = []
         self.began = self.ended = 0.0
         self.complete = asyncio.Event()
 
-    async def play(self, phase: Phase, post: Post) -> None:
+    async def play(self, phase: Phase, inbox: Inbox) -> None:
         """Return when all jobs of a phase are answered."""
         self._phase, self._left, self._began_us = phase, phase.jobs, -1
         self.took_s, self.late_s = [], []
         self.complete.clear()
         self.began = time.perf_counter()
-        post(TimerFired(NEXT))
+        inbox.post(SUBMITTER, TimerFired(NEXT), SUBMITTER)
         await self.complete.wait()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
@@ -263,18 +263,18 @@ async def measure(
     federation: Federation, phases: list[Phase], broker: Broker, processes: Mapping[str, int], began: float
 ) -> None:
     """Run the submitter's host here and print the figures of each phase."""
-    loaders: list[tuple[Loader, Post]] = []
+    loaders: list[Loader] = []
 
     def front(site: SubmitterSite) -> Frontend:
-        loaders.append((Loader(site.deployment), site.post))
-        return Frontend(loaders[0][0])
+        loaders.append(Loader(site.deployment))
+        return Frontend(loaders[0])
 
-    async with running(federation, API_HOST, front):
-        loader, post = loaders[0]
+    async with running(federation, API_HOST, front) as at_work:
+        loader = loaders[0]
         for phase in phases:
             before = {name: cpu_s(pid) for name, pid in processes.items()}
             frames = await asyncio.to_thread(broker.frames)
-            await loader.play(phase, post)
+            await loader.play(phase, at_work.host.inbox)
             spent = {name: cpu_s(pid) - before[name] for name, pid in processes.items()}
             frames = await asyncio.to_thread(broker.frames) - frames
             if phase is phases[0]:

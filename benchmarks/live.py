@@ -31,7 +31,7 @@ from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Message, Task, Time
 from volery.live.assembly import running
-from volery.live.asyncclient import AsyncClient
+from volery.live.client import AsyncClient
 from volery.live.clock import run_loop
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import ALL, API_HOST, Federation, read_federation

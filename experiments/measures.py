@@ -14,8 +14,8 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 
 from volery.core.errors import InputError, suggestion
-from volery.core.seal import unsealed
 from volery.core.stages import Stage
+from volery.integrity import unsealed
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.metrics.windows import SteadyState
 from volery.report.schema import StageProfile

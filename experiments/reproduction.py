@@ -44,7 +44,7 @@ from experiments.values import (
 )
 from volery import architectures
 from volery.core.errors import InputError
-from volery.core.seal import unsealed
+from volery.integrity import unsealed
 from volery.metrics import (
     RunSummary,
     conflicts_per_second,

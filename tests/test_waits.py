@@ -10,8 +10,8 @@ from tests.test_tidy import OURS, PACKAGE, demand_none, place, text_of, tree_of
 
 LIVE = [path for path in OURS if path.is_relative_to(PACKAGE / "live")]
 WAITS: Mapping[str, str] = {
-    "api_load.py _Load.submit_all": "a load generator; it ends with its operator",
-    "api_load.py load_by_api": "a load generator; it ends with its operator",
+    "load.py _Load.submit_all": "a load generator; it ends with its operator",
+    "load.py load_by_api": "a load generator; it ends with its operator",
     "assembly.py serve": "until a signal; it ends what it waits for then",
     "calibration.py hop_us": "a measurement, between transports that have met",
     "clock.py is_set_within": "the wait of a task of its own, which the limit cancels",

@@ -28,8 +28,9 @@ from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
-from volery.roles.recovery.election import Leadership
-from volery.roles.recovery.leases import GuardedNode, LeaderStatus, Lease, Result, Run
+from volery.roles.recovery.election import PairElection
+from volery.roles.recovery.leadership import LEADER, NODE, LeaderEvent, LeaderState, NodeEvent, NodeState
+from volery.roles.recovery.leases import GuardedNode, Lease, Result
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -51,31 +52,22 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """A leader leads a machine that was restarted without asking its partner, which may have deposed it."""
-    patch.setattr(Leadership, "_confirm_node", lambda self, node, now: None)
+    """A leader leads a machine that was restarted before its partner, which may have deposed it, has answered."""
+    _, adopt = NODE[NodeState.UNREPORTED, NodeEvent.REPORT]
+    for state in NodeState:
+        patch.setitem(NODE, (state, NodeEvent.RESTARTED_REPORT), (NodeState.REPORTED, adopt))
+    patch.setitem(NODE, (NodeState.REPORTED, NodeEvent.CONFIRMED), (NodeState.REPORTED, lambda *_: None))
 
 
 def rash_partner(patch: pytest.MonkeyPatch) -> None:
     """A master that was restarted confirms an epoch before it knows which ones its nodes obey."""
-    patch.setattr(Leadership, "_note_epoch", lambda self, node, epoch: None)
-    answer = Leadership._answer
-
-    def answers(self: Leadership, asked: LeaderStatus) -> None:
-        self._nodes_without_epoch.clear()
-        self._is_epoch_uncertain = False
-        answer(self, asked)
-
-    patch.setattr(Leadership, "_answer", answers)
+    patch.setattr(PairElection, "knows_claims", lambda self: True)
+    patch.setattr(PairElection, "may_have_claimed", lambda self: False)
 
 
 def any_epoch(patch: pytest.MonkeyPatch) -> None:
     """A node obeys a master that was deposed."""
-    run = GuardedNode.on_run
-
-    def obeys(self: GuardedNode, message: Run, source: Address, now: Time) -> None:
-        run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
-
-    patch.setitem(GuardedNode.receives, Run, obeys)
+    patch.setattr(GuardedNode, "obeys", lambda self, epoch: True)
 
 
 def any_assignment(patch: pytest.MonkeyPatch) -> None:
@@ -121,15 +113,10 @@ def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:
-    """A second master does not ask its workers."""
-    claim = Leadership._claim
-
-    def silent(self: Leadership, above: int) -> None:
-        nodes, self._nodes = self._nodes, {}
-        claim(self, above)
-        self._nodes = nodes
-
-    patch.setattr(Leadership, "_claim", silent)
+    """A second master does not wait for its workers' reports."""
+    _, open_at_once = LEADER[LeaderState.COLLECTING, LeaderEvent.ALL_REPORTED]
+    for state in LeaderState:
+        patch.setitem(LEADER, (state, LeaderEvent.ELECTED), (LeaderState.SETTLED, open_at_once))
 
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:

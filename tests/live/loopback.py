@@ -44,8 +44,8 @@ class Loopback:
         nodes = {"node/0": 0, "node/1": 1}
         recovery = CrashRecovery(lambda address, incarnation: Component(), standins=tuple(standins))
         deployment = Deployment({"gm/0": Component()}, nodes, lambda job: f"gm/{job}", capabilities=(recovery,))
-        self.service = job_service(self.store, self.fleet, deployment, self.post)
-        self.service.bind(self)
+        self.service = job_service(self.store, self.fleet, deployment, self._send_soon)
+        self.service.component.bind(self)
         self.agent = NodeAgent(folder / "tasks", report=self.post)
         self.submitted: list[int] = []
         self.sent_to: list[Address] = []
@@ -69,7 +69,10 @@ class Loopback:
         return TaskReport(first, self.identity(number), 0, "node/0", state, at_us)
 
     def post(self, event: Event) -> None:
-        asyncio.get_running_loop().call_soon(self.service.handle, event, "here", 0)
+        asyncio.get_running_loop().call_soon(self.service.component.handle, event, "here", 0)
+
+    def _send_soon(self, to: Address, message: Message) -> None:
+        asyncio.get_running_loop().call_soon(self.send, to, message)
 
     def send(self, to: Address, message: Message) -> None:
         match message:

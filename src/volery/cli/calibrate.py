@@ -62,7 +62,7 @@ def calibrate(
     from volery.workload import load_trace
 
     with live_extra():
-        import volery.live.api_load  # noqa: F401 - it imports all that the extra brings
+        import volery.live.load  # noqa: F401 - it imports all that the extra brings
     from volery.study import write_costs
 
     # Refused before the measurement, not after it.

@@ -9,8 +9,8 @@ import typer
 
 from volery.cli.options import AsJson, argument
 from volery.cli.output import print_json, print_table
-from volery.core.checked import CheckedFile
 from volery.core.errors import InputError
+from volery.integrity import CheckedFile
 
 
 def check(

@@ -15,11 +15,10 @@ from volery.cli.federation import choose, sizes_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster, TaskId
 from volery.core.trace import Trace
-from volery.live.api_load import Work, command, load_by_api
 from volery.live.clock import run_loop
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import Federation, FederationFile, resolve
-from volery.live.load import Loaded, LoadProgress
+from volery.live.load import Loaded, LoadProgress, Work, command, load_by_api
 from volery.live.load import load as load_federation
 from volery.live.node.agent import NodeAgent
 from volery.live.node.sleep import SleepExecutor

@@ -6,9 +6,10 @@ import getpass
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 from urllib.parse import quote
 
 import httpx2
@@ -47,6 +48,7 @@ PAGE: Final = 1000
 BUSY: Final = 503
 
 AnswerT = TypeVar("AnswerT")
+Arguments = ParamSpec("Arguments")
 
 
 class ApiError(RuntimeError):
@@ -100,6 +102,44 @@ class ApiCall(Generic[AnswerT]):
         """
         check(response)
         return self.read(response)
+
+
+class Asks(Protocol):
+    """A client that waits for the answer of a call."""
+
+    def _ask(self, call: ApiCall[AnswerT], /) -> AnswerT: ...
+
+
+class AsksLater(Protocol):
+    """A client of which the answers are awaited."""
+
+    def _ask(self, call: ApiCall[AnswerT], /) -> Coroutine[Any, Any, AnswerT]: ...
+
+
+class ApiMethod(Generic[Arguments, AnswerT]):
+    """A method of both clients: it makes a call of its arguments, and asks it.
+
+    Args:
+        make: function that makes the call.
+    """
+
+    def __init__(self, make: Callable[Arguments, ApiCall[AnswerT]]) -> None:
+        self._make = make
+
+    @overload
+    def __get__(self, client: None, kind: type) -> Callable[Arguments, ApiCall[AnswerT]]: ...
+    @overload
+    def __get__(self, client: Asks, kind: type) -> Callable[Arguments, AnswerT]: ...
+    @overload
+    def __get__(self, client: AsksLater, kind: type) -> Callable[Arguments, Coroutine[Any, Any, AnswerT]]: ...
+    def __get__(self, client: Any, kind: type) -> Callable[Arguments, Any]:
+        if client is None:
+            return self._make  # which has the signature and the text that `help` shows
+        return partial(_ask, client, self._make)
+
+
+def _ask(client: Any, make: Callable[..., ApiCall[Any]], *arguments: Any, **words: Any) -> Any:
+    return client._ask(make(*arguments, **words))
 
 
 def check(response: httpx2.Response) -> None:
@@ -193,18 +233,20 @@ def submit_followed(job: JobLike, named: bool, stream: str) -> ApiCall[tuple[Rec
 
 
 def jobs(
-    state: str | None,
-    user: str | None,
-    before: int | None,
-    limit: int,
+    state: str | None = None,
+    user: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
     reason: str | None = None,
     since_us: int | None = None,
 ) -> ApiCall[list[JobStatus]]:
+    """Jobs, the newest first."""
     query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
     return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
 
 def job(number: int) -> ApiCall[JobStatus]:
+    """The status of a job."""
     return ApiCall("GET", f"/jobs/{number}", reader(JobStatus))
 
 
@@ -213,6 +255,7 @@ def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
 
 
 def task(number: int, index: int) -> ApiCall[TaskStatus]:
+    """The status of a task."""
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}", reader(TaskStatus))
 
 
@@ -228,7 +271,9 @@ class LogPiece(NamedTuple):
         return self.start + len(self.content)
 
 
-def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]:
+def log_piece(number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> ApiCall[LogPiece]:
+    """A piece of the output of a task's last attempt, at most 64 MB, and where it begins."""
+
     def read(response: httpx2.Response) -> LogPiece:
         return LogPiece(int(response.headers.get(LOG_OFFSET, offset)), response.content)
 
@@ -264,20 +309,22 @@ def forecast(job: JobLike, named: bool = False) -> ApiCall[Forecast]:
 
 
 def forecast_of(number: int) -> ApiCall[Forecast]:
-    """The forecast of what is left of a job."""
+    """Forecast start and end of what is left of a job that is under way; takes some seconds."""
     return ApiCall("GET", f"/jobs/{number}/forecast", reader(Forecast))
 
 
 def forecasts() -> ApiCall[ForecastRecord]:
+    """The accuracy of earlier forecasts."""
     return ApiCall("GET", "/forecasts", reader(ForecastRecord))
 
 
-def why(number: int, index: int | None) -> ApiCall[Why]:
+def why(number: int, index: int | None = None) -> ApiCall[Why]:
     """The reasons why a task waits; without a place, of the first of the job that does."""
     return ApiCall("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", reader(Why))
 
 
 def cancel(number: int) -> ApiCall[JobStatus]:
+    """Cancel a job that has not ended."""
     return ApiCall("POST", f"/jobs/{number}/cancel", reader(JobStatus))
 
 
@@ -297,43 +344,60 @@ def _revision(response: httpx2.Response) -> int:
 
 
 def revision() -> ApiCall[int]:
-    """The revision of the last change of anything."""
+    """The revision of the last change of anything, from which `events` can go on."""
     return ApiCall("GET", "/healthz", _revision)
 
 
 def nodes(
     state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
 ) -> ApiCall[list[NodeStatus]]:
+    """All nodes, or those in a state, on a host, in a cluster, or whose address or labels contain a text."""
     return ApiCall(
         "GET", "/nodes", reader(list[NodeStatus]), {"state": state, "host": host, "cluster": cluster, "text": text}
     )
 
 
 def hosts() -> ApiCall[list[HostStatus]]:
+    """All hosts of the federation, and whether they answer."""
     return ApiCall("GET", "/hosts", reader(list[HostStatus]))
 
 
-def drain(node: str, drained: bool) -> ApiCall[NodeStatus]:
-    """Have nothing more placed on a node, or something again.
+def drain(node: str) -> ApiCall[NodeStatus]:
+    """Place nothing more on a node; what runs there goes on.
 
     Raises:
         InputError: it is no address of a node.
     """
+    return _order_node(node, "drain")
+
+
+def undrain(node: str) -> ApiCall[NodeStatus]:
+    """Use a drained node again; see `drain`."""
+    return _order_node(node, "undrain")
+
+
+def _order_node(node: str, order: str) -> ApiCall[NodeStatus]:
     if not re.fullmatch(r"[a-z]+/[0-9]{1,18}", node):
         raise InputError(f"node {node[:80]!r}", "an address looks like node/3; `volery nodes` lists them")
-    return ApiCall("POST", f"/nodes/{node}/{'drain' if drained else 'undrain'}", reader(NodeStatus))
+    return ApiCall("POST", f"/nodes/{node}/{order}", reader(NodeStatus))
 
 
 def users() -> ApiCall[list[UserStatus]]:
+    """Users with something under way or a share."""
     return ApiCall("GET", "/users", reader(list[UserStatus]))
 
 
 def shares() -> ApiCall[list[ShareStatus]]:
+    """The shares of users and organisations, as a tree."""
     return ApiCall("GET", "/shares", reader(list[ShareStatus]))
 
 
 def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
-    """The share of a user or an organisation; with a weight, what it is from now on."""
+    """The share of a user or an organisation; with a weight, what it is from now on.
+
+    Raises:
+        InputError: nobody of that name has one, or the weight is none.
+    """
     refuse_surrogates(name, "name")
     path = f"/shares/{quote(name, safe='')}"
     if weight is None:
@@ -341,11 +405,15 @@ def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
     return ApiCall("PUT", path, reader(ShareStatus), body={"weight": weight})
 
 
-def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
+def reweighs(name: str | None = None, limit: int = 100) -> ApiCall[list[WeightChange]]:
+    """Changes of weights, the last change first."""
     return ApiCall("GET", "/reweighs", reader(list[WeightChange]), {"name": name, "limit": limit})
 
 
-def preemptions(user: str | None, job: int | None, before: int | None, limit: int) -> ApiCall[list[PreemptionStatus]]:
+def preemptions(
+    user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
+) -> ApiCall[list[PreemptionStatus]]:
+    """Attempts that were ended so that others could have their places, the last one first."""
     query = {"user": user, "job": job, "before": before, "limit": limit}
     return ApiCall("GET", "/preemptions", reader(list[PreemptionStatus]), query)
 

@@ -159,8 +159,8 @@ async def _started(
 
     front = register = None
     if SUBMITTER in layout[name]:
-        post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
-        site = SubmitterSite(federation, deployment, post, layout, name, incarnation, transport, gives_up_jobs)
+        send = partial(inbox.post, source=SUBMITTER)
+        site = SubmitterSite(federation, deployment, send, layout, name, incarnation, transport, gives_up_jobs)
         front = (make_front or job_frontend)(site)
         hosted_components[SUBMITTER], register = front.component, front.register or site.register()
 

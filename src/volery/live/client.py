@@ -1,4 +1,4 @@
-"""The Python SDK: jobs and callables on a federation, with futures; `asyncclient` does the same with await.
+"""The Python SDK: jobs and callables on a federation, with futures, or for programs that await.
 
 with Client() as client:
     job = client.submit({"command": "make test"})
@@ -8,10 +8,11 @@ with Client() as client:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
@@ -21,23 +22,15 @@ import httpx2
 
 from volery.core.errors import InputError
 from volery.live import api_calls
-from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
+from volery.live.api_calls import ApiCall, ApiMethod, EventReader, JobLike
 from volery.live.follower import RECONNECT_S, FutureFollower, opened
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     Forecast,
-    ForecastRecord,
-    HostStatus,
     JobPlan,
     JobStatus,
-    NodeStatus,
-    PreemptionStatus,
     Receipt,
-    ShareStatus,
     TaskStatus,
-    UserStatus,
-    WeightChange,
-    Why,
 )
 
 NOTHING_MORE: Final = 204
@@ -69,7 +62,30 @@ class JobFuture(Future[JobStatus]):
         return not self._client.cancel(self.id).ended
 
 
-class Client:
+class ApiMethods:
+    """The requests of both clients that need nothing but their arguments; see `api_calls`."""
+
+    job = ApiMethod(api_calls.job)
+    jobs = ApiMethod(api_calls.jobs)
+    task = ApiMethod(api_calls.task)
+    log_piece = ApiMethod(api_calls.log_piece)
+    cancel = ApiMethod(api_calls.cancel)
+    why = ApiMethod(api_calls.why)
+    forecast_of = ApiMethod(api_calls.forecast_of)
+    forecasts = ApiMethod(api_calls.forecasts)
+    nodes = ApiMethod(api_calls.nodes)
+    hosts = ApiMethod(api_calls.hosts)
+    drain = ApiMethod(api_calls.drain)
+    undrain = ApiMethod(api_calls.undrain)
+    users = ApiMethod(api_calls.users)
+    shares = ApiMethod(api_calls.shares)
+    share = ApiMethod(api_calls.share)
+    reweighs = ApiMethod(api_calls.reweighs)
+    preemptions = ApiMethod(api_calls.preemptions)
+    revision = ApiMethod(api_calls.revision)
+
+
+class Client(ApiMethods):
     """A client of the API of a federation; a thread that follows its events resolves futures.
 
     Args:
@@ -165,32 +181,12 @@ class Client:
 
         return futures
 
-    def job(self, number: int) -> JobStatus:
-        """The status of a job."""
-        return self._ask(api_calls.job(number))
-
-    def jobs(
-        self,
-        state: str | None = None,
-        user: str | None = None,
-        before: int | None = None,
-        limit: int = 100,
-        reason: str | None = None,
-        since_us: int | None = None,
-    ) -> list[JobStatus]:
-        """Jobs, the newest first."""
-        return self._ask(api_calls.jobs(state, user, before, limit, reason, since_us))
-
     def tasks(self, number: int) -> Iterator[TaskStatus]:
         """All tasks of a job, in order."""
         first = 0
         while page := self._ask(api_calls.tasks(number, first, api_calls.PAGE)):
             yield from page
             first += len(page)
-
-    def task(self, number: int, index: int) -> TaskStatus:
-        """The status of a task."""
-        return self._ask(api_calls.task(number, index))
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
         """Output of a task's last attempt, from an offset on, so far; without what was dropped of it."""
@@ -201,17 +197,9 @@ class Client:
             piece = self.log_piece(number, index, stream, piece.end)
         return content + piece.content
 
-    def log_piece(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> LogPiece:
-        """A piece of that output, at most 64 MB, and where it begins, for those who come back for more."""
-        return self._ask(api_calls.logs(number, index, stream, offset))
-
     def value(self, ended: TaskStatus) -> Any:
         """The value that the call of a task returned; raises what it raised."""
         return api_calls.value_of(ended, self._ask(api_calls.result(ended.job, ended.index)))
-
-    def cancel(self, number: int) -> JobStatus:
-        """Cancel a job that has not ended."""
-        return self._ask(api_calls.cancel(number))
 
     def plan(self, job: JobLike) -> JobPlan:
         """The prospects of a job if it were submitted now; nothing is submitted.
@@ -228,62 +216,6 @@ class Client:
             InputError: the job is wrong somewhere, or no federation answers.
         """
         return self._ask(api_calls.forecast(job, self._has_token))
-
-    def forecast_of(self, number: int) -> Forecast:
-        """Forecast start and end of what is left of a job that is under way; takes some seconds."""
-        return self._ask(api_calls.forecast_of(number))
-
-    def forecasts(self) -> ForecastRecord:
-        """The accuracy of earlier forecasts."""
-        return self._ask(api_calls.forecasts())
-
-    def why(self, number: int, index: int | None = None) -> Why:
-        """The reasons why a task waits; without a place, of the first of the job that does."""
-        return self._ask(api_calls.why(number, index))
-
-    def nodes(
-        self, state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
-    ) -> list[NodeStatus]:
-        """All nodes, or those in a state, on a host, in a cluster, or whose address or labels contain a text."""
-        return self._ask(api_calls.nodes(state, host, cluster, text))
-
-    def hosts(self) -> list[HostStatus]:
-        """All hosts of the federation, and whether they answer."""
-        return self._ask(api_calls.hosts())
-
-    def drain(self, node: str) -> NodeStatus:
-        """Place nothing more on a node; what runs there goes on."""
-        return self._ask(api_calls.drain(node, drained=True))
-
-    def undrain(self, node: str) -> NodeStatus:
-        """Use a drained node again."""
-        return self._ask(api_calls.drain(node, drained=False))
-
-    def users(self) -> list[UserStatus]:
-        """Users with something under way or a share."""
-        return self._ask(api_calls.users())
-
-    def shares(self) -> list[ShareStatus]:
-        """The shares of users and organisations, as a tree."""
-        return self._ask(api_calls.shares())
-
-    def share(self, name: str, weight: int | None = None) -> ShareStatus:
-        """The share of a user or an organisation; with a weight, what it is from now on.
-
-        Raises:
-            InputError: nobody of that name has one, or the weight is none.
-        """
-        return self._ask(api_calls.share(name, weight))
-
-    def reweighs(self, name: str | None = None, limit: int = 100) -> list[WeightChange]:
-        """Changes of weights, the last change first."""
-        return self._ask(api_calls.reweighs(name, limit))
-
-    def preemptions(
-        self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
-    ) -> list[PreemptionStatus]:
-        """Attempts that were ended so that others could have their places, the last one first."""
-        return self._ask(api_calls.preemptions(user, job, before, limit))
 
     def events(self, job: int | None = None, after: int | None = None) -> Iterator[JobStatus | TaskStatus]:
         """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
@@ -362,3 +294,106 @@ class Client:
 
         assert end is not None
         raise end
+
+
+class AsyncClient(ApiMethods):
+    """A client of the API of a federation, for programs that await.
+
+    Args:
+        api: address of the API; by default VOLERY_API, or this machine.
+        token: token of the user; by default VOLERY_TOKEN.
+    """
+
+    def __init__(self, api: str | None = None, token: str | None = None) -> None:
+        credentials = api_calls.Credentials(api, token)
+        self.api, self._has_token = credentials.api, credentials.named
+        self._http = httpx2.AsyncClient(timeout=TIMEOUT, **credentials.options)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, call: ApiCall[AnswerT]) -> AnswerT:
+        try:
+            return call.answer(await self._http.request(**call.request))
+        except httpx2.TransportError as error:
+            raise api_calls.unreachable(self.api, error) from None
+
+    async def submit(self, job: JobLike) -> Receipt:
+        """Submit a job; it is stored when this returns.
+
+        Raises:
+            InputError: the job is wrong somewhere, or no federation answers.
+        """
+        return await self._ask(api_calls.submit(job, self._has_token))
+
+    async def submit_many(self, jobs: Iterable[JobLike]) -> list[Receipt]:
+        """Submit up to 1,000 jobs in one request, all of them or none.
+
+        Raises:
+            InputError: one of them is wrong, named by its place, or no federation answers.
+        """
+        return await self._ask(api_calls.submit_many(jobs, self._has_token))
+
+    async def wait(self, number: int) -> JobStatus:
+        """The last status of a job, once it has ended."""
+        async for status in self.events(number):
+            if isinstance(status, JobStatus) and status.ended:
+                return status
+        return await self.job(number)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Any:
+        """Call a function on some node and bring back what it returns or raises; `words` are further keys of a job."""
+        job = api_calls.calls(function, [arguments], **words)
+        ended = await self.wait((await self.submit(job)).id)
+        return await self.value(await self.task(ended.id, 0))
+
+    async def tasks(self, number: int, first: int = 0, limit: int = api_calls.PAGE) -> list[TaskStatus]:
+        """Tasks of a job from a place on, in order."""
+        return await self._ask(api_calls.tasks(number, first, limit))
+
+    async def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
+        """Output of a task's last attempt, from an offset on, so far, or the next 64 MB of it."""
+        return (await self.log_piece(number, index, stream, offset)).content
+
+    async def value(self, ended: TaskStatus) -> Any:
+        """The value that the call of a task returned; raises what it raised."""
+        return api_calls.value_of(ended, await self._ask(api_calls.result(ended.job, ended.index)))
+
+    async def forecast(self, job: JobLike) -> Forecast:
+        """Forecast start and end of a job if it were submitted now, and its preemptions; takes some seconds."""
+        return await self._ask(api_calls.forecast(job, self._has_token))
+
+    async def events(self, job: int | None = None, after: int | None = None) -> AsyncIterator[JobStatus | TaskStatus]:
+        """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
+        reader = EventReader(after)
+        waits: Iterator[float] = iter(())
+        query = {} if job is None else {"job": str(job)}
+
+        while True:
+            try:
+                async with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
+                    if response.status_code == NOTHING_MORE:
+                        return
+
+                    if not response.is_success:
+                        await response.aread()
+
+                    api_calls.check(response)
+                    # A connection that was made: the next failure is waited for from the shortest pause on again.
+                    waits = iter(RECONNECT_S)
+                    async for line in response.aiter_lines():
+                        if status := reader.feed(line):
+                            yield status
+                            if isinstance(status, JobStatus) and status.id == job and status.ended:
+                                return
+                wait_s = next(waits, None)
+            except (httpx2.TransportError, api_calls.BusyError) as error:
+                wait_s = next(waits, None)
+                if wait_s is None:
+                    raise api_calls.unreachable(self.api, error) from None
+            await asyncio.sleep(wait_s or RECONNECT_S[-1])

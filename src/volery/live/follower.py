@@ -101,7 +101,7 @@ class FutureFollower:
         self.end: BaseException | None = None
         self.reopens = False
         self._socket: Any = None
-        self._stream: str | None = ""
+        self._stream = ""
         self._is_open = threading.Event()
         self._ended_calls: SimpleQueue[EndedCall | None] = SimpleQueue()
 
@@ -114,8 +114,6 @@ class FutureFollower:
 
     def send(self, job: JobLike) -> Receipt:
         """Submit a job that is followed from now on; call it while `pause` is held."""
-        if self._stream is None:  # an older API, which sends the events of all jobs
-            return self._request_once(api_calls.submit(job, self._has_token))
         receipt, is_followed = self._request_once(api_calls.submit_followed(job, self._has_token, self._stream))
 
         # The stream ended between two events: it is opened again, with this job among those that it names.
@@ -182,7 +180,7 @@ class FutureFollower:
     def connected(self, response: httpx2.Response) -> None:
         with self.pause:
             self._socket = response.extensions["network_stream"].get_extra_info("socket")
-            self._stream = response.headers.get(STREAM)
+            self._stream = response.headers.get(STREAM, "")
             if self.closing.is_set() or self.reopens:
                 self._hang_up()
         self._is_open.set()

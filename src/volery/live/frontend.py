@@ -59,7 +59,7 @@ class JobFrontend(Frontend):
             store,
             federation.fleet,
             deployment,
-            site.post,
+            site.send,
             KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
             site.agents,
             site.register,
@@ -69,7 +69,7 @@ class JobFrontend(Frontend):
         )
 
         self._keeper = keeper
-        super().__init__(service, service.nodes.register)
+        super().__init__(service.component, service.queries.table.register)
         self._elsewhere = site.elsewhere
 
         written = service.writer.written
@@ -199,5 +199,4 @@ def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
         from volery.live.service import telemetry
     except ImportError as error:
         raise InputError("telemetry", f"{error.name} is not installed; {install_command('otel')} installs it") from None
-    exporter = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
-    return telemetry.JobTracer(exporter, store)
+    return telemetry.JobTracer(federation.file.name, store, *telemetry.exporters(endpoint.rstrip("/")))

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from volery.core.features import FEATURES, used_features
 from volery.core.flow import Flow, Hop
 from volery.core.stages import Realisation, Stage
 from volery.look.text import markdown_table
+from volery.report.flowplot import arrows_svg
 
 COMMAND = "volery architectures --pages docs/architectures"
 LABEL = r"(?=.{8} \S)[A-Z]\w{2,7} +"
@@ -37,7 +39,13 @@ Stages are those of the [reference architecture](../reference/stages.md), each w
 *partial* stage lacks the policy or part of the work, and one *with* a parameter is there under it alone. `volery
 stages` prints all stages of all designs beside each other. To a design that ignores dependencies the driver sends
 tasks as they become ready; one that ignores amounts counts slots.
+
+[Leadership](leadership.md) has the states of masters that may crash, and of the nodes that they lead.
 """
+OF_STATES = (
+    "Boxes are states, arrows are transitions: the event, and what else is done. Any other event is illegal in a "
+    "state, and raises with the last transitions. The states of nodes count while their master leads."
+)
 
 
 class DescribedDesign(msgspec.Struct, frozen=True):
@@ -103,6 +111,39 @@ def index_page(designs: Sequence[DescribedDesign]) -> str:
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
+
+
+def states_pages(module: ModuleType, tables: Mapping[str, Mapping[Any, Any]]) -> dict[str, str]:
+    """Return the page of a module with tables of states, by file name, and a picture of each table.
+
+    Args:
+        tables: Tables by title: (state, event) -> the state that follows, and the action.
+    """
+    name = module.__name__.rpartition(".")[2]
+    summary = (module.__doc__ or "").partition("\n")[0]
+    lines = [f"<!-- Written by `{COMMAND}` from `{module.__name__}`; change that. -->", f"# {name.title()}", ""]
+    lines += [summary, "", OF_STATES, ""]
+    texts = {}
+
+    for title, table in tables.items():
+        states = list(dict.fromkeys(state for state, _ in table))
+        hops = [
+            Hop(state.name, f"{_words(event.name)} / {_words(action.__name__)}", following.name, "")
+            for (state, event), (following, action) in table.items()
+        ]
+        file = f"{name}-{title.lower()}.svg"
+        texts[file] = arrows_svg({state.name: [state.name] for state in states}, hops)
+
+        meanings = [(state.name, state.value) for state in states]
+        meanings += [(_words(event.name), event.value) for event in dict.fromkeys(event for _, event in table)]
+        lines += [f"## {title}", "", f"![States and transitions: {title.lower()}]({file})", ""]
+        lines += markdown_table(("state, event", "meaning"), meanings)
+
+    return {f"{name}.md": "\n".join(lines), **texts}
+
+
+def _words(name: str) -> str:
+    return name.lower().replace("_", " ").strip()
 
 
 def _sentence(text: str) -> str:

@@ -7,7 +7,7 @@ order of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -47,16 +47,21 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
             `volery.report.page.figure`, which gives it the colours of its page.
     """
     boxes = {SUBMITTER: [SUBMITTER], **{role.name: _said(role) for role in flow.roles}, TASK: [TASK]}
-    centre, width = _columns(flow, boxes)
+    return arrows_svg(boxes, flow.hops, LINKED_NOTE if flow.linked else "", alone=alone)
+
+
+def arrows_svg(boxes: Mapping[str, list[str]], hops: Sequence[Hop], note: str = "", *, alone: bool = True) -> str:
+    """The picture of boxes, each with lines of text that begin with its name, and of arrows between them."""
+    centre, width = _columns(hops, boxes)
 
     top = MARGIN + LINE * max(len(lines) for lines in boxes.values()) + PADDING
-    rows, bottom = _rows(flow, top)
+    rows, bottom = _rows(hops, top)
     parts = [*_lifelines(centre, top, bottom), *_boxes(boxes, centre, top)]
     parts += [part for hop, y in rows for part in _arrow(hop, y, centre)]
 
-    if flow.linked:
+    if note:
         bottom += LINE
-        parts.append(text(MARGIN, bottom, LINKED_NOTE, "start", 11))
+        parts.append(text(MARGIN, bottom, note, "start", 11))
     return picture(width, bottom + MARGIN, parts, alone=alone)
 
 
@@ -67,13 +72,13 @@ def _said(role: Role) -> list[str]:
     return [role.name, *role.kinds, count, *events]
 
 
-def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int], int]:
+def _columns(hops: Sequence[Hop], boxes: Mapping[str, list[str]]) -> tuple[dict[str, int], int]:
     """The place of each role's line, and the whole width: labels fit between neighbours."""
     half = {name: _box_width(lines) / 2 for name, lines in boxes.items()}
     order = list(boxes)
     need = {pair: half[pair[0]] + half[pair[1]] + 2 * PADDING for pair in pairwise(order)}
 
-    for hop in flow.hops:
+    for hop in hops:
         label = LETTER * len(hop.message)
         for left_role, right_role in need:
             # Labels between neighbours need the room; longer arrows have it.
@@ -81,26 +86,27 @@ def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int]
                 need[left_role, right_role] = max(need[left_role, right_role], label + 2 * PADDING + 2 * HEAD)
             elif hop.source == hop.to == left_role:
                 need[left_role, right_role] = max(need[left_role, right_role], label + LOOP + 2 * PADDING)
-    at = MARGIN + half[SUBMITTER]
-    centre = {SUBMITTER: round(at)}
+    at = MARGIN + half[order[0]]
+    centre = {order[0]: round(at)}
     for left_role, right_role in pairwise(order):
         at += need[left_role, right_role]
         centre[right_role] = round(at)
 
-    return centre, round(at + half[TASK] + MARGIN)
+    loops = [LETTER * len(hop.message) + LOOP + PADDING for hop in hops if hop.source == hop.to == order[-1]]
+    return centre, round(at + max(half[order[-1]], *loops, 0) + MARGIN)
 
 
 def _box_width(lines: list[str]) -> float:
     return max(LETTER * len(lines[0]) * 1.15, SMALL_LETTER * max(map(len, lines))) + 2 * PADDING
 
 
-def _rows(flow: Flow, top: int) -> tuple[list[tuple[Hop, int]], int]:
+def _rows(hops: Sequence[Hop], top: int) -> tuple[list[tuple[Hop, int]], int]:
     """Each message with its height; between two roles none stands nearer than it has to."""
     rows: list[tuple[Hop, int]] = []
     y = top + PADDING
     pair_before: tuple[str, str] | None = None
 
-    for hop in flow.hops:
+    for hop in hops:
         pair = (hop.source, hop.to)
         y += ROW + GAP * (pair_before is not None and pair != pair_before)
         pair_before = pair

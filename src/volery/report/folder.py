@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import DamagedError, InputError
-from volery.core.seal import unsealed
+from volery.integrity import unsealed
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
 from volery.report.parquet import (

@@ -1,11 +1,15 @@
-"""Ledger of the jobs of a scheduler: its side of the submitter's protocol, until all is done."""
+"""Jobs as their scheduler keeps them: its side of the submitter's protocol, and the order of a workflow's tasks.
+
+`JobLedger` counts the tasks of each job down until all is done; `Workflow` is stage T1: which tasks may start, because
+all that they wait for has finished; `Forwarder` stands between the submitter and schedulers that it chooses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from volery.core.component import Sends, sent_to
+from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Seen, Submit
 from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, JobId, Message, Task, TaskId, Time
 
@@ -194,3 +198,131 @@ class JobLedger:
         self.cancelled.discard(job)
         unsatisfiable = self._unsatisfiable_of_done[job] = self._unsatisfiable_counts.pop(job, 0)
         self._send(self._submitter_of.pop(job), JobDone(job, unsatisfiable))
+
+
+class Workflow:
+    """The tasks of one job that depend on each other, as far as they have come. Parents come before their children."""
+
+    __slots__ = ("_children", "_finished_tasks", "_missing_parents", "_ranks", "_tasks", "never")
+
+    def __init__(self) -> None:
+        self._tasks: dict[TaskId, Task] = {}
+        self._children: dict[TaskId, list[TaskId]] = {}
+        self._missing_parents: dict[TaskId, int] = {}
+        self._finished_tasks: set[TaskId] = set()
+        self._ranks: dict[TaskId, Time] = {}
+        self.never: set[TaskId] = set()
+
+    def add(self, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], lost: set[TaskId]) -> list[Task]:
+        """A chunk has come; returns those of its tasks that may start.
+
+        Args:
+            parents: Parents of each task; nothing where none waits for any.
+            lost: Tasks of the chunk that no machine can run: they, and whatever is below them, are `never` ready.
+        """
+        # A new task may lengthen the chains of those above it.
+        self._ranks.clear()
+
+        ready = []
+        for task, task_parents in zip(tasks, parents or ((),) * len(tasks), strict=True):
+            self._tasks[task.id] = task
+            if task.id in lost or not self.never.isdisjoint(task_parents):
+                self.never.add(task.id)
+                continue
+
+            for parent in task_parents:
+                self._children.setdefault(parent, []).append(task.id)
+
+            if missing := sum(parent not in self._finished_tasks for parent in task_parents):
+                self._missing_parents[task.id] = missing
+            else:
+                ready.append(task)
+        return ready
+
+    def finished(self, task: TaskId) -> list[Task]:
+        """A task has finished; returns those that may start now."""
+        if task in self._finished_tasks:
+            return []
+        self._finished_tasks.add(task)
+
+        ready = []
+        for child in self._children.get(task, ()):
+            self._missing_parents[child] -= 1
+            if not self._missing_parents[child]:
+                del self._missing_parents[child]
+                ready.append(self._tasks[child])
+        return ready
+
+    def ahead(self, task: TaskId) -> list[tuple[Task, int]]:
+        """The tasks that wait for this one, each with its count of unfinished parents."""
+        missing = self._missing_parents
+        return [(self._tasks[child], missing[child]) for child in self._children.get(task, ()) if child in missing]
+
+    @property
+    def blocked(self) -> int:
+        """Number of tasks that wait for others."""
+        return len(self._missing_parents)
+
+    def rank_us(self, task: TaskId) -> Time:
+        """The longest chain of tasks that begins with this one, by estimates: HEFT's upward rank."""
+        if not self._ranks:
+            for number in reversed(self._tasks):
+                below_us = max([self._ranks.get(child, 0) for child in self._children.get(number, ())], default=0)
+                self._ranks[number] = self._tasks[number].estimate_us + below_us
+        return self._ranks[task]
+
+
+class Forwarder(Component):
+    """Forwards the messages of each job to the scheduler chosen for it, and returns the answers.
+
+    It keeps the answers: a job that is done is answered again without its scheduler. A subclass receives `Submit` and
+    chooses.
+    """
+
+    __slots__ = ("_done", "_scheduler_of")
+
+    def __init__(self) -> None:
+        self._scheduler_of: dict[JobId, Address] = {}
+        self._done: dict[JobId, JobDone] = {}
+
+    def _answer_done(self, job: JobId) -> bool:
+        """Answer a repeated submission of a job that is done; returns whether it is."""
+        answer = self._done.get(job)
+        if answer is None:
+            return False
+        self._port.send(SUBMITTER, JobAccepted(job))
+        self._port.send(SUBMITTER, answer)
+        return True
+
+    def _forward(self, job: JobId, message: Message) -> bool:
+        """Send a message to the scheduler of a job; returns whether there is one."""
+        scheduler = self._scheduler_of.get(job)
+        if scheduler is None:
+            return False
+        self._port.send(scheduler, message)
+        return True
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Forward a further chunk."""
+        self._forward(message.job, message)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Forward the order; a job that is done, or not known, is answered done and never runs."""
+        if not self._forward(message.job, message):
+            self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
+
+    def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
+        self._port.send(SUBMITTER, message)
+
+    def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
+        """Return and keep the answer, once."""
+        if self._scheduler_of.pop(message.job, None) is not None:
+            self._done[message.job] = message
+            self._port.send(SUBMITTER, message)
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        JobAccepted: on_job_accepted,
+        JobDone: on_job_done,
+    }

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.core.checked import CheckedFile, checked
 from volery.core.errors import DamagedError, InputError
-from volery.core.seal import has_seal, unsealed
+from volery.integrity import CheckedFile, checked, has_seal, unsealed
 from volery.report.schema import (
     FLOWS,
     MANIFEST,

@@ -12,14 +12,20 @@ from volery.core.errors import InputError
 from volery.core.flow import Flow, flow_of
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-from volery.report.designpage import DescribedDesign, design_page, index_page
+from volery.report.designpage import DescribedDesign, design_page, index_page, states_pages
 from volery.report.flowplot import flow_svg
 from volery.report.page import write_page
 from volery.report.schema import FLOWS, Flows, LabelledFlow
+from volery.roles.recovery import leadership
 from volery.study.results import write_json
 from volery.study.spec import RunSpec
 
 INDEX = "index.md"
+LEADERSHIP: Mapping[str, Mapping[Any, Any]] = {
+    "Leader": leadership.LEADER,
+    "Node": leadership.NODE,
+    "Contact": leadership.CONTACT,
+}
 
 
 def pages(entries: Iterable[Architecture]) -> dict[str, str]:
@@ -62,9 +68,10 @@ def _base_of(entry: Architecture) -> DescribedDesign | None:
 
 
 def all_pages() -> dict[str, str]:
-    """The pages of all designs of this package, and a list of them."""
+    """The pages of all designs of this package, a list of them, and the states of leadership in some of them."""
     entries = list(architectures.REGISTRY.values())
-    return pages(entries) | {INDEX: index_page([_described(entry) for entry in entries])}
+    texts = pages(entries) | {INDEX: index_page([_described(entry) for entry in entries])}
+    return texts | states_pages(leadership, LEADERSHIP)
 
 
 def write_pages(folder: Path, texts: Mapping[str, str]) -> list[Path]:

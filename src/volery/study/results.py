@@ -22,7 +22,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
-from volery.core.seal import sealed, unsealed
+from volery.integrity import sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
 from volery.report.schema import (
     CONFLICTS,

@@ -13,7 +13,7 @@ from volery import architectures
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import Address
-from volery.core.seal import unsealed
+from volery.integrity import unsealed
 from volery.report.schema import STAGE_TIMES, MethodTime, StageProfile, StageTimes
 from volery.sim.stagetime import PERCENTILES, StageClock, own_costs_s
 from volery.study.plan import PlannedRun, plan

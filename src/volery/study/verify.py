@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.core.seal import unsealed
+from volery.integrity import unsealed
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
 from volery.study.lab import study_end
 from volery.study.pagetext import PageText

@@ -23,8 +23,7 @@ from tests.live.serving import serving
 from volery.core.errors import InputError
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiError, CallFailedError
-from volery.live.asyncclient import AsyncClient
-from volery.live.client import Client, JobFuture
+from volery.live.client import AsyncClient, Client, JobFuture
 from volery.live.status import JobStatus, Receipt, TaskStatus
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -19,8 +19,7 @@ from volery.cli.main import main
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.assembly import LiveHost, running
-from volery.live.asyncclient import AsyncClient
-from volery.live.client import Client
+from volery.live.client import AsyncClient, Client
 from volery.live.config.federation import ALL, Federation, FederationFile, resolve
 from volery.live.config.limits import Isolation, NodeRules
 from volery.live.messages import TaskReport

@@ -14,11 +14,11 @@ from tests.live.serving import serving
 from volery.cli.jobs import _span
 from volery.core.events import JobDone
 from volery.core.model import SECOND
-from volery.live.api_load import _Load
 from volery.live.client import Client
 from volery.live.clock import AttemptTimes, monotonic_now_us, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription
+from volery.live.load import _Load
 from volery.live.messages import TaskReport
 from volery.live.service.reports import NodeTable
 from volery.live.service.store import JobStore

@@ -12,9 +12,8 @@ from tests.live.bench import LIMIT_S, is_gone, written
 from tests.live.federations import DESIGNS
 
 from volery.architectures import configure, lookup
-from volery.core.events import Event
-from volery.core.model import SUBMITTER
-from volery.live.asyncclient import AsyncClient
+from volery.core.model import SUBMITTER, Address, Message
+from volery.live.client import AsyncClient
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.config.plan import FederationPlan
@@ -37,12 +36,12 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     architecture = lookup(name)
     deployment = FederationPlan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
 
-    def post(event: Event) -> None:
-        host.inbox.post(SUBMITTER, event, SUBMITTER)
+    def send(to: Address, message: Message) -> None:
+        host.inbox.post(to, message, SUBMITTER)
 
-    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment, post)
+    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment, send)
     agent = NodeAgent(folder / "tasks", report=lambda report: host.inbox.report(report), workers=2)
-    host = Host("all", {**deployment.components, SUBMITTER: service}, executor=agent)
+    host = Host("all", {**deployment.components, SUBMITTER: service.component}, executor=agent)
     await host.open()
     host.start()
     await service.open()

@@ -34,15 +34,16 @@ from volery.live.jobs import (
     merged,
     task_count,
 )
-from volery.live.service import descriptions, intake
+from volery.live.service import descriptions
 from volery.live.service.descriptions import (
+    HERE_BYTES_MAX,
     PIECE_TASKS,
     EncodedDescription,
+    Intake,
     encoded_at_once,
     encoded_in_slices,
 )
 from volery.live.service.forecaster import RECORDED_MAX, _sketch
-from volery.live.service.intake import HERE_BYTES_MAX, Intake
 from volery.live.service.store import JobStore
 from volery.live.service.submissions import IMPOSSIBLE_MAX, insert_all, planned_jobs
 
@@ -289,8 +290,8 @@ def test_a_large_body_is_read_elsewhere_as_it_is_here() -> None:
 def test_large_bodies_that_come_together_are_read_when_their_process_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "REQUESTS_PER_PROCESS", 2)
-    monkeypatch.setattr(intake, "HERE_BYTES_MAX", 0)
+    monkeypatch.setattr(descriptions, "REQUESTS_PER_PROCESS", 2)
+    monkeypatch.setattr(descriptions, "HERE_BYTES_MAX", 0)
     body = bytearray(b'{"command":"true"}')
 
     async def play() -> None:

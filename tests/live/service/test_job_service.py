@@ -115,7 +115,7 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
 
     async def scenario(it: Loopback) -> None:
         assert await submit(it, command="true") == 0
-        it.service.handle(PeerLost("gm/0"), SUBMITTER, 0)
+        it.service.component.handle(PeerLost("gm/0"), SUBMITTER, 0)
         while it.sent_to != ["gm/0", "gm/1"]:
             await asyncio.sleep(0)
         commit = it.store.commit
@@ -126,11 +126,11 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
             commit()
 
         monkeypatch.setattr(it.store, "commit", slow)
-        it.service.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
+        it.service.component.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
         while not committing.is_set():
             await asyncio.sleep(0)
-        it.service.handle(TimerFired(it.identity(0)), SUBMITTER, 0)
-        it.service.handle(JobAccepted(it.identity(0)), "gm/0", 0)
+        it.service.component.handle(TimerFired(it.identity(0)), SUBMITTER, 0)
+        it.service.component.handle(JobAccepted(it.identity(0)), "gm/0", 0)
         disk.set()
         while it.sent_to != ["gm/0", "gm/1", "gm/1"]:
             await asyncio.sleep(0)

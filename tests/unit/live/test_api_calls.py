@@ -24,8 +24,7 @@ from volery.live.api_calls import (
     named_jobs,
     value_of,
 )
-from volery.live.asyncclient import AsyncClient
-from volery.live.client import Client
+from volery.live.client import AsyncClient, Client
 from volery.live.command import API_VARIABLE, TOKEN_VARIABLE
 from volery.live.jobs import JobDescription
 from volery.live.status import ErrorDetail, ErrorResponse, JobStatus, TaskStatus
@@ -163,8 +162,8 @@ def test_events_are_read_line_by_line_and_resumed_after_the_last_whole_one() -> 
 
 def test_a_node_that_is_none_is_not_asked_for() -> None:
     with pytest.raises(InputError, match="looks like node/3"):
-        api_calls.drain("../jobs/7/cancel", drained=True)
-    assert api_calls.drain("node/3", drained=False).request["url"] == "/nodes/node/3/undrain"
+        api_calls.drain("../jobs/7/cancel")
+    assert api_calls.undrain("node/3").request["url"] == "/nodes/node/3/undrain"
 
 
 def test_bytes_of_another_encoding_do_not_leave_the_client_as_a_traceback() -> None:

@@ -11,9 +11,8 @@ import pytest
 from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.core.trace import Trace
-from volery.live.api_load import load_by_api
 from volery.live.config.federation import FederationFile
-from volery.live.load import load_apart, refuse_tags
+from volery.live.load import load_apart, load_by_api, refuse_tags
 from volery.workload import load_trace
 
 TAGGED = load_trace("medea:2")

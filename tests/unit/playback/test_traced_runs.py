@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.core.seal import sealed, unsealed
+from volery.integrity import sealed, unsealed
 from volery.playback.traced_runs import trace_run
 from volery.study import compare
 from volery.study.results import ResultsFolder

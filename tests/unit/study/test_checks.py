@@ -14,7 +14,7 @@ import pytest
 from tests.flips import flips
 
 from volery.core.errors import DamagedError, InputError
-from volery.core.seal import sealed, unsealed
+from volery.integrity import sealed, unsealed
 from volery.report.folder import read_results
 from volery.study import compare, load_results
 from volery.study.checks import check_results

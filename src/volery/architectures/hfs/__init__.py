@@ -26,7 +26,7 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness.shares import parse_shares_text
 from volery.policies.locality import delay_policy
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 
 
 class HfsConfig(Parameters, frozen=True):

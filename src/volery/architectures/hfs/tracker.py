@@ -19,8 +19,7 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Message, Task, Tas
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
 from volery.roles import node
-from volery.roles.heartbeats import Heartbeats
-from volery.roles.node import Completed, Kill, Launch
+from volery.roles.node import Completed, Heartbeats, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 TRACKER: Final[Address] = "jobtracker/0"

@@ -35,7 +35,7 @@ from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness.shares import parse_shares_text
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
 

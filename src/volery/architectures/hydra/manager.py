@@ -32,7 +32,7 @@ from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Port, Problem
 from volery.policies.fairness.drf import WeightedDrf
 from volery.policies.fairness.queue import FairQueue
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import Renewed
 
 SERVE: Final = "serve"

@@ -11,7 +11,7 @@ from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.core.port import Port
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import Renewed
 
 BEAT: Final = "heartbeat"

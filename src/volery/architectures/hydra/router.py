@@ -12,8 +12,7 @@ from volery.architectures.hydra.messages import Directory, Hosted, Locate, Locat
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Job, JobId, Message, Time
-from volery.roles.forwarder import Forwarder
-from volery.roles.submission import ANSWERS
+from volery.roles.submission import ANSWERS, Forwarder
 
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
 

@@ -20,8 +20,7 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.readiness import Workflow
-from volery.roles.submission import ANSWERS, JobLedger
+from volery.roles.submission import ANSWERS, JobLedger, Workflow
 
 Key = tuple[bool, int, int]
 

@@ -27,7 +27,7 @@ from volery.architectures.megha.partitions import Layout
 from volery.core.events import Counted, Fact
 from volery.core.model import Address, Message, Task, TaskId
 from volery.policies.match import positions, vector_bytes
-from volery.roles.recovery.election import seated
+from volery.roles.recovery.leadership import seated
 from volery.roles.recovery.leases import RunningAttempt
 
 Start = tuple[Task, RunningAttempt, Address]

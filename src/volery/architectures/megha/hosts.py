@@ -148,9 +148,6 @@ class PreemptionHost(ClusterHost, Protocol):
     def is_reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there, and to obey this master."""
 
-    def term_of(self, gm: Address) -> int:
-        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
-
     def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
 

@@ -113,10 +113,6 @@ class LocalMaster(Component):
         """Find out whether a node is known to be there, and to obey this master."""
         return self.pair is None or self.pair.is_reachable(node)
 
-    def term_of(self, gm: Address) -> int:
-        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
-        return 0 if self.pair is None else self.pair.term_of(gm)
-
     # Placements.
 
     def accept(self, message: Request | Preempt, tasks: Sequence[Task], source: Address) -> GmSyncState | None:

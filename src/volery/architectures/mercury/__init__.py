@@ -33,7 +33,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 

@@ -13,7 +13,7 @@ import msgspec
 from volery.core.component import Component, sent_to
 from volery.core.events import Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
-from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Heartbeats
 from volery.roles.reservations import Completed, Kill
 
 

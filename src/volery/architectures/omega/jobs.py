@@ -27,8 +27,7 @@ from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, Mo
 from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.resources import SLOT, Packing
-from volery.roles.forwarder import Forwarder
-from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
+from volery.roles.submission import ANSWERS, Forwarder, JobLedger, comes_in_parts
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")

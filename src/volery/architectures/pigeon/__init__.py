@@ -26,7 +26,7 @@ from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupS
 from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
-from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
+from volery.architectures.pigeon.recovery import DistributorRecovery, MasterElection, MasterRecovery, pair_of, seats_of
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery, Refusals
@@ -37,7 +37,8 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
-from volery.roles.recovery.election import Leadership, Led
+from volery.roles.recovery.election import PairElection
+from volery.roles.recovery.leadership import Leadership, Led
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
@@ -222,18 +223,18 @@ class PigeonBuilder:
             return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
             node = GroupNode if self._config.candidates else GuardedNode
-            return node(self._seats[self._group_of[address]], self._lease, incarnation, tells_owner=True)
+            return node(self._seats[self._group_of[address]], self._lease, incarnation, sends_to_owner=True)
         number = int(numbers[0])
         group, seats = self._groups[number], self._seats[number]
 
-        def lead(master: Led, nodes: Iterable[Address]) -> Leading:
-            me, clients, lease = seats.index(address), self._distributors, self._lease
+        def elect(master: Led, nodes: Iterable[Address]) -> MasterElection:
+            me, clients = seats.index(address), self._distributors
+            leadership = Leadership(master, me, len(seats), nodes, clients, self._lease, incarnation)
             if not self._config.candidates:
-                return Leadership(master, pair_of(number), me, nodes, clients, lease, incarnation)
-            powers = group.powers()[: len(seats)]
-            return Candidacy(master, seats, me, powers, nodes, clients, lease, self._config.election, incarnation)
+                return PairElection(leadership, pair_of(number))
+            return Candidacy(leadership, seats, group.powers()[: len(seats)], self._config.election)
 
-        recovery = MasterRecovery(group, lead, self._distributors, self._update_us)
+        recovery = MasterRecovery(group, elect, self._distributors, self._update_us)
         return self.master(group, self._streams.of(address, incarnation), recovery)
 
 

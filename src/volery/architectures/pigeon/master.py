@@ -21,23 +21,21 @@ from volery.architectures.pigeon.messages import (
     kind_of,
 )
 from volery.architectures.pigeon.queues import FairQueues, WeightCounting
-from volery.architectures.pigeon.recovery import UPDATE, Leading, MasterRecovery
+from volery.architectures.pigeon.recovery import UPDATE, MasterElection, MasterRecovery
 from volery.architectures.pigeon.succession import SUCCESSION
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Drain, Measured, TaskFinished, TimerFired
+from volery.core.events import Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
 from volery.roles.node import Kill
-from volery.roles.recovery.election import LEADERSHIP
-from volery.roles.recovery.leases import Fenced, Result
+from volery.roles.recovery.election import ELECTION
+from volery.roles.recovery.leases import Result
 
 PLAIN: Final = frozenset({GroupTasks, Completed})
 """The messages that only a master without a recovery takes."""
 
 
-PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
-"""The events of leadership; jobs never move between distributors, and nodes are not drained."""
 REPORT_SENDS: Final = sent_to("distributor", QueueLengths)
 PLAIN_SENDS: Final = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
@@ -58,8 +56,8 @@ class Master(Component):
         owned: The unit of each task that runs.
     """
 
-    leadership: Leading
-    """The leadership; only a master with a recovery has one."""
+    election: MasterElection
+    """The election of the leader; only a master with a recovery has one."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class Master(Component):
         self._reports = None if reports is None else QueueReports(self._queues.lengths, *reports)
         self._recovery = recovery
         if recovery is not None:
-            self.leadership = recovery.leadership
+            self.election = recovery.election
             recovery.join(self)
 
     def bind(self, port: Port) -> None:
@@ -96,7 +94,7 @@ class Master(Component):
 
     def start(self, now: Time) -> None:
         if self._recovery is not None:
-            self.leadership.start(now)
+            self.election.start(now)
 
     def takes(self) -> Collection[type]:
         if self._recovery is not None:
@@ -283,7 +281,7 @@ class Master(Component):
         self._look(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report the queues, or pass the timer on to the leadership."""
+        """Report the queues, or pass the timer on to the election."""
         if event.key == REPORT:
             assert self._reports is not None, "a timer of the reports"
             self._reports.send()
@@ -292,7 +290,7 @@ class Master(Component):
             assert self._recovery is not None, "a timer of the replica"
             self._recovery.update(None)
             return
-        self.leadership.on_lease_timer(event, now)
+        self.election.on_lease_timer(event, now)
 
     def check(self) -> None:
         owned_units = 0
@@ -315,7 +313,7 @@ class Master(Component):
         if self._recovery is not None:
             self._recovery.check_rest()
 
-        if self._recovery is None or self.leadership.leading:
+        if self._recovery is None or self._recovery.leadership.leading:
             assert self.free == self._group.matches.every, "units are not idle"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -326,7 +324,7 @@ class Master(Component):
         Result: on_result,
         Resume: on_resume,
         Update: on_update,
-        **PAIRED,
+        **ELECTION,
         **SUCCESSION,
         TimerFired: on_timer,
     }

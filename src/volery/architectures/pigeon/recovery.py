@@ -25,12 +25,13 @@ from volery.architectures.pigeon.messages import (
 )
 from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
 from volery.core.component import Sends, role_of, sent_to
-from volery.core.events import Counted, Event, Reassignment, TimerFired
+from volery.core.events import Counted, Reassignment
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Kill
-from volery.roles.recovery.election import Led, pair_sends, seated
+from volery.roles.recovery.election import PairElection, pair_sends
+from volery.roles.recovery.leadership import Led, seated
 from volery.roles.recovery.leases import Forget, Result, Run, RunningAttempt, StaleEpoch, Status
 
 UPDATE: Final = "update of the second master"
@@ -189,14 +190,6 @@ class QueuedTask(NamedTuple):
     owner: Address
 
 
-class LeaderView(Protocol):
-    """The leadership of a master, as its replica reads it."""
-
-    epoch: int
-    leading: bool
-    second: Address
-
-
 class Replica:
     """The replica of a master's queues that its second master keeps: updates of a leader, and the last one.
 
@@ -206,8 +199,9 @@ class Replica:
 
     _port: Port
 
-    def __init__(self, leadership: LeaderView, period_us: Time) -> None:
-        self._leadership = leadership
+    def __init__(self, candidacy: Candidacy, period_us: Time) -> None:
+        self._candidacy = candidacy
+        self._leadership = candidacy.leadership
         self._period_us = period_us
         self._is_due = False
         self._copies: dict[TaskId, QueuedTask] = {}
@@ -218,17 +212,17 @@ class Replica:
 
     def look(self, now: Time) -> None:
         """Update the second within a period: a queue may have changed."""
-        if self._leadership.leading and self._leadership.second and not self._is_due:
+        if self._leadership.leading and self._candidacy.second and not self._is_due:
             self._is_due = True
             self._port.set_timer(UPDATE, now + self._period_us)
 
     def send(self, queued_tasks: Mapping[TaskId, QueuedTask]) -> None:
         """Send all that waits to the second master, if there is one."""
         self._is_due = False
-        if self._leadership.leading and self._leadership.second:
+        if self._leadership.leading and self._candidacy.second:
             queued = tuple(queued_tasks.values())
             self._port.send(
-                self._leadership.second,
+                self._candidacy.second,
                 Update(
                     self._leadership.epoch,
                     tuple([entry.task for entry in queued]),
@@ -253,19 +247,8 @@ class Replica:
         return [self._copies.pop(task) for task in tasks]
 
 
-class Leading(Protocol):
-    """The leadership of a master: of two that are fixed, or of many candidates."""
-
-    epoch: int
-    leading: bool
-    opened: bool
-    settled: bool
-
-    def bind(self, port: Port) -> None: ...
-    def start(self, now: Time) -> None: ...
-    def handle(self, event: Event, source: Address, now: Time) -> None: ...
-    def on_lease_timer(self, event: TimerFired, now: Time) -> None: ...
-    def usable(self, node: Address) -> bool: ...
+MasterElection = PairElection | Candidacy
+"""The election of a group's leader: of two masters that are fixed, or of many candidates."""
 
 
 class GroupMaster(Protocol):
@@ -295,7 +278,7 @@ class MasterRecovery:
     def __init__(
         self,
         group: Group,
-        lead: Callable[[Led, Iterable[Address]], Leading],
+        elect: Callable[[Led, Iterable[Address]], MasterElection],
         distributors: Sequence[Address],
         update_us: Time,
     ) -> None:
@@ -303,11 +286,12 @@ class MasterRecovery:
         self._masks: dict[Address, int] = {}
         for unit, node in enumerate(group.node_of):
             self._masks[node] = self._masks.get(node, 0) | 1 << unit
-        self.leadership = lead(self, self._masks)
+        self.election = elect(self, self._masks)
+        self.leadership = self.election.leadership
         self._distributors = distributors
         self._active: dict[Address, dict[TaskId, RunningAttempt]] = {node: {} for node in self._masks}
         self._waiting: dict[TaskId, QueuedTask] = {}
-        self._replica = Replica(self.leadership, update_us) if isinstance(self.leadership, Candidacy) else None
+        self._replica = Replica(self.election, update_us) if isinstance(self.election, Candidacy) else None
 
     def join(self, master: GroupMaster) -> None:
         """Serve a master; it has nothing until it leads."""
@@ -318,7 +302,7 @@ class MasterRecovery:
     def bind(self, port: Port) -> None:
         """Take the master's port."""
         self._port = port
-        self.leadership.bind(port)
+        self.election.bind(port)
         if self._replica is not None:
             self._replica.bind(port)
 

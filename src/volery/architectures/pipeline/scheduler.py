@@ -16,8 +16,7 @@ from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
-from volery.roles.readiness import Workflow
-from volery.roles.submission import ANSWERS, JobLedger
+from volery.roles.submission import ANSWERS, JobLedger, Workflow
 
 CLEANUP = "cleanup"
 TO_BROKER = sent_to("broker", Pass, Kill)

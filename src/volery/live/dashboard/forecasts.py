@@ -57,53 +57,54 @@ _NAMES: Final = ("name", "command", "user")
 
 
 def forecast_view(job: JobStatus, forecast: Forecast) -> PageView:
-    told = forecast_intervals(forecast, NEXT if job.started_us is not None else MOMENTS)
-    return PageView(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
+    intervals = forecast_intervals(forecast, NEXT if job.started_us is not None else MOMENTS)
+    return PageView(f"Forecast of job {job.id}", intervals, place=frame.JOBS, every_s=0)
 
 
 def forecast_intervals(forecast: Forecast, words: dict[str, str]) -> Markup:
     """A forecast, its intervals on one scale; moments of which none is to come are left out."""
     if forecast.moments is None:
         return tag("p", f"No forecast: {forecast.problem}.", class_="reason")
-    found = {name: getattr(forecast.moments, name) for name in words}
-    found = {name: one for name, one in found.items() if one != Quantiles(None, None, None)}
-    last_us = max((us for one in found.values() for us in (one.low_us, one.median_us, one.high_us) if us), default=1)
-    rows = [_moment(words[name], one, last_us, forecast.made_us) for name, one in found.items()]
+    moments = {name: getattr(forecast.moments, name) for name in words}
+    moments = {name: bounds for name, bounds in moments.items() if bounds != Quantiles(None, None, None)}
+    ends = [us for bounds in moments.values() for us in (bounds.low_us, bounds.median_us, bounds.high_us) if us]
+    last_us = max(ends, default=1)
+    rows = [_moment(words[name], bounds, last_us, forecast.made_us) for name, bounds in moments.items()]
     runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab, there was no more time"
-    known = [
+    bases = [
         f"of {whole(count)} tasks from {BASES[name]}" for name in BASES if (count := getattr(forecast.known, name))
     ]
     guessed = forecast.known.nothing
-    said = joined((
+    note = joined((
         "Made at ", moment(forecast.made_us), f" from {runs}, as if nobody else came. Durations are known ",
-        ", ".join(known) or "of none",
+        ", ".join(bases) or "of none",
         f"; of {whole(guessed)} tasks they are not, and from a second to an hour is assumed" if guessed else "", ".",
     ))  # fmt: skip
-    losers = [_loss(one) for one in forecast.preempts[:PREEMPTS_SHOWN]]
+    losers = [_loss(job) for job in forecast.preempts[:PREEMPTS_SHOWN]]
     return joined((
-        table(_MOMENTS, rows, label="moments"), tag("p", said, class_="soft"),
+        table(_MOMENTS, rows, label="moments"), tag("p", note, class_="soft"),
         tag("ul", *losers) if losers else None,
     ))  # fmt: skip
 
 
-def _moment(words: str, one: Quantiles, last_us: int, made_us: int) -> tuple[Piece, ...]:
-    low_us, high_us = one.low_us or 0, last_us if one.high_us is None else one.high_us
-    at = None if one.median_us is None else part(1, "due", max(0.01, min(99.0, 100 * one.median_us / last_us)))
+def _moment(words: str, bounds: Quantiles, last_us: int, made_us: int) -> tuple[Piece, ...]:
+    low_us, high_us = bounds.low_us or 0, last_us if bounds.high_us is None else bounds.high_us
+    at = None if bounds.median_us is None else part(1, "due", max(0.01, min(99.0, 100 * bounds.median_us / last_us)))
     begin = min(99.0, 100 * low_us / last_us)
     span = part(max(1.0, 100 * (high_us - low_us) / last_us), "running", begin)
-    median = NOTHING if one.median_us is None else moment(made_us + one.median_us)
-    return (words, _in(one.low_us), _in(one.median_us), _in(one.high_us), bar(span, at), median)
+    median = NOTHING if bounds.median_us is None else moment(made_us + bounds.median_us)
+    return (words, _in(bounds.low_us), _in(bounds.median_us), _in(bounds.high_us), bar(span, at), median)
 
 
 def _in(us: int | None) -> str:
     return "not known" if us is None else "at once" if us < AT_ONCE_US else f"in {time_span(us)}"
 
 
-def _loss(one: PreemptedJob) -> Markup:
-    runs = f"{one.tasks:.1f} running tasks to it on average, in {one.runs} runs"
-    if one.job is None:
+def _loss(job: PreemptedJob) -> Markup:
+    runs = f"{job.tasks:.1f} running tasks to it on average, in {job.runs} runs"
+    if job.job is None:
         return tag("li", f"Jobs of others lose {runs}.")
-    return tag("li", link(f"{frame.JOBS}/{one.job}", f"Job {one.job}"), " of ", name_of(one.user or "nobody", 40),
+    return tag("li", link(f"{frame.JOBS}/{job.job}", f"Job {job.job}"), " of ", name_of(job.user or "nobody", 40),
                f" loses {runs}.")  # fmt: skip
 
 
@@ -145,17 +146,19 @@ async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request:
         InputError: the job is wrong somewhere.
         NotAllowedError: it is meant to be somebody else's.
     """
-    who = principal(request)
+    caller = principal(request)
     job, parts = asked_job(request), list[Piece]()
     if job is not None:
         parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await queries.plan(job))]
         if foreteller is not None:
-            forecast = await foreteller.forecast(job, who)
+            forecast = await foreteller.forecast(job, caller)
             parts.append(section("When it would start, and end", forecast_intervals(forecast, MOMENTS)))
     if foreteller is not None:
-        parts.append(section("How good forecasts were", _record(await foreteller.record(who.sees))))
-    told = "When would a job start, and where could it run? Nothing is submitted before you say so."
-    still = joined((tag("p", told, class_="soft"), plan_form(request, others=not who.known or who.may("admin"))))
+        parts.append(section("How good forecasts were", _record(await foreteller.record(caller.sees))))
+    note = "When would a job start, and where could it run? Nothing is submitted before you say so."
+    still = joined(
+        (tag("p", note, class_="soft"), plan_form(request, for_others=not caller.known or caller.may("admin")))
+    )
     return PageView("Plan", joined(parts), still, frame.PLAN, every_s=0)
 
 
@@ -169,7 +172,7 @@ def _submitting(job: JobDescription) -> Markup:
     return tag("p", frame.order("submit this job", "/jobs", question, "submit", body, f"{frame.JOBS}/"))
 
 
-def plan_form(request: Request, *, others: bool) -> Markup:
+def plan_form(request: Request, *, for_others: bool) -> Markup:
     """The form of a job description; it keeps its content."""
     query = request.query_params
 
@@ -182,7 +185,7 @@ def plan_form(request: Request, *, others: bool) -> Markup:
     fields = [
         field("name", "name", size=24, maxlength=200),
         field("command", "command", size=24),
-        field("user", "user", size=12, maxlength=64) if others else None,
+        field("user", "user", size=12, maxlength=64) if for_others else None,
         tag("label", "tasks", tag("input", name="tasks", value=query.get("tasks", "1"), type="number", min=1,
                                   max=1_000_000)),
         field("estimate_s", "estimate, seconds", size=8, inputmode="decimal"),
@@ -192,34 +195,34 @@ def plan_form(request: Request, *, others: bool) -> Markup:
     return tag("form", *fields, tag("button", "forecast"), class_="described", action=frame.PLAN)
 
 
-def _planned(found: JobPlan) -> list[Markup]:
-    parts = [tag("p", f"{whole(found.tasks)} tasks; {whole(found.waiting)} tasks of all users wait already.")]
-    if found.lost:
-        parts.append(tag("p", f"{whole(found.lost)} nodes do not answer; this plan counts only what answers."))
-    parts += [tag("p", f"{words}.", class_="reason absent") for words in found.absent]
-    parts += [_group(one) for one in found.groups[:GROUPS_SHOWN]]
+def _planned(plan: JobPlan) -> list[Markup]:
+    parts = [tag("p", f"{whole(plan.tasks)} tasks; {whole(plan.waiting)} tasks of all users wait already.")]
+    if plan.lost:
+        parts.append(tag("p", f"{whole(plan.lost)} nodes do not answer; this plan counts only what answers."))
+    parts += [tag("p", f"{words}.", class_="reason absent") for words in plan.absent]
+    parts += [_group(group) for group in plan.groups[:GROUPS_SHOWN]]
     return [section("Where it could go", *parts)]
 
 
-def _group(one: PlannedGroup) -> Markup:
-    room = None if one.at_once is None else tag("p", f"There is room for {whole(one.at_once)} of its tasks now.")
-    never = tag("p", name_of(f"It would never run: {one.obstacle}"), class_="reason") if one.obstacle else None
+def _group(group: PlannedGroup) -> Markup:
+    room = None if group.at_once is None else tag("p", f"There is room for {whole(group.at_once)} of its tasks now.")
+    never = tag("p", name_of(f"It would never run: {group.obstacle}"), class_="reason") if group.obstacle else None
     nodes: list[Piece] = []
-    for node in one.nodes:
+    for node in group.nodes:
         nodes += [", " if nodes else None, link(f"{frame.NODES}/{node}", node)]
-    where = tag("p", "It could go to ", *nodes, ".") if nodes else None
-    return joined((steps(one.funnel), never, room, where))
+    destinations = tag("p", "It could go to ", *nodes, ".") if nodes else None
+    return joined((steps(group.funnel), never, room, destinations))
 
 
 def _record(record: ForecastRecord) -> Markup:
     rows = [
-        (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), time_span(one.off_us))
-        for one in record.moments
+        (MOMENTS[item.moment], whole(item.settled), share(item.covered, item.settled), time_span(item.off_us))
+        for item in record.moments
     ]
-    told = (
+    note = (
         f"Of jobs that were submitted within a minute of their forecast, word for word. Intervals are meant to hold "
         f"{share(record.expected, 1)} of what comes; {whole(record.open)} forecasts are not decided yet."
     )
     if record.damaged:
-        told += f" {whole(record.damaged)} are damaged and count nowhere; `volery check` lists them."
-    return joined((table(_RECORD, rows, label="record of forecasts"), tag("p", told, class_="soft")))
+        note += f" {whole(record.damaged)} are damaged and count nowhere; `volery check` lists them."
+    return joined((table(_RECORD, rows, label="record of forecasts"), tag("p", note, class_="soft")))

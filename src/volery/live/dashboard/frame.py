@@ -96,30 +96,30 @@ class Again(msgspec.Struct, frozen=True):
 
     def headers(self) -> dict[str, str]:
         """The headers that send it with an answer."""
-        told = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
-        return HEADERS | told | ({"volery-behind": "1"} if self.behind else {})
+        headers = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
+        return HEADERS | headers | ({"volery-behind": "1"} if self.behind else {})
 
 
 NEVER: Final = Again()
 
 
-def live_part(view: PageView, again: Again) -> Response:
-    return HTMLResponse(str(_live(view, again)), headers=again.headers())
+def live_part(view: PageView, refresh: Again) -> Response:
+    return HTMLResponse(str(_live(view, refresh)), headers=refresh.headers())
 
 
 def page(
     view: PageView,
-    who: Principal | None,
+    caller: Principal | None,
     federation: str = "",
     status: int = 200,
-    again: Again = NEVER,
+    refresh: Again = NEVER,
     film: Markup | None = None,
 ) -> Response:
     """Render a page as an answer.
 
     Args:
-        who: the principal; None: nobody has signed in yet.
-        again: when it is to be fetched again.
+        caller: the principal; None: nobody has signed in yet.
+        refresh: when it is to be fetched again.
         film: moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
@@ -131,10 +131,10 @@ def page(
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
-        _bar(view, who, federation, recorded=film is not None),
+        _bar(view, caller, federation, recorded=film is not None),
         film,
-        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if who is not None and film is None else None,
-        tag("main", tag("h1", view.title), view.still, _live(view, again)),
+        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if caller is not None and film is None else None,
+        tag("main", tag("h1", view.title), view.still, _live(view, refresh)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
@@ -142,26 +142,26 @@ def page(
     return HTMLResponse(document(view.title, head, body), status, headers)
 
 
-def _live(view: PageView, again: Again) -> Markup:
-    told: dict[str, str] = {}
-    if again.tag:
-        made = utc(round((time.time() - again.age_s) * SECOND))
-        told = {
-            "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
+def _live(view: PageView, refresh: Again) -> Markup:
+    attributes: dict[str, str] = {}
+    if refresh.tag:
+        begun = utc(round((time.time() - refresh.age_s) * SECOND))
+        attributes = {
+            "data_pulse": PULSE, "data_again": f"{refresh.after_s:.3f}", "data_tag": refresh.tag, "data_made": begun,
             "data_idle": f"{view.idle_s:g}",
         }  # fmt: skip
-    return tag("div", view.live, id="live", tabindex=-1, **told)
+    return tag("div", view.live, id="live", tabindex=-1, **attributes)
 
 
-def _bar(view: PageView, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
-    if who is None:
+def _bar(view: PageView, caller: Principal | None, federation: str, *, recorded: bool) -> Markup:
+    if caller is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
-    there = _VIEWS if not recorded else [one for one in _VIEWS if one[0] not in (PLAN, HOSTS)]
-    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in there)
+    view_links = _VIEWS if not recorded else [view_link for view_link in _VIEWS if view_link[0] not in (PLAN, HOSTS)]
+    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in view_links)
     signed = None
-    if who.known:
+    if caller.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
-        signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
+        signed = tag("span", joined((tag("bdi", caller.user), escaped(f" ({caller.role}) "), leave)), class_="signed")
     word, kind = ("recorded", "recorded") if recorded else ("not live", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
@@ -172,33 +172,33 @@ def _bar(view: PageView, who: Principal | None, federation: str, *, recorded: bo
 def _dialog() -> Markup:
     """Asks before anything is changed, and for a number where one is needed."""
     field = tag("input", type="number", id="answer", min=1, max=WEIGHT_MAX, step=1, required=True, disabled=True)
-    asked = tag("p", tag("label", tag("span", id="asked"), " ", field), id="number", hidden=True)
+    number_field = tag("p", tag("label", tag("span", id="asked"), " ", field), id="number", hidden=True)
     buttons = tag(
         "p", tag("button", "no, leave it", value="no", formnovalidate=True), Markup(" "),
         tag("button", "yes", value="yes", class_="order", id="yes"),
     )  # fmt: skip
-    form = tag("form", tag("p", id="question"), asked, buttons, method="dialog")
+    form = tag("form", tag("p", id="question"), number_field, buttons, method="dialog")
     return tag("dialog", form, aria_labelledby="question")
 
 
-def order(title: str, where: str, question: str, key: str, body: str = "", then: str = "") -> Markup:
+def order(title: str, path: str, question: str, key: str, body: str = "", then: str = "") -> Markup:
     """A button that gives an order to the API when its question was answered by yes.
 
     Args:
-        where: the address that takes the order.
+        path: the address that takes the order.
         body: of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
     """
     return tag(
-        "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
+        "button", title, type="button", class_="order", data_order=path, data_question=question, id=key,
         data_body=body or None, data_then=then or None,
     )  # fmt: skip
 
 
-def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:
+def setting(title: str, path: str, question: str, key: str, name: str, value: int) -> Markup:
     """A button that puts a number, which is asked for with the question, in the place of another."""
     return tag(
-        "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
+        "button", title, type="button", class_="order", data_order=path, data_question=question, id=key,
         data_number=name, data_value=value,
     )  # fmt: skip
 
@@ -247,18 +247,18 @@ class Slice(msgspec.Struct, frozen=True):
         return f"-{self.key}" if self.falling else self.key
 
 
-def slice_of(request: Request, columns: Iterable[Column], default: str, kept: Mapping[str, str | int | None]) -> Slice:
+def slice_of(request: Request, columns: Iterable[Column], default: str, query: Mapping[str, str | int | None]) -> Slice:
     """The slice of a table that a request asks for.
 
     Raises:
         InputError: there is no such column, or a number is none.
     """
-    asked = request.query_params.get("sort", default)
+    order = request.query_params.get("sort", default)
     keys = [column.key for column in columns if column.key]
-    if asked.removeprefix("-") not in keys:
+    if order.removeprefix("-") not in keys:
         raise InputError("query.sort", f"expected {', '.join(keys)}, with - before it for the other way")
     skip, rows = number(request, "skip", 0), number(request, "rows", ROWS, ROWS_MAX)
-    return Slice(request.url.path, kept, asked.removeprefix("-"), asked.startswith("-"), skip, max(1, rows))
+    return Slice(request.url.path, query, order.removeprefix("-"), order.startswith("-"), skip, max(1, rows))
 
 
 def table(
@@ -298,31 +298,30 @@ def _head(column: Column, shown: Slice | None) -> Markup:
         return tag("th", column.title, scope="col", class_=kind)
     sorted_by = shown.key == column.key
     falling = sorted_by and not shown.falling
-    there = shown.at(order=f"-{column.key}" if falling else column.key)
+    target = shown.at(order=f"-{column.key}" if falling else column.key)
     way = ("descending" if shown.falling else "ascending") if sorted_by else None
-    return tag("th", link(there, column.title, id=f"sort-{column.key}"), scope="col", class_=kind, aria_sort=way)
+    return tag("th", link(target, column.title, id=f"sort-{column.key}"), scope="col", class_=kind, aria_sort=way)
 
 
-def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Markup:
+def pager(shown: Slice, count: int, has_next: bool, total: int | None = None) -> Markup:
     """The place of the rows among all, with links to the others.
 
     Args:
-        here: how many there are of them.
-        more: whether others follow.
+        count: how many there are of them.
+        has_next: whether others follow.
         total: how many there are in all, where that is known.
     """
-    told = f"{whole(shown.skip + 1)} to {whole(shown.skip + here)}" if here else "none"
-    if total is not None and here:
-        told += f" of {whole(total)}"
+    extent = f"{whole(shown.skip + 1)} to {whole(shown.skip + count)}" if count else "none"
+    if total is not None and count:
+        extent += f" of {whole(total)}"
     links = []
     if shown.skip:
         links += [link(shown.at(), "first", id="page-first")]
         links += [link(shown.at(skip=max(0, shown.skip - shown.rows)), "previous", id="page-previous", rel="prev")]
-    if more:
+    if has_next:
         links.append(link(shown.at(skip=shown.skip + shown.rows), "next", id="page-next", rel="next"))
-    return tag(
-        "nav", tag("span", told, class_="soft"), Markup(" "), joined(links, " "), class_="pager", aria_label="pages"
-    )
+    place = tag("span", extent, class_="soft")
+    return tag("nav", place, Markup(" "), joined(links, " "), class_="pager", aria_label="pages")
 
 
 def state_of(state: str) -> Markup:
@@ -336,9 +335,9 @@ def text_field(words: str, name: str, value: str | int | None, size: int, **attr
     return tag("label", words, tag("input", name=name, value=shown, size=size, **attributes))
 
 
-def choice_field(name: str, known: Iterable[str], chosen: str | None) -> Markup:
+def choice_field(name: str, words: Iterable[str], selection: str | None) -> Markup:
     """A field of a form that takes one of a few words, or any."""
-    options = (tag("option", one or "any", value=one, selected=one == (chosen or "")) for one in ("", *known))
+    options = (tag("option", word or "any", value=word, selected=word == (selection or "")) for word in ("", *words))
     return tag("label", f"{name} ", tag("select", *options, name=name))
 
 

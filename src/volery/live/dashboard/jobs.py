@@ -74,36 +74,36 @@ async def jobs_view(queries: FederationView, request: Request) -> PageView:
     Raises:
         InputError: the query holds something else than it may.
     """
-    who = principal(request)
-    asked = {name: request.query_params.get(name) or None for name in ("user", "state", "name", "reason")}
-    state = choice(request, "state", get_args(JobState)) if asked["state"] else None
-    shown = slice_of(request, COLUMNS, "-id", asked)
+    caller = principal(request)
+    filters = {name: request.query_params.get(name) or None for name in ("user", "state", "name", "reason")}
+    state = choice(request, "state", get_args(JobState)) if filters["state"] else None
+    shown = slice_of(request, COLUMNS, "-id", filters)
     assert shown.key in ORDERS
-    found: list[JobStatus] = []
-    if who.sees is None or asked["user"] in (None, who.sees):
-        query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"], name=asked["name"])
-        found = await queries.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
-    here = found[: shown.rows]
-    listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
-    pages = pager(shown, len(here), len(found) > len(here))
-    return PageView("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
+    jobs: list[JobStatus] = []
+    if caller.sees is None or filters["user"] in (None, caller.sees):
+        query = JobQuery(state, caller.sees or filters["user"], reason=filters["reason"], name=filters["name"])
+        jobs = await queries.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+    page_jobs = jobs[: shown.rows]
+    listed = table(COLUMNS, [_row(job) for job in page_jobs], shown, "No such jobs.", "jobs")
+    pages = pager(shown, len(page_jobs), len(jobs) > len(page_jobs))
+    return PageView("Jobs", joined((pages, listed)), _filters(filters, for_others=caller.sees is None), frame.JOBS)
 
 
-def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
+def _filters(filters: dict[str, str | None], *, for_others: bool) -> Markup:
     fields = [
-        frame.choice_field("state", get_args(JobState), asked["state"]),
-        frame.text_field("user ", "user", asked["user"], 12) if others else None,
-        frame.text_field("name contains ", "name", asked["name"], 12),
-        frame.text_field("reason contains ", "reason", asked["reason"], 16),
+        frame.choice_field("state", get_args(JobState), filters["state"]),
+        frame.text_field("user ", "user", filters["user"], 12) if for_others else None,
+        frame.text_field("name contains ", "name", filters["name"], 12),
+        frame.text_field("reason contains ", "reason", filters["reason"], 16),
     ]
-    return frame.filter_form(frame.JOBS, fields, filled=any(asked.values()))
+    return frame.filter_form(frame.JOBS, fields, filled=any(filters.values()))
 
 
 def _row(job: JobStatus) -> Sequence[Piece]:
-    where = f"{frame.JOBS}/{job.id}"
+    path = f"{frame.JOBS}/{job.id}"
     took = job.ran_us
     return (
-        link(where, job.id, id=f"job-{job.id}"),
+        link(path, job.id, id=f"job-{job.id}"),
         state_of(job.state),
         name_of(job.name, 60),
         user_of(job.user, 40),
@@ -127,8 +127,8 @@ def progress(job: JobStatus) -> Markup:
             width = 100 * count / job.tasks
             bars.append(part(width, state, begin))
             begin += width
-    told = ", ".join(f"{whole(count)} {state}" for state, count in counts if count) or "none has started"
-    return joined((bar(*bars, told=told), Markup(" "), share(job.finished, job.tasks)))
+    counts_text = ", ".join(f"{whole(count)} {state}" for state, count in counts if count) or "none has started"
+    return joined((bar(*bars, told=counts_text), Markup(" "), share(job.finished, job.tasks)))
 
 
 async def job_view(
@@ -145,13 +145,13 @@ async def job_view(
     """
     first = min(number(request, "first", 0), max(0, job.tasks - 1)) // CELLS * CELLS
     tasks = queries.tasks(job.id, first, CELLS)
-    where = f"{frame.JOBS}/{job.id}"
+    path = f"{frame.JOBS}/{job.id}"
     cancel = None
     if queries.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
     took = None if job.ended_us is None else max(0, job.ended_us - job.submitted_us)
-    known = facts(
+    job_facts = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
         *submitted(await queries.description(job.id), job.tasks),
@@ -167,16 +167,16 @@ async def job_view(
     pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
     states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
     shown_always = ("pending", "running", "finished")
-    told = [(state, whole(count)) for state, count in states if count or state in shown_always]
-    counts = figures(("tasks", whole(job.tasks)), *told)
-    why = await queries.explain(job.id, None)
+    shown_counts = [(state, whole(count)) for state, count in states if count or state in shown_always]
+    counts = figures(("tasks", whole(job.tasks)), *shown_counts)
+    answer = await queries.explain(job.id, None)
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
-    listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
+    listed = section("Tasks", _choosing(job, path, first), grid(job, tasks), _legend(tasks))
     await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
     drawn = section("Over time", timeline(tasks, queries))
     parts = (
-        cancel, known, counts, asking(job) if foretells and not job.ended else None,
-        section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
+        cancel, job_facts, counts, asking(job) if foretells and not job.ended else None,
+        section("Why", reasons(answer, task=f"{path}/tasks/{answer.index}") if answer else None),
         listed, drawn,
         section("Preemptions", last_preemptions(queries, request, job.id)),
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
@@ -189,23 +189,23 @@ def submitted(description: JobDescription | None, task_count: int) -> list[tuple
     if description is None:
         return []
     tasks = description.tasks if isinstance(description.tasks, tuple) else ()
-    first = next((one for one in tasks if one.command or one.call), description)
+    first = next((task for task in tasks if task.command or task.call), description)
     words = first.command if isinstance(first.command, str) else shlex.join(first.command)
-    kinds = len({one.command for one in tasks if one.command})
+    kinds = len({task.command for task in tasks if task.command})
     is_first_of_many = len(tasks) == 1 and tasks[0].count < task_count
-    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else " (of task 0)" if is_first_of_many else ""
+    note = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else " (of task 0)" if is_first_of_many else ""
     command = tag("code", name_of(words, COMMAND_SHOWN)) if words else escaped("a Python callable")
-    known: list[tuple[str, Piece]] = [("command", joined((command, more)))]
+    rows: list[tuple[str, Piece]] = [("command", joined((command, note)))]
     if description.env:
-        known.append(("environment", name_of(", ".join(sorted(description.env)))))
+        rows.append(("environment", name_of(", ".join(sorted(description.env)))))
     if description.cwd:
-        known.append(("directory", tag("code", name_of(description.cwd))))
+        rows.append(("directory", tag("code", name_of(description.cwd))))
     if description.constraints:
-        known.append(("constraints", tag("code", name_of(", ".join(description.constraints)))))
+        rows.append(("constraints", tag("code", name_of(", ".join(description.constraints)))))
     if description.request:
-        asked = ", ".join(amount_text(name, amount) for name, amount in description.request.items())
-        known.append(("asks for", asked))
-    return known
+        amounts = ", ".join(amount_text(name, amount) for name, amount in description.request.items())
+        rows.append(("asks for", amounts))
+    return rows
 
 
 def asking(job: JobStatus) -> Markup:
@@ -220,36 +220,36 @@ def asking(job: JobStatus) -> Markup:
 
 
 def _legend(tasks: Sequence[TaskStatus]) -> Markup:
-    there = {task.state for task in tasks}
-    told = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in there)
-    return tag("p", joined(told, ", "), class_="soft")
+    states = {task.state for task in tasks}
+    signs = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in states)
+    return tag("p", joined(signs, ", "), class_="soft")
 
 
-def _choosing(job: JobStatus, where: str, first: int) -> Markup:
+def _choosing(job: JobStatus, path: str, first: int) -> Markup:
     last = min(first + CELLS, job.tasks) - 1
     links = []
     if first:
-        links.append(link(address(where, {"first": first - CELLS}), "previous", id="page-previous"))
+        links.append(link(address(path, {"first": first - CELLS}), "previous", id="page-previous"))
     if last + 1 < job.tasks:
-        links.append(link(address(where, {"first": first + CELLS}), "next", id="page-next"))
-        links.append(link(address(where, {"first": (job.tasks - 1) // CELLS * CELLS}), "last", id="page-last"))
-    told = tag("span", f"{whole(first)} to {whole(last)} of {whole(job.tasks)}", class_="soft")
-    return tag("nav", told, Markup(" "), joined(links, " "), class_="pager", aria_label="tasks")
+        links.append(link(address(path, {"first": first + CELLS}), "next", id="page-next"))
+        links.append(link(address(path, {"first": (job.tasks - 1) // CELLS * CELLS}), "last", id="page-last"))
+    extent = tag("span", f"{whole(first)} to {whole(last)} of {whole(job.tasks)}", class_="soft")
+    return tag("nav", extent, Markup(" "), joined(links, " "), class_="pager", aria_label="tasks")
 
 
 def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
     """Tasks as cells; the arrow keys go from one to the next."""
     cells = []
     for place, task in enumerate(tasks):
-        told = f"task {task.index}: {task.state}" + (f" on {task.node}" if task.node else "")
-        where = f"{frame.JOBS}/{job.id}/tasks/{task.index}"
+        title = f"task {task.index}: {task.state}" + (f" on {task.node}" if task.node else "")
+        path = f"{frame.JOBS}/{job.id}/tasks/{task.index}"
         cells.append(
             link(
-                where,
+                path,
                 SIGNS[task.state],
                 class_=f"cell {task.state}",
-                title=told,
-                aria_label=told,
+                title=title,
+                aria_label=title,
                 id=f"task-{task.index}",
                 tabindex=-1 if place else 0,
             )
@@ -273,12 +273,12 @@ def timeline(tasks: Sequence[TaskStatus], queries: FederationView) -> Markup | N
     ends = [_end_us(task, started, queries) for task, started in ran]
     span, tall, lines = max(1, max(ends) - begin), 4, []
     for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
-        left = min(100 * (started - begin) / span, 99.85)
-        width = min(max(0.15, 100 * (end - started) / span), 100 - left)
-        told = tag("title", f"task {task.index}: {task.state}, {time_span(end - started)}")
+        start_at = min(100 * (started - begin) / span, 99.85)
+        width = min(max(0.15, 100 * (end - started) / span), 100 - start_at)
+        title = tag("title", f"task {task.index}: {task.state}, {time_span(end - started)}")
         state = "killed" if task.state == "pending" else task.state  # it waits for its next attempt
-        line = tag("rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
-        lines.append(tag("g", told, line))
+        line = tag("rect", x=f"{start_at:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
+        lines.append(tag("g", title, line))
     drawn = tag(
         "svg",
         *lines,

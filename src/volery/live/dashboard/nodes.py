@@ -55,29 +55,29 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
         InputError: the query holds something else than it may.
     """
     states = ("", *get_args(NodeState))
-    asked = {name: request.query_params.get(name) or None for name in ("state", "host", "cluster", "text")}
-    asked["state"] = choice(request, "state", states) or None
-    shown = slice_of(request, _NODES, "node", asked)
-    found = [node for node in queries.nodes() if is_asked_for(node, owners, **asked)]
+    filters = {name: request.query_params.get(name) or None for name in ("state", "host", "cluster", "text")}
+    filters["state"] = choice(request, "state", states) or None
+    shown = slice_of(request, _NODES, "node", filters)
+    nodes = [node for node in queries.nodes() if is_asked_for(node, owners, **filters)]
     if shown.key != "node":
-        found.sort(key=lambda node: getattr(node, shown.key), reverse=shown.falling)
+        nodes.sort(key=lambda node: getattr(node, shown.key), reverse=shown.falling)
     elif shown.falling:
-        found.reverse()
-    here = found[shown.skip : shown.skip + shown.rows]
+        nodes.reverse()
+    page_nodes = nodes[shown.skip : shown.skip + shown.rows]
     may = queries.drains and principal(request).may("operator")
-    listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.", "nodes")
-    pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
-    return PageView("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
+    listed = table(_NODES, [_node(node, may=may) for node in page_nodes], shown, "No such nodes.", "nodes")
+    pages = pager(shown, len(page_nodes), shown.skip + len(page_nodes) < len(nodes), len(nodes))
+    return PageView("Nodes", joined((pages, listed)), _filters(filters), frame.NODES, every_s=5.0)
 
 
-def _filters(asked: dict[str, str | None]) -> Markup:
+def _filters(filters: dict[str, str | None]) -> Markup:
     fields = (
-        frame.choice_field("state", get_args(NodeState), asked["state"]),
-        frame.text_field("host ", "host", asked["host"], 10),
-        frame.text_field("cluster ", "cluster", asked["cluster"], 6),
-        frame.text_field("address, machine or labels contain ", "text", asked["text"], 16),
+        frame.choice_field("state", get_args(NodeState), filters["state"]),
+        frame.text_field("host ", "host", filters["host"], 10),
+        frame.text_field("cluster ", "cluster", filters["cluster"], 6),
+        frame.text_field("address, machine or labels contain ", "text", filters["text"], 16),
     )
-    return frame.filter_form(frame.NODES, fields, filled=any(asked.values()))
+    return frame.filter_form(frame.NODES, fields, filled=any(filters.values()))
 
 
 def _machine(node: NodeStatus) -> str:
@@ -125,11 +125,11 @@ def _conditions(node: NodeStatus) -> Markup:
     """All that a job can ask for and have here, as it would write it."""
     attributes: dict[str, AttributeValue] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
     attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
-    told = []
+    items = []
     for name, value in attributes.items():
         text = f"{name} == {msgspec.json.encode(value).decode()}"
-        told.append(tag("li", tag("code", name_of(text, LABELS_SHOWN))))
-    return tag("ul", *told, class_="conditions")
+        items.append(tag("li", tag("code", name_of(text, LABELS_SHOWN))))
+    return tag("ul", *items, class_="conditions")
 
 
 def node_view(queries: FederationView, node: NodeStatus, request: Request, owners: Sequence[Address] = ()) -> PageView:
@@ -138,10 +138,10 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     Args:
         owners: the components in charge of it, where the scheduler names them.
     """
-    who = principal(request)
+    caller = principal(request)
     runs = queries.runs_on(node.address, RUNS_MAX)
     jobs = {number: queries.job(number) for number in {run.job for run in runs}}
-    known = facts(
+    node_facts = facts(
         ("state", _state(node)),
         ("lacks", node.shortage or NOTHING),
         ("host", link(frame.HOSTS, _place(node)) if node.host else NOTHING),
@@ -159,7 +159,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     cells = []
     for run in runs:
         job = jobs[run.job]
-        if job is None or who.sees not in (None, job.user):
+        if job is None or caller.sees not in (None, job.user):
             continue
         cells.append((
             link(f"{frame.JOBS}/{run.job}/tasks/{run.index}", f"{run.job}/{run.index}"),
@@ -168,15 +168,15 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
             NOTHING if run.started_us is None else time_span(queries.elapsed_us(run)),
         ))  # fmt: skip
     if not cells:
-        empty = "None of yours." if who.sees is not None else "None."
+        empty = "None of yours." if caller.sees is not None else "None."
         ran: Markup = tag("p", empty, class_="soft")
     else:
         ran = table(_RUNS, cells, label="tasks that run here")
     if len(runs) == RUNS_MAX:
         ran = joined((ran, tag("p", f"The first {RUNS_MAX} of them.", class_="soft")))
-    button = _draining(node) if queries.drains and who.may("operator") else None
+    button = _draining(node) if queries.drains and caller.may("operator") else None
     parts = (
-        button, known, section("Tasks that run here", ran),
+        button, node_facts, section("Tasks that run here", ran),
         section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),
     )  # fmt: skip
     return PageView(f"Node {node.address}", joined(parts), place=frame.NODES, idle_s=10.0)
@@ -199,25 +199,25 @@ _HOSTS: Final = (
 def hosts_view(queries: FederationView) -> PageView:
     rows = [_host(host) for host in queries.all_hosts()]
     listed = table(_HOSTS, rows, empty="Of hosts nothing is known here.", label="hosts")
-    told = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
-    live = joined((absences(queries), listed, tag("p", told, class_="soft")))
+    note = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
+    live = joined((absences(queries), listed, tag("p", note, class_="soft")))
     return PageView("Hosts", live, place=frame.HOSTS, every_s=2.0, idle_s=5.0)
 
 
 def absences(queries: FederationView) -> Markup | None:
-    found = queries.absent()
-    if not found:
+    sentences = queries.absent()
+    if not sentences:
         return None
-    return tag("ul", *(tag("li", f"{words}.") for words in found), class_="reason absent", role="alert")
+    return tag("ul", *(tag("li", f"{words}.") for words in sentences), class_="reason absent", role="alert")
 
 
 def _host(host: HostStatus) -> Sequence[Piece]:
-    held: Piece = held_by(host.components, host.nodes)
+    components: Piece = held_by(host.components, host.nodes)
     if host.nodes:
-        held = link(address(frame.NODES, {"host": host.name}), held)
+        components = link(address(frame.NODES, {"host": host.name}), components)
     state = joined((state_of(host.state), tag("span", f" {host.wait}"))) if host.wait else state_of(host.state)
     return (
-        host.name, state, held, whole(host.jobs) if host.jobs else NOTHING, moment(host.heard_us),
+        host.name, state, components, whole(host.jobs) if host.jobs else NOTHING, moment(host.heard_us),
         host.hostname or NOTHING, NOTHING if host.pid is None else str(host.pid), moment(host.started_us),
         host.version or NOTHING, host.incarnation or NOTHING,
     )  # fmt: skip

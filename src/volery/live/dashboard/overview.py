@@ -52,71 +52,73 @@ def overview(
         pace: remembers how fast tasks have ended.
         owners: the components responsible for each node.
     """
-    nodes, who = queries.nodes(), principal(request)
-    found, everybody = summary_of(queries, pace, owners, who.sees, nodes), who.sees is None
-    parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
-    views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
+    nodes, caller = queries.nodes(), principal(request)
+    summary, everybody = summary_of(queries, pace, owners, caller.sees, nodes), caller.sees is None
+    parts = [section("Clusters", partitions(summary.clusters)), section("Allocation time", waits(summary.allocation))]
+    views = (section("Age of views", *ages(summary.views)), section("Inconsistencies", *inconsistencies(summary.views)))
     over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
         absences(queries), cells_content(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
-        figures(*_known(found, everybody=everybody)), over_time,
+        figures(*_known(summary, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
     return PageView("Federation", joined(pieces), cells_canvas(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
-def _known(found: FederationSummary, *, everybody: bool) -> list[tuple[str, Piece]]:
-    whose = "" if everybody else "your "
-    known: list[tuple[str, Piece]] = [
-        ("nodes", link(frame.NODES, whole(found.nodes))),
-        *_unusable(found),
-        ("slots", whole(found.slots)),
-        ("tasks that run", whole(found.running)),
-        ("utilisation of usable slots", share(found.used, found.usable)),
-        (f"{whose}jobs pending", link(f"{frame.JOBS}?state=pending", whole(found.jobs_pending))),
-        (f"{whose}jobs running", link(f"{frame.JOBS}?state=running", whole(found.jobs_running))),
-        (f"{whose}tasks that wait", whole(found.tasks_pending)),
+def _known(summary: FederationSummary, *, everybody: bool) -> list[tuple[str, Piece]]:
+    owner = "" if everybody else "your "
+    rows: list[tuple[str, Piece]] = [
+        ("nodes", link(frame.NODES, whole(summary.nodes))),
+        *_unusable(summary),
+        ("slots", whole(summary.slots)),
+        ("tasks that run", whole(summary.running)),
+        ("utilisation of usable slots", share(summary.used, summary.usable)),
+        (f"{owner}jobs pending", link(f"{frame.JOBS}?state=pending", whole(summary.jobs_pending))),
+        (f"{owner}jobs running", link(f"{frame.JOBS}?state=running", whole(summary.jobs_running))),
+        (f"{owner}tasks that wait", whole(summary.tasks_pending)),
     ]
-    if found.ended is not None:
-        known.append(("tasks that have ended", whole(found.ended)))
-        told = NOTHING if found.per_second is None else f"{found.per_second:,.1f} / s"
-        known.append(("throughput, last minute", told))
-    return known
+    if summary.ended is not None:
+        rows.append(("tasks that have ended", whole(summary.ended)))
+        pace = NOTHING if summary.per_second is None else f"{summary.per_second:,.1f} / s"
+        rows.append(("throughput, last minute", pace))
+    return rows
 
 
-def _unusable(found: FederationSummary) -> list[tuple[str, Piece]]:
+def _unusable(summary: FederationSummary) -> list[tuple[str, Piece]]:
     """The nodes that cannot be used, as far as there are any."""
-    counts = (("drained", found.drained), ("lost", found.lost))
+    counts = (("drained", summary.drained), ("lost", summary.lost))
     return [(state, link(address(frame.NODES, {"state": state}), whole(count))) for state, count in counts if count]
 
 
-def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
+def partitions(clusters: Sequence[ClusterStatus]) -> Markup | None:
     rows = [
         (
-            one.name, whole(one.nodes), whole(one.drained), whole(one.lost), whole(one.slots), whole(one.running),
-            joined((_filled(one.used, one.usable), share(one.used, one.usable)), " "),
+            cluster.name, whole(cluster.nodes), whole(cluster.drained), whole(cluster.lost), whole(cluster.slots),
+            whole(cluster.running),
+            joined((_filled(cluster.used, cluster.usable), share(cluster.used, cluster.usable)), " "),
         )
-        for one in found
+        for cluster in clusters
     ]  # fmt: skip
     return table(_CLUSTERS, rows, label="clusters") if rows else None
 
 
-def _filled(some: int, of: int) -> Markup:
-    return bar(part(100 * some / of if of else 0, "running"))
+def _filled(count: int, of: int) -> Markup:
+    return bar(part(100 * count / of if of else 0, "running"))
 
 
-def waits(found: AllocationPercentiles | None) -> Markup | None:
+def waits(percentiles: AllocationPercentiles | None) -> Markup | None:
     """Percentiles of allocation times, as bars on one scale."""
-    if found is None:
+    if percentiles is None:
         return None
     rows = (
         tag("li", tag("span", name, class_="demand"), tag("span", time_span(us), class_="count"),
-            bar(part(100 * us / max(1, found.p99))))
-        for name, us in (("p50", found.p50), ("p95", found.p95), ("p99", found.p99))
+            bar(part(100 * us / max(1, percentiles.p99))))
+        for name, us in (("p50", percentiles.p50), ("p95", percentiles.p95), ("p99", percentiles.p99))
     )  # fmt: skip
-    said = f"From submission until a task's first attempt starts, of the last {whole(found.tasks)} that have started."
-    return joined((tag("ol", *rows, class_="funnel percentiles"), tag("p", said, class_="soft")))
+    count = whole(percentiles.tasks)
+    note = f"From submission until a task's first attempt starts, of the last {count} that have started."
+    return joined((tag("ol", *rows, class_="funnel percentiles"), tag("p", note, class_="soft")))
 
 
 def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
@@ -127,11 +129,11 @@ def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
             return NOTHING, 0, f"{time_span(pair.view_age_us)} before"
         return time_span(age_us), 0, f"{whole(pair.recent)} decisions"
 
-    told = (
+    note = (
         "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes. "
         "A view grows old where nothing changes, so that age alone is no fault."
     )
-    return _squares(pairs, square, told, "age of views")
+    return _squares(pairs, square, note, "age of views")
 
 
 def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
@@ -145,11 +147,11 @@ def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
         step = _step(2 * pair.recent_refused, pair.recent) if enough else 0
         return f"{whole(pair.recent_refused)} of {whole(pair.recent)}", step, words
 
-    told = (
+    note = (
         "How often it was wrong, so that the cluster refused what was placed there, of all decisions of five minutes. "
         f"Only {JUDGED_MIN} decisions or more are coloured."
     )
-    return _squares(pairs, square, told, "inconsistencies")
+    return _squares(pairs, square, note, "inconsistencies")
 
 
 def _step(value: int, of: int) -> int:
@@ -158,11 +160,11 @@ def _step(value: int, of: int) -> int:
 
 
 def _squares(
-    pairs: Sequence[PairStatus], square: Callable[[PairStatus], tuple[str, int, str]], told: str, label: str
+    pairs: Sequence[PairStatus], square: Callable[[PairStatus], tuple[str, int, str]], note: str, label: str
 ) -> tuple[Markup, ...]:
     if not pairs:
         return (tag("p", UNREPORTED, class_="soft"),)
-    known = {(pair.by, pair.asked): pair for pair in pairs}
+    grid = {(pair.by, pair.asked): pair for pair in pairs}
     down = sorted({pair.by for pair in pairs}, key=in_order)
     across = sorted({pair.asked for pair in pairs}, key=in_order)
     head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in across))
@@ -170,14 +172,14 @@ def _squares(
     def cell(pair: PairStatus | None) -> Markup:
         if pair is None:
             return tag("td", NOTHING)
-        shown, step, more = square(pair)
-        return tag("td", shown, tag("small", more), class_=f"heat{step}")
+        shown, step, detail = square(pair)
+        return tag("td", shown, tag("small", detail), class_=f"heat{step}")
 
-    rows = (tag("tr", tag("th", by, scope="row"), *(cell(known.get((by, asked))) for asked in across)) for by in down)
+    rows = (tag("tr", tag("th", by, scope="row"), *(cell(grid.get((by, peer))) for peer in across)) for by in down)
     drawn = tag("table", tag("thead", head), tag("tbody", *rows), class_="heat")
     return (
         tag("div", drawn, class_="scroll", tabindex=0, role="group", aria_label=label),
-        tag("p", told, class_="soft"),
+        tag("p", note, class_="soft"),
     )
 
 
@@ -193,9 +195,9 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
         return None
     size = -(-len(samples) // POINTS_MAX)
     groups = [samples[at : at + size] for at in range(0, len(samples), size)]
-    used = [sum(one.used for one in group) / max(1, sum(one.usable for one in group)) for group in groups]
-    waiting = [max(one.waiting for one in group) for group in groups]
-    failed = [sum(one.failed for one in group) for group in groups]
+    used = [sum(sample.used for sample in group) / max(1, sum(sample.usable for sample in group)) for group in groups]
+    waiting = [max(sample.waiting for sample in group) for group in groups]
+    failed = [sum(sample.failed for sample in group) for group in groups]
     last, span_us = samples[-1], max(0, samples[-1].at_us - samples[0].at_us)
     drawn = (
         _curve("utilisation", used, 1.0, f"last {share(last.used, last.usable)}", lambda top: share(top, 1)),
@@ -204,8 +206,8 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
             "failed attempts", failed, max(failed), f"{whole(sum(failed))} in all", lambda top: whole(round(top)),
         ),
     )  # fmt: skip
-    told = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {time_span(span_us)}"))
-    return joined((tag("div", *drawn, class_="curves"), tag("p", told, class_="soft")))
+    period = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {time_span(span_us)}"))
+    return joined((tag("div", *drawn, class_="curves"), tag("p", period, class_="soft")))
 
 
 def _curve(title: str, values: Sequence[float], top: float, last: str, words: Callable[[float], str]) -> Markup:
@@ -222,8 +224,8 @@ def _curve(title: str, values: Sequence[float], top: float, last: str, words: Ca
         "svg", tag("title", f"{title}: {last}, at most {highest}"), area, line, viewbox=f"0 0 {WIDE} {TALL}",
         preserveAspectRatio="none", role="img", class_="curve",
     )  # fmt: skip
-    said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
-    return tag("figure", said, drawn)
+    caption = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
+    return tag("figure", caption, drawn)
 
 
 CELLS_MAX: Final = 500
@@ -253,17 +255,19 @@ NONE: Final[Wrong] = MappingProxyType({})
 
 def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> list[Cell]:
     """All nodes, in at most `CELLS_MAX` cells of nearly equal size."""
-    found = []
+    cells = []
     for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
         of = nodes[piece.start : piece.stop]
         counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
-        there = [node.address for node in of] if lost or wrong else []
-        mistakes = [wrong[node] for node in there if node in wrong]
+        addresses = [node.address for node in of] if lost or wrong else []
+        mistakes = [wrong[node] for node in addresses if node in wrong]
         # A view is compared at the end of an interval; what has changed since is no mistake.
         free = min(sum(free for free, _ in mistakes), counts[1])
-        taken = min(sum(taken for _, taken in mistakes), counts[0] - counts[1])
-        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), free, taken))
-    return found
+        believed_taken = min(sum(believed_taken for _, believed_taken in mistakes), counts[0] - counts[1])
+        cells.append(
+            Cell(of[0].address, len(of), *counts, sum(node in lost for node in addresses), free, believed_taken)
+        )
+    return cells
 
 
 def cells_content(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:

@@ -71,17 +71,17 @@ class Renderings:
             self._traffic.views_made += 1
             self._traffic.views_cpu_s += meter.cpu_s
         tag = hashlib.blake2b(view.live.encode(), digest_size=12).hexdigest()
-        found = Rendering(view, f'"{tag}"', revision, made_s, meter.cpu_s)
+        rendering = Rendering(view, f'"{tag}"', revision, made_s, meter.cpu_s)
         if view.every_s:
-            self._keep(key, found)
-        return found
+            self._keep(key, rendering)
+        return rendering
 
-    def _keep(self, key: Key, found: Rendering) -> None:
-        old_s = found.made_s - 2 * EVERY_MAX_S
-        self._kept = {other: one for other, one in self._kept.items() if one.made_s > old_s and other != key}
+    def _keep(self, key: Key, rendering: Rendering) -> None:
+        old_s = rendering.made_s - 2 * EVERY_MAX_S
+        self._kept = {name: item for name, item in self._kept.items() if item.made_s > old_s and name != key}
         while len(self._kept) >= KEPT_MAX:
             del self._kept[next(iter(self._kept))]
-        self._kept[key] = found
+        self._kept[key] = rendering
 
     async def shared(self, key: Key, show: Callable[[], Coroutine[Any, Any, PageView]]) -> Rendering:
         """A view as it was not long ago; whoever asks while one is made waits for that one.
@@ -89,28 +89,28 @@ class Renderings:
         Raises:
             InputError, NotThereError: there is none.
         """
-        found = self._kept.get(key)
-        if found is not None and self.again_s(found) > 0:
-            return found
+        rendering = self._kept.get(key)
+        if rendering is not None and self.again_s(rendering) > 0:
+            return rendering
         making = self._under_way.get(key)
         if making is None:
             making = self._under_way[key] = asyncio.ensure_future(self.fresh(key, show))
             making.add_done_callback(lambda _: self._under_way.pop(key))
         return await asyncio.shield(making)
 
-    def again_s(self, found: Rendering) -> float:
+    def again_s(self, rendering: Rendering) -> float:
         """Seconds until a view is to be made again; 0: never, or now."""
-        if not found.view.every_s:
+        if not rendering.view.every_s:
             return 0.0
         pages = max(1, self._traffic.pages_open)
-        made = min(pages, len(self._kept))
-        every_s = self._pacer.every_s(found.view.every_s, found.cost_s, made, pages)
-        return max(0.0, found.made_s + every_s - self._clock_s())
+        views = min(pages, len(self._kept))
+        every_s = self._pacer.every_s(rendering.view.every_s, rendering.cost_s, views, pages)
+        return max(0.0, rendering.made_s + every_s - self._clock_s())
 
-    def again(self, found: Rendering) -> Again:
+    def again(self, rendering: Rendering) -> Again:
         """The waiting time of a page, sent with a view."""
-        behind, age_s = found.revision != self._revision(), self._clock_s() - found.made_s
-        return Again(self.again_s(found), found.tag, behind, age_s)
+        behind, age_s = rendering.revision != self._revision(), self._clock_s() - rendering.made_s
+        return Again(self.again_s(rendering), rendering.tag, behind, age_s)
 
 
 PART_OF_WORK: Final = 0.01
@@ -132,21 +132,21 @@ class Meter:
         self.cpu_s = 0.0
 
     @types.coroutine
-    def of(self, made: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        send: Callable[[Any], Any] = made.send
-        given: Any = None
+    def of(self, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        send: Callable[[Any], Any] = coroutine.send
+        value: Any = None
         while True:
             began_s = time.thread_time()
             try:
-                awaited = send(given)
+                awaited = send(value)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return] # it is what the coroutine returns
             finally:
                 self.cpu_s += time.thread_time() - began_s
             try:
-                send, given = made.send, (yield awaited)
+                send, value = coroutine.send, (yield awaited)
             except BaseException as error:
-                send, given = made.throw, error
+                send, value = coroutine.throw, error
 
 
 def thread_use() -> tuple[float, float]:
@@ -184,14 +184,14 @@ class Pacer:
             self._sampled_s, self._ran_s, self._waited_s = now_s, ran_s, waited_s
         return max(self._part, PART_OF_WORK / 4)
 
-    def every_s(self, least_s: float, cost_s: float, made: int, pages: int) -> float:
+    def every_s(self, least_s: float, cost_s: float, views: int, pages: int) -> float:
         """The lifetime of a view in seconds; all views get equal parts of the processor.
 
         Args:
             least_s: never shorter than this.
             cost_s: CPU seconds that it took to make it.
-            made: how many different views are made again and again.
+            views: how many different views are made again and again.
             pages: how many show one of them.
         """
-        wanted_s = cost_s * made + ANSWER_S * pages
+        wanted_s = cost_s * views + ANSWER_S * pages
         return max(least_s, min(EVERY_MAX_S, wanted_s / self._allowed()))

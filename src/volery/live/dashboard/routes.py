@@ -236,16 +236,19 @@ class _Access:
         """A page after sign-in; other visitors get the page where they can sign in."""
 
         async def answer(request: Request) -> Response:
-            who = self._sessions.who(request)
-            if who is None:
+            caller = self._sessions.who(request)
+            if caller is None:
                 query = f"?{request.url.query}" if request.url.query else ""
-                asked = {"then": request.url.path + query, "ended": "yes" if self._sessions.ended(request) else None}
-                return RedirectResponse(address(frame.SIGN_IN, asked), 303, frame.HEADERS)
-            request.state.principal = who
+                target = {
+                    "then": request.url.path + query,
+                    "ended": "yes" if self._sessions.ended(request) else None,
+                }
+                return RedirectResponse(address(frame.SIGN_IN, target), 303, frame.HEADERS)
+            request.state.principal = caller
             try:
-                return await self._rendered(request, who, lambda: show(request))
+                return await self._rendered(request, caller, lambda: show(request))
             except (InputError, NotThereError) as error:
-                return page(problem_view(error.place, error.problem), who, status=status_of(error))
+                return page(problem_view(error.place, error.problem), caller, status=status_of(error))
 
         return answer
 
@@ -253,10 +256,10 @@ class _Access:
         """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
-            who = self._sessions.who(request)
-            if who is None:
+            caller = self._sessions.who(request)
+            if caller is None:
                 return refusal("authorization", "sign in", 401)
-            request.state.principal = who
+            request.state.principal = caller
             try:
                 return as_json(await fetch(request))
             except (InputError, NotThereError) as error:
@@ -265,19 +268,19 @@ class _Access:
         return answer
 
     async def _rendered(
-        self, request: Request, who: Principal, show: Callable[[], Coroutine[Any, Any, PageView]]
+        self, request: Request, caller: Principal, show: Callable[[], Coroutine[Any, Any, PageView]]
     ) -> Response:
         """A view as it is now, or, for a page that has it already, as it was not long ago."""
-        key, known = (who, f"{request.url.path}?{request.url.query}"), request.headers.get("if-none-match")
-        found = await (self._renderings.shared(key, show) if known else self._renderings.fresh(key, show))
-        if not found.view.every_s:
-            return page(found.view, who)
-        again = self._renderings.again(found)
-        if known == found.tag:
-            return Response(status_code=304, headers=again.headers())
+        key, tag_of_page = (caller, f"{request.url.path}?{request.url.query}"), request.headers.get("if-none-match")
+        rendering = await (self._renderings.shared(key, show) if tag_of_page else self._renderings.fresh(key, show))
+        if not rendering.view.every_s:
+            return page(rendering.view, caller)
+        refresh = self._renderings.again(rendering)
+        if tag_of_page == rendering.tag:
+            return Response(status_code=304, headers=refresh.headers())
         if PART in request.headers:
-            return live_part(found.view, again)
-        return page(found.view, who, again=again)
+            return live_part(rendering.view, refresh)
+        return page(rendering.view, caller, refresh=refresh)
 
     async def form(self, request: Request) -> Response:
         return self._form(_then(request.query_params.get("then")), ENDED if request.query_params.get("ended") else "")
@@ -293,7 +296,7 @@ class _Access:
             maxlength=200,
             size=40,
         )
-        asked = tag(
+        form = tag(
             "form",
             tag("label", "token ", field),
             tag("button", "sign in"),
@@ -304,14 +307,14 @@ class _Access:
             data_enter=frame.SESSION,
             data_then=then,
         )
-        told = tag(
+        note = tag(
             "p",
             "A token as ",
             tag("code", "volery token add"),
             " gives it. This browser keeps a session in its place, for half a day.",
         )
-        still = joined((tag("p", problem, role="alert", class_="reason") if problem else None, asked))
-        return page(PageView("Sign in", told, still, every_s=0), None, status=status)
+        still = joined((tag("p", problem, role="alert", class_="reason") if problem else None, form))
+        return page(PageView("Sign in", note, still, every_s=0), None, status=status)
 
     async def enter(self, request: Request) -> Response:
         """Begin a session; of a form without scripts the answer is a page."""
@@ -323,17 +326,17 @@ class _Access:
         except InputError as error:
             return refusal(error.place, error.problem, 422)
         if of_form:
-            given = dict(parse_qsl(body.decode("utf-8", "replace")))
-            then = _then(given.get("then"))
+            form = dict(parse_qsl(body.decode("utf-8", "replace")))
+            then = _then(form.get("then"))
             went_on = RedirectResponse(then, 303, frame.HEADERS)
-            known = self._sessions.begin(request, given.get("token", "").strip(), went_on)
-            return went_on if known else self._form(then, INVALID, 403)
+            is_valid = self._sessions.begin(request, form.get("token", "").strip(), went_on)
+            return went_on if is_valid else self._form(then, INVALID, 403)
         try:
-            asked = msgspec.json.decode(body, type=_SignIn)
+            sign_in = msgspec.json.decode(body, type=_SignIn)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return refusal("body", 'is {"token": "volery_.."}', 422)
         answer = as_json({})
-        if not self._sessions.begin(request, asked.token.strip(), answer):
+        if not self._sessions.begin(request, sign_in.token.strip(), answer):
             return refusal("token", INVALID, 403)
         return answer
 
@@ -360,23 +363,23 @@ class _Access:
             self._traffic.pages_open -= 1
 
     async def _changes(self, request: Request) -> AsyncIterator[bytes]:
-        told, silent = self._queries.revision, 0
+        revision, silent = self._queries.revision, 0
         yield b": volery\n\n"
         while not self._service.writer.closed:
             await asyncio.sleep(PULSE_S)
             silent += 1
-            if (now := self._queries.revision) != told:
-                told, silent = now, 0
-                yield b"event: changed\ndata: %d\n\n" % told
+            if (now := self._queries.revision) != revision:
+                revision, silent = now, 0
+                yield b"event: changed\ndata: %d\n\n" % revision
             elif silent % KEEP_ALIVE_PULSES == 0:
                 if self._sessions.who(request) is None:
                     return
                 yield b": still here\n\n"
 
 
-def _then(where: str | None) -> str:
+def _then(path: str | None) -> str:
     """A page of ours; what might be another is the first one."""
-    return where if where is not None and _THEN.fullmatch(where) else frame.HOME
+    return path if path is not None and _THEN.fullmatch(path) else frame.HOME
 
 
 def _kind(request: Request) -> str:
@@ -403,7 +406,7 @@ def _refused(request: Request, *, of_form: bool = False) -> Response | None:
 
 
 def problem_view(place: str, problem: str) -> PageView:
-    told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
+    paragraph = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return PageView(
-        "That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0
+        "That cannot be shown", tag("div", paragraph, tag("p", link(frame.HOME, "to the federation"))), every_s=0
     )

@@ -107,8 +107,8 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     output = await outputs.open(task, stream)
     if output is None:
         return None
-    size, gone = output.extent
-    start = max(gone, size - TAIL_BYTES, 0 if since is None else min(since, size))
+    size, dropped = output.extent
+    start = max(dropped, size - TAIL_BYTES, 0 if since is None else min(since, size))
     content = b"".join([piece async for piece in output.content(start, min(start + TAIL_BYTES, max(start, size)))])
     strange = not is_text(content)
     if strange:
@@ -118,17 +118,17 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
         text, end = legible(content, partial=True), start + len(_cut(content))
     skipped = 0 if since is None else max(0, start - since)
     # A page that goes on from an offset needs no size of the new piece.
-    told = len(content) if since is None or strange else 0
-    return Tail(text, end, size, skipped, gone, _size_words(size, gone, told, strange=strange), strange)
+    shown_bytes = len(content) if since is None or strange else 0
+    return Tail(text, end, size, skipped, dropped, _size_words(size, dropped, shown_bytes, strange=strange), strange)
 
 
-def _size_words(size: int, gone: int, shown: int, *, strange: bool) -> str:
+def _size_words(size: int, dropped: int, shown: int, *, strange: bool) -> str:
     words = f"{whole(size)} bytes"
-    if gone:
-        words += f", of which the first {whole(gone)} are kept no longer"
+    if dropped:
+        words += f", of which the first {whole(dropped)} are kept no longer"
     if strange:
         return f"{words}, which are no text; here are the last {min(shown, DUMP_BYTES)} in hexadecimal"
-    return f"The last {whole(shown)} of {words}" if shown and shown < size - gone else words
+    return f"The last {whole(shown)} of {words}" if shown and shown < size - dropped else words
 
 
 async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> NewOutput:
@@ -141,10 +141,10 @@ async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str
     if task.attempt != attempt or not task.folder:
         return NewOutput(over=True)
     try:
-        found = {stream: await tail_of(outputs, task, stream, since[stream]) for stream in since}
+        tails = {stream: await tail_of(outputs, task, stream, since[stream]) for stream in since}
     except AwayError:  # the page goes on with what it has
-        found = {}
-    return NewOutput(over=task.state in ENDED_TASKS, **found)
+        tails = {}
+    return NewOutput(over=task.state in ENDED_TASKS, **tails)
 
 
 async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
@@ -156,35 +156,35 @@ async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
     if not task.folder:
         return section(f"{title}Output", tag("p", "None yet.", class_="soft"))
     parts = await asyncio.gather(*(_log(task, outputs, stream, title) for stream in STREAMS))
-    where = f"{frame.JOBS}/{task.job}/tasks/{task.index}"
+    path = f"{frame.JOBS}/{task.job}/tasks/{task.index}"
     if task.state in ENDED_TASKS:
         return tag("div", *parts)
     key = f"logs-{task.job}-{task.index}-{task.attempt}"
-    return tag("div", *parts, data_keep=key, data_tail=f"{where}/tail", data_attempt=task.attempt)
+    return tag("div", *parts, data_keep=key, data_tail=f"{path}/tail", data_attempt=task.attempt)
 
 
 async def _log(task: TaskStatus, outputs: Outputs, stream: str, title: str) -> Markup:
     heading = f"{title}{stream}"
     try:
-        found = await tail_of(outputs, task, stream)
+        output = await tail_of(outputs, task, stream)
     except AwayError as error:
         return section(heading, tag("p", f"{error.place}: {error.problem}.", class_="soft"))
-    if found is None:
-        gone = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
-        return section(heading, tag("p", gone, class_="soft"))
-    where, running = f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", task.state not in ENDED_TASKS
-    whole_log: Markup | None = link(where, "download", id=f"log-{stream}")
-    if found.size - found.gone > OUTPUT_BYTES_MAX:
+    if output is None:
+        problem = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
+        return section(heading, tag("p", problem, class_="soft"))
+    path, running = f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", task.state not in ENDED_TASKS
+    whole_log: Markup | None = link(path, "download", id=f"log-{stream}")
+    if output.size - output.gone > OUTPUT_BYTES_MAX:
         words = f"download the last {OUTPUT_BYTES_MAX // _MIB} MiB"
-        whole_log = link(f"{where}&offset={found.size - OUTPUT_BYTES_MAX}", words, id=f"log-{stream}")
-    if not found.size and not running:
+        whole_log = link(f"{path}&offset={output.size - OUTPUT_BYTES_MAX}", words, id=f"log-{stream}")
+    if not output.size and not running:
         return section(heading, tag("p", "Empty.", class_="soft"))
-    told = tag("span", found.told if found.size else "Nothing yet", id=f"size-{stream}")
+    size_text = tag("span", output.told if output.size else "Nothing yet", id=f"size-{stream}")
     shown = tag(
-        "pre", found.text, tabindex=0, role="log" if running else None, aria_label=stream, hidden=not found.size,
-        data_stream=stream, data_at=found.end,
+        "pre", output.text, tabindex=0, role="log" if running else None, aria_label=stream, hidden=not output.size,
+        data_stream=stream, data_at=output.end,
     )  # fmt: skip
-    return section(heading, tag("p", joined((told, whole_log), "; "), class_="soft"), shown)
+    return section(heading, tag("p", joined((size_text, whole_log), "; "), class_="soft"), shown)
 
 
 _DECISIONS: Final = (
@@ -209,27 +209,27 @@ PAST: Final = frozenset({"running", "finished", "failed", "killed", "cancelled",
 """Of a task in these states a scheduler has decided already: what is left of all machines now is another matter."""
 
 
-def reasons(why: Why, task: str = "") -> Markup:
+def reasons(answer: Why, task: str = "") -> Markup:
     """The answer to the question why.
 
     Args:
         task: the address of the task's page, where this is another.
     """
-    about = joined((link(task, f"Task {why.index}") if task else "This task", f" {IS[why.state]}."))
-    told: list[Piece] = [tag("p", about)]
-    if why.reason:
-        told.append(tag("p", name_of(why.reason), class_="reason"))
-    if why.waiting:
-        told.append(tag("p", f"{whole(why.waiting)} tasks of the job have not been started.", class_="soft"))
-    told += [tag("p", f"{words}.", class_="reason absent") for words in why.absent]
+    about = joined((link(task, f"Task {answer.index}") if task else "This task", f" {IS[answer.state]}."))
+    paragraphs: list[Piece] = [tag("p", about)]
+    if answer.reason:
+        paragraphs.append(tag("p", name_of(answer.reason), class_="reason"))
+    if answer.waiting:
+        paragraphs.append(tag("p", f"{whole(answer.waiting)} tasks of the job have not been started.", class_="soft"))
+    paragraphs += [tag("p", f"{words}.", class_="reason absent") for words in answer.absent]
     now = "Machines that it could have if it came now, of all; and where it was accepted:"
-    told.append(tag("p", now if why.state in PAST else "Machines that it could have, of all:"))
-    return joined((*told, steps(why.funnel), tag("h3", "What schedulers have decided"), decisions(why)))
+    paragraphs.append(tag("p", now if answer.state in PAST else "Machines that it could have, of all:"))
+    return joined((*paragraphs, steps(answer.funnel), tag("h3", "What schedulers have decided"), decisions(answer)))
 
 
-def steps(found: Sequence[FunnelStep]) -> Markup:
+def steps(funnel: Sequence[FunnelStep]) -> Markup:
     """Machines that are left after each demand, as bars."""
-    most = found[0].machines if found and found[0].machines else 1
+    most = funnel[0].machines if funnel and funnel[0].machines else 1
     rows = [
         tag(
             "li",
@@ -237,20 +237,20 @@ def steps(found: Sequence[FunnelStep]) -> Markup:
             tag("span", whole(step.machines), class_="count"),
             bar(part(min(100.0, 100 * step.machines / most))),
         )
-        for step in found
+        for step in funnel
     ]
     return tag("ol", *rows, class_="funnel", aria_label="machines that are left of all")
 
 
-def decisions(why: Why) -> Markup:
-    if not why.explained:
+def decisions(answer: Why) -> Markup:
+    if not answer.explained:
         return tag("p", UNREPORTED, class_="soft")
-    rows = [_row(step) for step in why.decisions]
+    rows = [_row(step) for step in answer.decisions]
     return table(_DECISIONS, rows, empty="No decision about it is known.", label="decisions")
 
 
 def _row(step: DecisionStep) -> tuple[Piece, ...]:
-    passed = "; ".join(f"{whole(one.count)} {one.scope}: {one.reason}" for one in step.passed)
+    passed = "; ".join(f"{whole(rejection.count)} {rejection.scope}: {rejection.reason}" for rejection in step.passed)
     decided = step.chosen + (f" (after {whole(step.omitted)} more)" if step.omitted else "")
     return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, time_span(step.view_age_us), passed
 
@@ -261,18 +261,18 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     Args:
         outputs: finds the output of tasks; None: it is not known.
     """
-    why = await queries.explain(task.job, task.index)
+    answer = await queries.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
     took = task.ran_us
-    known = facts(
+    task_facts = facts(
         ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
         ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
         ("exit code", NOTHING if task.exit_code is None else task.exit_code),
         ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
         ("took", time_span(took)), *_used(task.usage),
     )  # fmt: skip
-    said = None if outputs is None else await logs(task, outputs)
-    live = joined((known, section("Why", reasons(why) if why else None), said))
+    output = None if outputs is None else await logs(task, outputs)
+    live = joined((task_facts, section("Why", reasons(answer) if answer else None), output))
     idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
     return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
 
@@ -281,5 +281,5 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     if usage is None:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
-    known: list[tuple[str, Piece]] = [("processor time", time_span(usage.cpu_us)), ("most memory", peak)]
-    return [*known, ("held", usage.held or UNCONFINED)]
+    rows: list[tuple[str, Piece]] = [("processor time", time_span(usage.cpu_us)), ("most memory", peak)]
+    return [*rows, ("held", usage.held or UNCONFINED)]

@@ -61,23 +61,23 @@ def users_view(queries: FederationView, request: Request) -> PageView:
     Raises:
         InputError: the query holds something else than it may.
     """
-    who = principal(request)
+    caller = principal(request)
     shown = slice_of(request, _USERS, "-tasks_running", {})
-    found = queries.users(who.sees)
-    found.sort(
+    users = queries.users(caller.sees)
+    users.sort(
         key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
     )
     slots = sum(node.slots for node in queries.nodes() if node.state == "in use")
-    here = found[shown.skip : shown.skip + shown.rows]
-    rows = [_user(user, slots) for user in here]
+    page_users = users[shown.skip : shown.skip + shown.rows]
+    rows = [_user(user, slots) for user in page_users]
     listed = table(_USERS, rows, shown, "Nobody has anything under way.", "users")
-    pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
-    told = (
+    pages = pager(shown, len(page_users), shown.skip + len(page_users) < len(users), len(users))
+    note = (
         "Use: tasks that run, in percent of the slots that can be used; the line in its bar is the share, below which "
         "no running task is taken away."
     )
     parts = (
-        pages, listed, tag("p", told, class_="soft"), _tree(queries, request),
+        pages, listed, tag("p", note, class_="soft"), _tree(queries, request),
         section("Preemptions", last_preemptions(queries, request, None)),
     )  # fmt: skip
     return PageView("Users", joined(parts), place=frame.USERS, every_s=5.0)
@@ -110,47 +110,47 @@ def _use(running: int, slots: int, entitled: float | None) -> Markup:
 
 def _tree(queries: FederationView, request: Request) -> Markup:
     """The tree of shares; an administrator may change it."""
-    who = principal(request)
-    listed = queries.sharing.listed(who.sees)
+    caller = principal(request)
+    listed = queries.sharing.listed(caller.sees)
     if not listed:
-        told = 'The scheduler knows no shares; Megha does with the parameter shares, as shares = "ann:2+bob:1".'
+        note = 'The scheduler knows no shares; Megha does with the parameter shares, as shares = "ann:2+bob:1".'
         return (
             Markup("")
-            if who.sees is not None or queries.sharing.due()
-            else section("Shares", tag("p", told, class_="soft"))
+            if caller.sees is not None or queries.sharing.due()
+            else section("Shares", tag("p", note, class_="soft"))
         )
     changed: dict[str, WeightChange] = {}
-    if who.may("operator"):
+    if caller.may("operator"):
         for change in queries.sharing.changes(None, CHANGES):
             changed.setdefault(change.name, change)
-    may = who.may("admin")
-    return section("Shares", table(_SHARES, [_share(one, changed, may=may) for one in listed], label="shares"))
+    may = caller.may("admin")
+    return section("Shares", table(_SHARES, [_share(item, changed, may=may) for item in listed], label="shares"))
 
 
-def _share(one: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) -> Sequence[Piece]:
-    change = changed.get(one.name)
-    told = None
+def _share(item: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) -> Sequence[Piece]:
+    change = changed.get(item.name)
+    change_text = None
     if change is not None:
         by = joined((" by ", name_of(change.by, NAME_SHOWN))) if change.by else None
-        told = tag("span", f"was {whole(change.was)} until ", moment(change.at_us), by)
-    name = tag("span", "\N{EM SPACE}" * len(one.within), name_of(one.name, NAME_SHOWN))
+        change_text = tag("span", f"was {whole(change.was)} until ", moment(change.at_us), by)
+    name = tag("span", "\N{EM SPACE}" * len(item.within), name_of(item.name, NAME_SHOWN))
     return (
-        joined((name, tag("span", " and its members", class_="soft"))) if one.organisation else name,
-        whole(one.weight),
-        share(one.share, 1),
-        _changing(one) if may else "",
-        told or NOTHING,
+        joined((name, tag("span", " and its members", class_="soft"))) if item.organisation else name,
+        whole(item.weight),
+        share(item.share, 1),
+        _changing(item) if may else "",
+        change_text or NOTHING,
     )
 
 
-def _changing(one: ShareStatus) -> Markup:
-    name = one.name if len(one.name) <= NAME_SHOWN else f"{one.name[:NAME_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
+def _changing(item: ShareStatus) -> Markup:
+    name = item.name if len(item.name) <= NAME_SHOWN else f"{item.name[:NAME_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
     question = (
-        f"Give {name} another weight? It is {one.weight} now. Whoever has more than its share then may lose running "
-        "tasks, which begin anew."
+        f"Give {name} another weight? It is {item.weight} now. Whoever has more than its share then may lose "
+        "running tasks, which begin anew."
     )
-    where = f"/shares/{quote(one.name, safe='')}"
-    return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
+    path = f"/shares/{quote(item.name, safe='')}"
+    return frame.setting("change", path, question, f"share-{item.name}", "weight", item.weight)
 
 
 def preemptions_view(queries: FederationView, request: Request) -> PageView:
@@ -160,22 +160,22 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
         InputError: the query holds something else than it may.
     """
     user, job = request.query_params.get("user") or None, filtered_job(request)
-    before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
-    who = principal(request)
-    found = queries.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
-    here = found[: max(1, rows)]
-    asked = {"user": user, "job": job, "rows": None if rows == ROWS else rows}
-    links = [link(address(frame.PREEMPTIONS, asked), "newest", id="page-first")] if before is not None else []
-    if len(found) > len(here):
-        older = address(frame.PREEMPTIONS, {**asked, "before": here[-1].number})
+    number_end, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
+    caller = principal(request)
+    statuses = queries.sharing.preemptions(user, job, number_end, max(1, rows) + 1, caller.sees)
+    page_preemptions = statuses[: max(1, rows)]
+    filters = {"user": user, "job": job, "rows": None if rows == ROWS else rows}
+    links = [link(address(frame.PREEMPTIONS, filters), "newest", id="page-first")] if number_end is not None else []
+    if len(statuses) > len(page_preemptions):
+        older = address(frame.PREEMPTIONS, {**filters, "before": page_preemptions[-1].number})
         links.append(link(older, "older", id="page-next", rel="next"))
     pages = tag("nav", joined(links, " "), class_="pager", aria_label="pages") if links else None
     fields = [
-        frame.text_field("user ", "user", user, 12) if who.sees is None else None,
+        frame.text_field("user ", "user", user, 12) if caller.sees is None else None,
         frame.text_field("job ", "job", job, 8, inputmode="numeric"),
     ]
     form = frame.filter_form(frame.PREEMPTIONS, fields, filled=bool(user) or job is not None)
-    return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
+    return PageView("Preemptions", joined((pages, preemptions(page_preemptions))), form, frame.USERS, every_s=5.0)
 
 
 def filtered_job(request: Request) -> int | None:
@@ -189,35 +189,35 @@ def filtered_job(request: Request) -> int | None:
 
 def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
-    found = queries.sharing.preemptions(None, job, None, LAST, principal(request).sees)
-    if not found:
+    statuses = queries.sharing.preemptions(None, job, None, LAST, principal(request).sees)
+    if not statuses:
         return None
-    where = address(frame.PREEMPTIONS, {"job": job})
-    return joined((preemptions(found), tag("p", link(where, "all of them"), class_="soft")))
+    path = address(frame.PREEMPTIONS, {"job": job})
+    return joined((preemptions(statuses), tag("p", link(path, "all of them"), class_="soft")))
 
 
-def preemptions(found: Sequence[PreemptionStatus]) -> Markup:
-    rows = [_preemption(one) for one in found]
+def preemptions(statuses: Sequence[PreemptionStatus]) -> Markup:
+    rows = [_preemption(status) for status in statuses]
     return table(_PREEMPTIONS, rows, empty="Nobody has lost anything.", label="preemptions")
 
 
-def _preemption(one: PreemptionStatus) -> Sequence[Piece]:
+def _preemption(status: PreemptionStatus) -> Sequence[Piece]:
     return (
-        moment(one.at_us, fine=True),
-        name_of(one.user, NAME_SHOWN) if one.user else NOTHING,
-        _task(one.job, one.index),
-        one.attempt if one.job >= 0 else NOTHING,
-        name_of(one.for_user, NAME_SHOWN) if one.for_user else NOTHING,
-        _task(one.for_job, one.for_index),
-        WHY_SHORT.get(one.reason, one.reason),
-        _change(one.loss),
-        _change(one.gain),
+        moment(status.at_us, fine=True),
+        name_of(status.user, NAME_SHOWN) if status.user else NOTHING,
+        _task(status.job, status.index),
+        status.attempt if status.job >= 0 else NOTHING,
+        name_of(status.for_user, NAME_SHOWN) if status.for_user else NOTHING,
+        _task(status.for_job, status.for_index),
+        WHY_SHORT.get(status.reason, status.reason),
+        _change(status.loss),
+        _change(status.gain),
     )
 
 
 def _task(job: int, index: int) -> Markup:
-    where = f"{frame.JOBS}/{job}/tasks/{index}"
-    return link(where, f"{job}/{index}") if job >= 0 else tag("span", NOTHING)
+    path = f"{frame.JOBS}/{job}/tasks/{index}"
+    return link(path, f"{job}/{index}") if job >= 0 else tag("span", NOTHING)
 
 
 def _change(had: SharePart | None) -> str:

@@ -6,23 +6,22 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from volery.core.component import Component, Deployment
-from volery.core.events import Event
-from volery.core.model import Address
+from volery.core.model import Address, Message
 from volery.live.config.federation import Federation
 from volery.live.messages import HostName
 from volery.live.node.runtime import reporter_of
 from volery.live.runtime.failure_detector import HostRegister
 from volery.live.transport.transport import Transport
 
-Post = Callable[[Event], None]
-"""Hands an event to the submitter in its host's next turn."""
+Send = Callable[[Address, Message], None]
+"""Sends a message of the submitter to a component; it arrives in a later turn of its host."""
 
 
 class SubmitterSite(NamedTuple):
     """The host of a submitter.
 
     Args:
-        post: Hands an event to the submitter.
+        send: Sends in the name of the submitter.
         layout: Host -> addresses of its components.
         transport: Transport to the other hosts; None: there are none.
         gives_up_jobs: True to take a store that is older than it was, or is missing; see `volery.live.service.marks`.
@@ -30,7 +29,7 @@ class SubmitterSite(NamedTuple):
 
     federation: Federation
     deployment: Deployment
-    post: Post
+    send: Send
     layout: Mapping[HostName, tuple[Address, ...]]
     name: HostName
     incarnation: int

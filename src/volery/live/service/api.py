@@ -33,11 +33,11 @@ from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Authenticator, Sessions
+from volery.live.service.descriptions import Intake
 from volery.live.service.events import Follower, StatusChange
 from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
-from volery.live.service.intake import Intake
 from volery.live.service.job_service import JobService
 from volery.live.service.operator_api import operator_operations
 from volery.live.service.outputs import Outputs, output_answer

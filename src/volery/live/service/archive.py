@@ -170,10 +170,10 @@ class Archive:
                 piece.append((job, first, min(first + ROWS, tasks)))
                 rows += piece[-1][2] - first
                 if rows >= ROWS:
-                    await self._written(_clearing(self._store, piece))
+                    await self._written(partial(self._clear_rows, piece))
                     piece, rows = [], 0
 
-        await self._written(_clearing(self._store, piece))
+        await self._written(partial(self._clear_rows, piece))
 
         # Free pages go back to the file system a few at a time, each in a batch of its own.
         while await self._written(ledger.shrink):
@@ -181,13 +181,9 @@ class Archive:
 
         self._cleared_file = file
 
-
-def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Callable[[], None]:
-    def clear() -> None:
+    def _clear_rows(self, piece: Sequence[tuple[JobId, int, int]]) -> None:
         for job, first, end in piece:
-            store.retired.clear(job, first, end)
-
-    return clear
+            self._store.retired.clear(job, first, end)
 
 
 def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
@@ -253,7 +249,7 @@ def demand_digests(jobs: Path) -> bool:
     """Compare a file of jobs, and the one of their tasks, with their digests.
 
     Returns:
-        False where there are none, because an earlier version wrote the files.
+        False where there are none, because the pass that wrote the files was interrupted.
 
     Raises:
         DamagedError: a file has another digest, or is missing.

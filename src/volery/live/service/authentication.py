@@ -35,7 +35,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from volery.core.errors import DamagedError, InputError
-from volery.core.seal import sealed, unsealed
+from volery.integrity import sealed, unsealed
 from volery.live.clock import unix_now_us
 from volery.live.files import opened_lock, replacing
 

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
-from volery.core.model import Address, JobId, Message, TaskId
+from volery.core.model import Address, JobId, TaskId
 from volery.live.clock import in_background, is_set_within, monotonic_now_us, unix_now_us
 from volery.live.messages import ReportsStored
+from volery.live.runtime.submitter import Send
 from volery.live.service.store import JobStore, News
 
 AGAIN_S: Final = 0.5
@@ -90,7 +91,7 @@ class BatchWriter:
     def __init__(
         self,
         store: JobStore,
-        send: Callable[[Address, Message], None],
+        send: Send,
         on_commit: Callable[[], None],
         reports_late_s: float,
         on_durable: Callable[[int], None] | None = None,

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from volery.core.checked import CheckedFile, checked
 from volery.core.errors import DamagedError, InputError
+from volery.integrity import CheckedFile, checked
 from volery.live.node.descendants import read_ledger
 from volery.live.runtime.incarnations import stored_incarnation
 from volery.live.runtime.journal import SUFFIX, JournalReader, journal_order
@@ -94,12 +94,7 @@ def _check_store(path: Path) -> str | Iterable[str]:
     if not is_free or not _is_free(path):  # the lock is not held meanwhile: a start would be refused
         damages, note = [], "a federation is at work with it: its log is checked when that ends"
 
-    try:
-        damages += store_damage(path)
-    except OtherVersionError as error:
-        note = error.problem
-
-    return damages or note
+    return [*damages, *store_damage(path)] or note
 
 
 def _is_free(path: Path) -> bool:
@@ -150,7 +145,7 @@ def _check_mark(path: Path) -> str:
 
 
 def _check_archived(path: Path) -> str:
-    return "" if demand_digests(path) else "has no digest: an earlier version wrote it"
+    return "" if demand_digests(path) else "has no digest: its pass has not ended"
 
 
 def _check_tasks(path: Path) -> str | Iterable[str]:

@@ -59,9 +59,6 @@ FORMATS_TABLE: Final = (
 )
 """The format of the file once more, where a checksum protects it, and the checksum of all statements of its schema."""
 
-CHECKED_SINCE: Final = 3
-"""The first format with checksums."""
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -136,16 +133,6 @@ def _computed(columns: Sequence[str], prefix: str = "") -> str:
     return f"row_checksum({', '.join(prefix + name for name in columns)})"
 
 
-def add_checksums(sql: sqlite3.Connection, tables: Iterable[str] = CHECKED) -> None:
-    """Give every row its checksum, in the transaction that is under way; tables of earlier formats get the column."""
-    sql.create_function("row_checksum", -1, _function, deterministic=True)
-    for table in tables:
-        columns = _COLUMNS[table]
-        if COLUMN not in {row[1] for row in sql.execute(f"PRAGMA table_info({table})")}:
-            sql.execute(f"ALTER TABLE {table} ADD COLUMN {COLUMN} INTEGER")
-        sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
-
-
 def damaged_rows(sql: sqlite3.Connection, table: str, condition: str = "1") -> Iterator[tuple[Any, str]]:
     """The damaged rows of a table: the first column of each, and its place in words.
 
@@ -194,8 +181,8 @@ def schema_damage(sql: sqlite3.Connection, version: int) -> str:
         version: its format by the header of the file.
     """
     names = {name for (name,) in sql.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if version < CHECKED_SINCE and "formats" not in names:
-        return "" if version or not names else "it has tables, but its header names no format: the header is damaged"
+    if not version and "formats" not in names:
+        return "it has tables, but its header names no format: the header is damaged" if names else ""
     if "formats" not in names:
         return f"its header names format {version}, but the table formats is missing: the file is damaged"
 

@@ -1,25 +1,33 @@
-"""Descriptions of jobs in the store: written and read in pieces where they are long, so that nobody else waits.
+"""Descriptions of jobs, from requests and in the store: read and written in pieces where long, so that nobody waits.
 
 A list of 100,000 different tasks has 50 MB as JSON, and to encode, digest or decode it takes half a second. It is
-encoded in slices; SQLite writes it and takes it apart in threads, where it does not hold the interpreter.
+encoded in slices; SQLite writes it and takes it apart in threads, where it does not hold the interpreter. To read and
+check the body of a request of that size would hold the interpreter for as long, so that a process of its own does it.
+It hands back what it has checked in pieces, each of which is decoded within a millisecond or two.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import sqlite3
+import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from volery.core.model import JobId, TaskId
 from volery.live.clock import in_slices
-from volery.live.jobs import JobDescription, TaskDescription
+from volery.live.jobs import JobDescription, TaskDescription, job_from_json, jobs_from_json
+from volery.live.service.outputs import AwayError
 from volery.live.service.rows import digest_of, encoded, reading, sound_content
 
 LONG_BYTES: Final = 256 << 10
@@ -192,3 +200,105 @@ class DescriptionReader:
             sql.close()
 
         return replace(part.description, tasks=tuple(tasks))
+
+
+HERE_BYTES_MAX: Final = 32 << 10
+"""Size of bodies that are read here, within about 20 ms in the worst case."""
+REQUESTS_PER_PROCESS: Final = 100
+"""Large bodies after which the process is replaced, and its memory given back."""
+NICE: Final = 5
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack_head: Final = msgspec.msgpack.Decoder(JobDescription).decode
+_unpack_piece: Final = msgspec.msgpack.Decoder(tuple[TaskDescription, ...]).decode
+
+T = TypeVar("T")
+Packed = tuple[bytes, list[bytes]]
+"""A job without its list of tasks, and that list in pieces."""
+
+
+class Intake:
+    """Reads jobs from the bodies of requests."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._requests_left = 0
+
+    async def job(self, body: bytearray, place: str) -> JobDescription:
+        """The job that a body describes.
+
+        Raises:
+            InputError: it is none.
+            AwayError: the process that reads it was ended, for example for want of memory.
+        """
+        if len(body) <= HERE_BYTES_MAX:
+            return job_from_json(body, place)
+        return await _unpacked(await self._apart(_read_job, body, place))
+
+    async def jobs(self, body: bytearray, place: str) -> list[JobDescription]:
+        """The list of jobs that a body describes; as `job`."""
+        if len(body) <= HERE_BYTES_MAX:
+            return jobs_from_json(body, place)
+        return [await _unpacked(packed) for packed in await self._apart(_read_jobs, body, place)]
+
+    async def _apart(self, read: Callable[[str, str], T], body: bytearray, place: str) -> T:
+        # Through a file: to write it does not hold the interpreter, as the copies of the pool's queue do.
+        with tempfile.NamedTemporaryFile(buffering=0) as file:
+            await asyncio.to_thread(_write, file.fileno(), body)
+            return await self._asked(read, file.name, place)
+
+    async def _asked(self, read: Callable[[str, str], T], path: str, place: str) -> T:
+        if not self._requests_left and self._pool is not None:
+            # Not by max_tasks_per_child, with which a pool can stop for good while requests wait for it.
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+        if self._pool is None:
+            context = get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=os.nice, initargs=(NICE,))
+            self._requests_left = REQUESTS_PER_PROCESS
+
+        self._requests_left -= 1
+
+        pool = self._pool
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, read, path, place)
+        except BrokenProcessPool:
+            # Another request may have found the pool broken first, and have replaced it already.
+            if self._pool is pool:
+                self._pool = None
+            problem = "the process that reads large bodies was ended, perhaps for want of memory"
+            raise AwayError("body", f"{problem}; submit smaller jobs") from None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write(file: int, body: bytearray) -> None:
+    remaining = memoryview(body)
+    while remaining:
+        remaining = remaining[os.write(file, remaining) :]
+
+
+def _read_job(path: str, place: str) -> Packed:
+    return _packed(job_from_json(Path(path).read_bytes(), place))
+
+
+def _read_jobs(path: str, place: str) -> list[Packed]:
+    return [_packed(job) for job in jobs_from_json(Path(path).read_bytes(), place)]
+
+
+def _packed(job: JobDescription) -> Packed:
+    if isinstance(job.tasks, int):
+        return _pack(job), []
+    return _pack(replace(job, tasks=1)), [_pack(piece) for piece in in_pieces(job.tasks)]
+
+
+async def _unpacked(packed: Packed) -> JobDescription:
+    head, pieces = packed
+    job = _unpack_head(head)
+    tasks = list[TaskDescription]()
+    async for piece in in_slices(map(_unpack_piece, pieces)):
+        tasks += piece
+    return replace(job, tasks=tuple(tasks)) if tasks else job

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from volery.core.assignment import Assignments, Owner
@@ -18,6 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.clock import in_background, unix_now_us
+from volery.live.runtime.submitter import Send
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
 from volery.look.text import utc
@@ -39,7 +41,6 @@ class Failover:
         standins, detection_us: see `CrashRecovery`.
         book: ledger of moves, in the store.
         written: runs a write and returns once it is committed.
-        send: sends a message at once, after what was sent before.
         submit_again: submits jobs to their present schedulers again.
     """
 
@@ -50,7 +51,7 @@ class Failover:
         detection_us: Time,
         book: AssignmentLedger,
         written: Written,
-        send: Callable[[Address, Message], None],
+        send: Send,
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
     ) -> None:
         self._assignments = Assignments(entry_for, standins, detection_us, book.moves())
@@ -124,13 +125,11 @@ class Failover:
                 self._send_greeting(entry)
 
     def _send_greeting(self, entry: Address) -> None:
-        messages = tuple(self._assignments.greeting(entry))
+        self.call_when_settled(partial(self._send_all, entry, tuple(self._assignments.greeting(entry))))
 
-        def greet() -> None:
-            for message in messages:
-                self._send(entry, message)
-
-        self.call_when_settled(greet)
+    def _send_all(self, to: Address, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._send(to, message)
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
         """Greet all schedulers that begin together with the job service."""
@@ -193,11 +192,14 @@ class Failover:
     async def _write(self, move: Reassignment, jobs: Sequence[JobId], note: str) -> None:
         while True:
             try:
-                await self._written(lambda: self._book.add(move, jobs, note, unix_now_us()))
+                await self._written(partial(self._record, move, jobs, note))
             except UnwrittenError:
                 await asyncio.sleep(AGAIN_S)
             else:
                 return
+
+    def _record(self, move: Reassignment, jobs: Sequence[JobId], note: str) -> None:
+        self._book.add(move, jobs, note, unix_now_us())
 
     def _make_queued_calls(self) -> None:
         calls, self._queued_calls = self._queued_calls, []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import resource
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Protocol, get_args
 
 import msgspec
@@ -21,7 +21,7 @@ from volery.live.service.job_service import JobService
 from volery.live.service.queries import FederationView, JobQueries
 from volery.live.service.reports import ended_of
 from volery.live.service.requests import Operation, Traffic, as_json, principal
-from volery.live.status import HostStatus, NodeState, NodeStatus, PairStatus
+from volery.live.status import NodeState, NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""
@@ -182,149 +182,76 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 
 def exposition(service: JobService, traffic: Traffic, other_meters: Iterable[Meter] = ()) -> str:
     """The meters of the service and of others; users appear while they have something under way."""
-    nodes = service.queries.nodes()
-    lines = [
-        *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
-        *_job_lines(service.queries),
-        *_meter(
-            "volery_nodes",
-            "gauge",
-            "nodes",
-            [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)],
-        ),
-        *_host_lines(service.queries.all_hosts()),
-        *_slot_lines(nodes),
-        *_api_lines(service, traffic),
-        *(line for meter in other_meters for line in _meter(*meter)),
+    meters = (*federation_meters(service.queries), *_service_meters(service, traffic), *other_meters)
+    return "\n".join(line for meter in meters for line in _lines(*meter)) + "\n"
+
+
+def federation_meters(queries: JobQueries) -> Iterator[Meter]:
+    """Meters of jobs, attempts and nodes, for Prometheus and for OpenTelemetry."""
+    loads, nodes = queries.loads(), queries.nodes()
+
+    pending, running = sum(load.jobs_pending for load in loads), sum(load.jobs_running for load in loads)
+    jobs = [({"state": "pending"}, pending), ({"state": "running"}, running)]
+    yield "volery_jobs", "gauge", "jobs that have not ended", jobs
+    attempts = [({"state": state}, count) for state, count in sorted(queries.told.items())]
+    yield "volery_attempts_total", "counter", "reports of nodes since the start, by what they say", attempts
+
+    states = [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)]
+    yield "volery_nodes", "gauge", "nodes", states
+    yield "volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]
+    usable = sum(node.slots for node in nodes if node.state in USABLE)
+    yield "volery_slots_usable", "gauge", "of these, on nodes that are neither drained nor lost", [({}, usable)]
+    yield "volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]
+
+
+def _service_meters(service: JobService, traffic: Traffic) -> Iterator[Meter]:
+    """Meters of users, hosts and the API itself, for Prometheus alone."""
+    yield "volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]
+    tasks = [
+        ({"user": load.user, "state": state}, count)
+        for load in service.queries.loads()
+        for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))
     ]
-    return "\n".join(lines) + "\n"
+    yield "volery_user_tasks", "gauge", "tasks of users that have not ended", tasks
 
-
-def _job_lines(queries: JobQueries) -> list[str]:
-    loads = queries.loads()
-    return [
-        *_meter(
-            "volery_jobs",
-            "gauge",
-            "jobs that have not ended",
-            [
-                ({"state": "pending"}, sum(load.jobs_pending for load in loads)),
-                ({"state": "running"}, sum(load.jobs_running for load in loads)),
-            ],
-        ),
-        *_meter(
-            "volery_user_tasks",
-            "gauge",
-            "tasks of users that have not ended",
-            [
-                ({"user": load.user, "state": state}, count)
-                for load in loads
-                for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))
-            ],
-        ),
-        *_meter(
-            "volery_attempts_total",
-            "counter",
-            "reports of nodes since the start, by what they say",
-            [({"state": state}, count) for state, count in sorted(queries.told.items())],
-        ),
+    hosts = service.queries.all_hosts()
+    up = [({"host": host.name}, int(host.state == "up")) for host in hosts]
+    yield "volery_host_up", "gauge", "whether a host answers", up
+    waits = [
+        ({"host": host.name, "for": peer}, 1) for host in hosts if host.state == "opening" for peer in host.waits_for
     ]
-
-
-def _host_lines(hosts: Sequence[HostStatus]) -> list[str]:
-    return [
-        *_meter(
-            "volery_host_up",
-            "gauge",
-            "whether a host answers",
-            [({"host": host.name}, int(host.state == "up")) for host in hosts],
-        ),
-        *_meter(
-            "volery_host_waits",
-            "gauge",
-            "whether a host has not opened yet and waits for another",
-            [
-                ({"host": host.name, "for": peer}, 1)
-                for host in hosts
-                if host.state == "opening"
-                for peer in host.waits_for
-            ],
-        ),
-        *_meter(
-            "volery_host_last_heard_timestamp_seconds",
-            "gauge",
-            "when a host was last heard, Unix time",
-            [({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None],
-        ),
-        *_meter(
-            "volery_host_info",
-            "gauge",
-            "the version and the incarnation that a host runs",
-            [
-                (
-                    {
-                        "host": host.name,
-                        "hostname": host.hostname,
-                        "version": host.version,
-                        "incarnation": str(host.incarnation),
-                    },
-                    1,
-                )
-                for host in hosts
-                if host.version
-            ],
-        ),
+    yield "volery_host_waits", "gauge", "whether a host has not opened yet and waits for another", waits
+    heard = [({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None]
+    yield "volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", heard
+    incarnations = [
+        ({"host": host.name} | {name: str(getattr(host, name)) for name in ("hostname", "version", "incarnation")}, 1)
+        for host in hosts
+        if host.version
     ]
+    yield "volery_host_info", "gauge", "the version and the incarnation that a host runs", incarnations
 
-
-def _slot_lines(nodes: Sequence[NodeStatus]) -> list[str]:
-    return [
-        *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
-        *_meter(
-            "volery_slots_usable",
-            "gauge",
-            "of these, on nodes that are neither drained nor lost",
-            [({}, sum(node.slots for node in nodes if node.state in USABLE))],
-        ),
-        *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
+    writer, usage = service.writer, resource.getrusage(resource.RUSAGE_SELF)
+    yield "volery_commits_total", "counter", "batches written to the store", [({}, writer.commits)]
+    yield "volery_commit_seconds_total", "counter", "time that took", [({}, writer.commit_s)]
+    yield "volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]
+    answers = [
+        ({"method": method, "path": path, "status": str(status)}, count)
+        for (method, path, status), count in sorted(traffic.answers.items())
     ]
-
-
-def _api_lines(service: JobService, traffic: Traffic) -> list[str]:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return [
-        *_meter("volery_commits_total", "counter", "batches written to the store", [({}, service.writer.commits)]),
-        *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, service.writer.commit_s)]),
-        *_meter("volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]),
-        *_meter(
-            "volery_http_requests_total",
-            "counter",
-            "requests answered",
-            [
-                ({"method": method, "path": path, "status": str(status)}, count)
-                for (method, path, status), count in sorted(traffic.answers.items())
-            ],
-        ),
-        *_meter(
-            "volery_http_request_seconds_total",
-            "counter",
-            "time until the answer began",
-            [
-                ({"method": method, "path": path}, seconds)
-                for (method, path), seconds in sorted(traffic.seconds.items())
-            ],
-        ),
-        *_meter("volery_pages_open", "gauge", "pages of browsers that listen", [({}, traffic.pages_open)]),
-        *_meter("volery_views_made_total", "counter", "views made for pages", [({}, traffic.views_made)]),
-        *_meter("volery_view_cpu_seconds_total", "counter", "CPU time that took", [({}, traffic.views_cpu_s)]),
-        *_meter(
-            "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
-        ),
-        *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
+    yield "volery_http_requests_total", "counter", "requests answered", answers
+    seconds = [
+        ({"method": method, "path": path}, spent_s) for (method, path), spent_s in sorted(traffic.seconds.items())
     ]
+    yield "volery_http_request_seconds_total", "counter", "time until the answer began", seconds
+    yield "volery_pages_open", "gauge", "pages of browsers that listen", [({}, traffic.pages_open)]
+    yield "volery_views_made_total", "counter", "views made for pages", [({}, traffic.views_made)]
+    yield "volery_view_cpu_seconds_total", "counter", "CPU time that took", [({}, traffic.views_cpu_s)]
+    cpu_s = usage.ru_utime + usage.ru_stime
+    yield "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, cpu_s)]
+    yield "process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]
 
 
-def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:
+def _lines(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
         label_text = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())

@@ -36,7 +36,7 @@ from volery.live.clock import ended_within, in_slices, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, merged, task_count
 from volery.live.service.authentication import Principal
-from volery.live.service.checksums import FORECASTS, add_checksums, add_triggers, fetched, row_checksum
+from volery.live.service.checksums import FORECASTS, add_triggers, fetched, row_checksum
 from volery.live.service.figures import Meter
 from volery.live.service.forecast_inputs import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
@@ -331,9 +331,6 @@ class ForecastLedger:
         self._sql.execute("PRAGMA journal_mode = WAL")
         self._sql.execute("PRAGMA synchronous = NORMAL")
         self._sql.execute(_TABLE)
-        if "checksum" not in {row[1] for row in self._sql.execute("PRAGMA table_info(forecasts)")}:
-            add_checksums(self._sql, (FORECASTS,))  # an earlier version made the file
-
         add_triggers(self._sql, (FORECASTS,))
         self._jobs = reading(jobs)
         self._lock = threading.Lock()

@@ -1,6 +1,9 @@
 """Job service: the submitter between the API, which describes jobs in words, and the schedulers, which take messages.
 
-It has the address `SUBMITTER` on its host like any component, and is not journalled; its state is the store.
+From a request to the schedulers: `JobService.submit` > `JobSubmissions.submit` > `insert_all` (the store) >
+`JobSubmissions.start_sending` > `SubmitThrottle` > `Send`, which is the inbox of the host. Back from there, reports and
+answers come to `SubmitterComponent`. It has the address `SUBMITTER` on its host like any component, and is not
+journalled: its state is the store.
 """
 
 from __future__ import annotations
@@ -14,21 +17,11 @@ from typing import Final
 from volery.core.capabilities import CrashRecovery, Draining, DueShares
 from volery.core.component import Component, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.events import (
-    Drain,
-    Event,
-    JobAccepted,
-    JobDone,
-    JobRejected,
-    PeerBack,
-    PeerLost,
-    Seen,
-    TimerFired,
-)
+from volery.core.events import Drain, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Seen, TimerFired
 from volery.core.flow import answers_queries
-from volery.core.model import Address, JobId, Message, Time
+from volery.core.model import Address, JobId, Time
 from volery.live.config.constraints import Fleet
-from volery.live.jobs import JobDescription, task_count
+from volery.live.jobs import JobDescription
 from volery.live.messages import (
     AGENT,
     ConfinementReport,
@@ -39,13 +32,14 @@ from volery.live.messages import (
     TaskReport,
 )
 from volery.live.runtime.failure_detector import HostRegister
+from volery.live.runtime.submitter import Send
 from volery.live.service.batches import BatchWriter
 from volery.live.service.events import EventFeed
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
-from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
+from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable, ReportMemory
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing, TokenOf, insert_all, no_token, planned_jobs
+from volery.live.service.submissions import JobSubmissions, TokenOf, no_token
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -57,118 +51,128 @@ REPEAT_S: Final = 5.0
 """Longest time for which a component that has restarted may place something on a drained node."""
 
 
-class JobService(Component):
-    """Submits jobs, follows them, and gives orders to schedulers; all calls come from the event loop's thread.
+class NodeDrains:
+    """Orders to place nothing on nodes: those that operators have drained, and those that are short of something."""
+
+    def __init__(self, store: JobStore, writer: BatchWriter, nodes: NodeTable, send: Send) -> None:
+        self._store = store
+        self._writer = writer
+        self._nodes = nodes
+        self._send = send
+
+    async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
+        """Place nothing more on a node, or use it again; None where there is no such node.
+
+        Raises:
+            InputError: the scheduler cannot drain nodes.
+        """
+        nodes = self._nodes
+        if node not in nodes.machines:
+            return None
+        if not nodes.can_drain:
+            problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
+            raise InputError(f"nodes/{node}", problem)
+
+        await self._writer.written(partial(self._store.drain, node, drained))
+        (nodes.drained.add if drained else nodes.drained.discard)(node)
+
+        self._order(node, node in nodes.closed())
+        return next(status for status in nodes.statuses() if status.address == node)
+
+    def confined(self, report: ConfinementReport) -> None:
+        """Close the nodes that have become short of something, and open those that no longer are."""
+        for node in self._nodes.confined(report):
+            self._order(node, node in self._nodes.closed())
+
+    def send_all(self) -> None:
+        for node in sorted(self._nodes.closed()):
+            self._order(node, drained=True)
+
+    def _order(self, node: Address, drained: bool) -> None:
+        for master in self._nodes.masters(node):
+            self._send(master, Drain(node, drained))
+
+
+class SubmitterComponent(Component):
+    """Component at the address `SUBMITTER`: hands reports and answers to the parts that keep them.
 
     Args:
-        submissions: the jobs that have not ended.
         capacity: asks schedulers for their views; None: they do not answer.
-        order: sends a message to a component in the host's next turn.
-        observe: is called with each report of an attempt.
-
-    Attributes:
-        outputs: asks other hosts for the output of tasks.
     """
 
     __slots__ = (
-        "_book",
         "_capacity",
         "_counts",
-        "_fleet",
-        "_numbers",
-        "_observe",
-        "_send",
-        "_store",
+        "_decisions",
+        "_drains",
+        "_nodes",
+        "_outputs",
+        "_sharing",
         "_submissions",
-        "nodes",
-        "outputs",
-        "queries",
-        "writer",
+        "_writer",
     )
 
     def __init__(
         self,
-        store: JobStore,
-        fleet: Fleet,
-        nodes: NodeTable,
-        counts: AttemptCounts,
         writer: BatchWriter,
         submissions: JobSubmissions,
-        queries: JobQueries,
+        memory: ReportMemory,
+        drains: NodeDrains,
+        sharing: UserShares,
         outputs: OutputRequests,
-        book: DecisionBook,
         capacity: CapacityQueries | None,
-        send: Callable[[Address, Message], None],
-        observe: Callable[[TaskReport], None] | None = None,
     ) -> None:
-        self._store = store
-        self._fleet = fleet
-        self.nodes = nodes
-        self._counts = counts
-        self.writer = writer
+        self._writer = writer
         self._submissions = submissions
-        self.queries = queries
-        self.outputs = outputs
-        self._book = book
+        self._nodes, self._counts, self._decisions = memory
+        self._drains = drains
+        self._sharing = sharing
+        self._outputs = outputs
         self._capacity = capacity
-        self._send = send
-        self._observe = observe
-        self._numbers = store.first_numbers()
-
-    # What the host calls.
-
-    def on_outgoing(self, event: Outgoing, source: Address, now: Time) -> None:
-        """Send messages that the store has."""
-        for message in event.messages:
-            self._port.send(event.to, message)
 
     def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
-        self.writer.note(event)
-        counts_by_state = self._counts.told
-        counts_by_state[event.state] = counts_by_state.get(event.state, 0) + 1
+        self._writer.note(event)
+        has_ended = self._nodes.report(event)
         # A report that comes from a node itself, without a reporter, is kept by nobody: nothing to acknowledge.
-        if self.nodes.report(event) and source != event.node and role_of(source) == AGENT:
-            self.writer.acknowledge(source, (event.task, event.attempt))
-        if self._observe is not None:
-            self._observe(event)
+        if has_ended and source != event.node and role_of(source) == AGENT:
+            self._writer.acknowledge(source, (event.task, event.attempt))
+        self._counts.report(event)
 
     def on_news(self, event: JobAccepted | JobRejected | JobDone, source: Address, now: Time) -> None:
-        self.writer.note(event)
+        self._writer.note(event)
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
         else:
             self._submissions.accepted(event.job, is_done=isinstance(event, JobDone))
-
-    def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
-        self._book.note(event)
-
-    def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
-        for node in self.nodes.confined(event):
-            self._order_drain(node, drained=node in self.nodes.closed())
-
-    def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
-        self.queries.sharing.note(event)
-
-    def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
-        self.outputs.receive(event, source)
-
-    def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
-        self.nodes.peer(event)
-
-    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
-        if self._capacity is not None:
-            self._capacity.seen(event)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a rejected job again."""
         assert isinstance(event.key, int)
         self._submissions.submit_rejected(event.key)
 
+    def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
+        self._decisions.note(event)
+
+    def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
+        self._drains.confined(event)
+
+    def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
+        self._sharing.note(event)
+
+    def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
+        self._outputs.receive(event, source)
+
+    def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
+        self._nodes.peer(event)
+
+    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
+        if self._capacity is not None:
+            self._capacity.seen(event)
+
     def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
         self._submissions.failover.on_peer(event)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Outgoing: on_outgoing,
         TaskReport: on_report,
         ConfinementReport: on_confined,
         DecisionReport: on_decision,
@@ -184,7 +188,32 @@ class JobService(Component):
         PeerBack: on_peer_lost_or_back,
     }
 
-    # What the API calls.
+
+class JobService:
+    """Submits, follows and cancels jobs, and drains nodes; all calls come from the event loop's thread.
+
+    Attributes:
+        component: receives what schedulers and hosts answer.
+        outputs: asks other hosts for the output of tasks.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        writer: BatchWriter,
+        submissions: JobSubmissions,
+        queries: JobQueries,
+        drains: NodeDrains,
+        outputs: OutputRequests,
+        component: SubmitterComponent,
+    ) -> None:
+        self._store = store
+        self.writer = writer
+        self._submissions = submissions
+        self.queries = queries
+        self._drains = drains
+        self.outputs = outputs
+        self.component = component
 
     @property
     def problem(self) -> str:
@@ -209,7 +238,7 @@ class JobService(Component):
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit unfinished jobs to entries that have restarted, or are met first: they may have lost them."""
-        self.nodes.forget_lost(entries)
+        self.queries.table.forget_lost(entries)
         self._submissions.failover.greet(entries)
         self.queries.sharing.send_weights(entries)
         await self._submissions.resubmit(entries)
@@ -229,7 +258,7 @@ class JobService(Component):
         Raises:
             InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
         """
-        (receipt,) = await self._submit_all([description], ["job"])
+        (receipt,) = await self._submissions.submit([description], ["job"])
         return receipt
 
     async def submit_many(self, descriptions: Sequence[JobDescription]) -> list[Receipt]:
@@ -238,40 +267,7 @@ class JobService(Component):
         Raises:
             InputError: as for one, naming which.
         """
-        return await self._submit_all(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
-
-    async def _submit_all(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
-        # Numbers are taken before the first wait, so that jobs which are submitted meanwhile get the next ones.
-        number, first = self._numbers
-        self._numbers = end = number + len(places), first + sum(map(task_count, descriptions))
-        try:
-            jobs = await planned_jobs(descriptions, places, number, first, self._fleet)
-        except InputError:
-            if self._numbers == end:  # nobody has taken the next ones meanwhile
-                self._numbers = number, first
-            raise
-
-        assign = self._submissions.failover.assign
-        long_descriptions = [job.encoded for job in jobs if job.encoded.is_long]
-        receipts = await self.writer.written(
-            lambda: insert_all(self._store, jobs, self.queries.now_us, assign),
-            partial(self._store.keep, long_descriptions) if long_descriptions else None,
-            partial(self._store.drop_unused, long_descriptions) if long_descriptions else None,
-        )
-
-        for job, receipt in zip(jobs, receipts, strict=True):
-            if not receipt.known:
-                self._submissions.start_sending(job)
-
-        return receipts
-
-    def unanswering(self, user: str, job: JobId | None = None) -> str:
-        """One sentence about the scheduler of a job, or of a user's next one, if it does not answer; else empty."""
-        register, failover = self.nodes.register, self._submissions.failover
-        if register is None:
-            return ""
-        scheduler = failover.choice(self._numbers[0], user) if job is None else failover.entry(job, user)
-        return register.unanswering(scheduler)
+        return await self._submissions.submit(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Cancel a job; None where there is no such job."""
@@ -282,44 +278,30 @@ class JobService(Component):
         return self._store.job(number)
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
-        """Place nothing more on a node, or use it again; None where there is no such node.
+        """Place nothing more on a node, or use it again; see `NodeDrains.drain`."""
+        return await self._drains.drain(node, drained)
 
-        Raises:
-            InputError: the scheduler cannot drain nodes.
-        """
-        if node not in self.nodes.machines:
-            return None
-        if not self.nodes.can_drain:
-            problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
-            raise InputError(f"nodes/{node}", problem)
-
-        await self.writer.written(partial(self._store.drain, node, drained))
-        (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
-
-        self._order_drain(node, node in self.nodes.closed())
-        return next(status for status in self.nodes.statuses() if status.address == node)
+    def unanswering(self, user: str, job: JobId | None = None) -> str:
+        """One sentence about the scheduler of a job, or of a user's next one, if it does not answer; else empty."""
+        register = self.queries.table.register
+        return "" if register is None else register.unanswering(self._submissions.scheduler(user, job))
 
     def _repeat_orders(self) -> None:
         """Repeat all closed nodes and weights: a component may have restarted."""
         if self.writer.closed:
             return
-        for node in sorted(self.nodes.closed()):
-            self._order_drain(node, drained=True)
+        self._drains.send_all()
         self.queries.sharing.send_weights()
 
         # Nothing acknowledges these orders, so they are repeated as long as the service runs.
         asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
-
-    def _order_drain(self, node: Address, drained: bool) -> None:
-        for master in self.nodes.masters(node):
-            self._send(master, Drain(node, drained))
 
 
 def job_service(
     store: JobStore,
     fleet: Fleet,
     deployment: Deployment,
-    post: Callable[[Event], None],
+    send: Send,
     reports_late_s: float = REPORTS_LATE_S,
     agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
@@ -332,7 +314,6 @@ def job_service(
     Args:
         store: store of jobs, which is closed with the service.
         deployment: deployment of the federation; its components run elsewhere.
-        post: hands an event to the service in the host's next turn.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         agents: node -> the reporter of its host, where that is another one.
         register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
@@ -340,9 +321,7 @@ def job_service(
         on_durable: see `BatchWriter`.
         token: see `JobSubmissions`.
     """
-    send = partial(_send, post)
-    book = DecisionBook()
-    counts = AttemptCounts()
+    counts = AttemptCounts(observe)
 
     def on_commit() -> None:
         counts.note()
@@ -354,7 +333,7 @@ def job_service(
     recovery = deployment.capability(CrashRecovery)
     shares = deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
-    submissions = JobSubmissions(store, fleet, writer, post, send, deployment.entry_for, standins, detection_us, token)
+    submissions = JobSubmissions(store, fleet, writer, send, deployment.entry_for, standins, detection_us, token)
 
     hosts = register(submissions.assigned) if register is not None else None
     draining = deployment.capability(Draining)
@@ -362,16 +341,14 @@ def job_service(
 
     # Nodes whose reports go through different agents are on several hosts.
     spread = len({agents.get(node) for node in deployment.machines}) > 1
-    table = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts, spread)
-    capacity = CapacityQueries(send) if answers_queries(deployment) else None
+    nodes = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts, spread)
+    memory = ReportMemory(nodes, counts, DecisionBook())
 
     sharing = UserShares(shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, send)
-    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, feed, capacity)
+    capacity = CapacityQueries(send, submissions.failover.entry) if answers_queries(deployment) else None
+    queries = JobQueries(store, fleet, memory, sharing, feed, capacity)
+    drains = NodeDrains(store, writer, nodes, send)
     outputs = OutputRequests(send, agents)
 
-    return JobService(store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, send, observe)
-
-
-def _send(post: Callable[[Event], None], to: Address, message: Message) -> None:
-    # Only a handler may use the port: the service posts the message to itself.
-    post(Outgoing(to, (message,)))
+    component = SubmitterComponent(writer, submissions, memory, drains, sharing, outputs, capacity)
+    return JobService(store, writer, submissions, queries, drains, outputs, component)

@@ -37,10 +37,10 @@ CREATE INDEX IF NOT EXISTS preemptions_for_job ON preemptions (for_job, number);
 CREATE INDEX IF NOT EXISTS preemptions_of_user ON preemptions (user, number);
 CREATE INDEX IF NOT EXISTS preemptions_for_user ON preemptions (for_user, number)
 """
+_NOTED: Final = CHECKED["preemptions"][1:]
 _NOTE: Final = (
-    "INSERT OR IGNORE INTO preemptions (at_us, by, reason, task, job, place, attempt, user, for_job, for_place, "
-    "for_user, loss_due, loss_before, loss_after, gain_due, gain_before, gain_after) "
-    "SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 "
+    f"INSERT OR IGNORE INTO preemptions ({', '.join(_NOTED)}) "  # noqa: S608 - ours
+    f"SELECT {', '.join(f'?{at}' for at in range(1, len(_NOTED) + 1))} "
     "WHERE NOT EXISTS (SELECT 1 FROM preemptions WHERE task = ?4 AND at_us = ?1)"
 )
 _LISTED: Final = f"SELECT {', '.join(CHECKED['preemptions'])}, checksum FROM preemptions"  # noqa: S608 - ours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -12,9 +12,10 @@ from typing import Final, Protocol
 from starlette.responses import Response, StreamingResponse
 
 from volery.core.errors import InputError
-from volery.core.model import Address, Message
+from volery.core.model import Address
 from volery.live.messages import AGENT, OutputReply, OutputRequest
 from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
+from volery.live.runtime.submitter import Send
 from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
@@ -68,11 +69,10 @@ class OutputRequests:
     """Questions to the hosts of nodes.
 
     Args:
-        send: hands a message to a component.
         agents: node -> the reporter of its host, where that is another one.
     """
 
-    def __init__(self, send: Callable[[Address, Message], None], agents: Mapping[Address, Address]) -> None:
+    def __init__(self, send: Send, agents: Mapping[Address, Address]) -> None:
         self._send = send
         self.agents = agents
         self._number = 0

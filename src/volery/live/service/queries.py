@@ -15,16 +15,16 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from volery.core.events import Look, Seen
-from volery.core.model import Address, Amounts, JobId, Message, Time
+from volery.core.model import Address, Amounts, JobId, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
-from volery.live.service.batches import BatchWriter
+from volery.live.runtime.submitter import Send
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import PartialDescription
 from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
-from volery.live.service.reports import AttemptCounts, DecisionBook, History, NodeTable, Sample, candidates, counted
+from volery.live.service.reports import History, ReportMemory, Sample, candidates, counted
 from volery.live.service.rows import READ, JobOrder, JobQuery, UserLoad
 from volery.live.service.store import JobStore
 from volery.live.service.user_shares import UserShares
@@ -55,11 +55,11 @@ class JobQueries:
     """Answers about a federation as it is now.
 
     Args:
-        scheduler_of: the address of the scheduler that has a job of a user.
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
         feed: hands changes to those who follow them.
+        table: all nodes.
         told: reports of attempts, counted by state.
         pace: ended attempts over time.
         takes_orders: jobs can be cancelled here, unlike in a recording.
@@ -72,12 +72,8 @@ class JobQueries:
         self,
         store: JobStore,
         fleet: Fleet,
-        nodes: NodeTable,
-        counts: AttemptCounts,
-        writer: BatchWriter,
-        scheduler_of: Callable[[JobId, str], Address],
+        memory: ReportMemory,
         sharing: UserShares,
-        book: DecisionBook,
         feed: EventFeed,
         capacity: CapacityQueries | None = None,
     ) -> None:
@@ -91,17 +87,15 @@ class JobQueries:
             store.loads,
             store.allocations_us,
         )
-        self.nodes, self.lost, self.absent = nodes.statuses, nodes.lost, nodes.absent
-        self.all_hosts, self.partitions, self.views = nodes.hosts, nodes.partitions, book.pairs
-        self.told, self.pace = counts.told, counts.pace
-        self.drains = nodes.can_drain
+        self.table = table = memory.nodes
+        self.nodes, self.lost, self.absent = table.statuses, table.lost, table.absent
+        self.all_hosts, self.partitions, self.views = table.hosts, table.partitions, memory.decisions.pairs
+        self.told, self.pace = memory.counts.told, memory.counts.pace
+        self.drains = table.can_drain
 
         self._store = store
         self._fleet = fleet
-        self._table = nodes
-        self._writer = writer
-        self._scheduler_of = scheduler_of
-        self._book = book
+        self._decisions = memory.decisions
         self._capacity = capacity
         self._owners: dict[Address, tuple[Address, ...]] | None = None
 
@@ -133,7 +127,7 @@ class JobQueries:
         return statuses
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
-        running_tasks = self._table.running_on(node, limit)
+        running_tasks = self.table.running_on(node, limit)
         statuses = list[TaskStatus]()
         for job, place in self._store.places(running_tasks):
             with suppress(RowDamageError):  # its job is listed as damaged
@@ -142,7 +136,7 @@ class JobQueries:
 
     def elapsed_us(self, task: TaskStatus) -> Time:
         first = self._store.first_task(task.job)
-        elapsed_us = None if first is None else self._table.elapsed_us(first + task.index)
+        elapsed_us = None if first is None else self.table.elapsed_us(first + task.index)
         # No start was reported since the API began: the clock of the store is all there is.
         return max(0, self.now_us - (task.started_us or self.now_us)) if elapsed_us is None else elapsed_us
 
@@ -155,7 +149,7 @@ class JobQueries:
 
         steps = []
         if self._capacity is not None and reasons.state == "pending":
-            scheduler = self._scheduler_of(number, job.user)
+            scheduler = self._capacity.scheduler_of(number, job.user)
             demand = self._demand(await self._part(number, reasons.index), reasons.index)
             machines = await self._capacity.machines(scheduler, demand.mask, demand.request)
             if machines is not None:
@@ -228,8 +222,8 @@ class JobQueries:
             reason=preemption_reason or block_reason or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=funnel,
-            decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
-            explained=self._book.has_decisions,
+            decisions=self._decisions.steps(first_task + place, {at: node for node, at in self.table.machines.items()}),
+            explained=self._decisions.has_decisions,
             absent=() if job.ended else self.absent(),
         )
 
@@ -283,8 +277,8 @@ class JobQueries:
             InputError: constraints that the fleet gives no meaning to.
         """
         slots = self._fleet.cluster.slots
-        node_on = {at: node for node, at in self._table.machines.items()}
-        running, groups = self._table.taken(), []
+        node_on = {at: node for node, at in self.table.machines.items()}
+        running, groups = self.table.taken(), []
 
         async for demand in in_slices(demands(description, self._fleet)):
             steps = self._candidates_of(demand, running)
@@ -315,10 +309,10 @@ class JobQueries:
         )
 
     def _candidates(self, demand: TaskDemand) -> list[tuple[str, list[int]]]:
-        return self._candidates_of(demand, self._table.taken())
+        return self._candidates_of(demand, self.table.taken())
 
     def _candidates_of(self, demand: TaskDemand, running: Mapping[int, int]) -> list[tuple[str, list[int]]]:
-        table = self._table
+        table = self.table
         drained, lost, short = table.drained_machines(), table.lost_machines(), table.short_machines()
         return candidates(self._fleet.cluster, demand.mask, demand.request, drained, running, lost, short)
 
@@ -351,11 +345,12 @@ class CapacityQueries:
     """Questions to schedulers that have not been answered.
 
     Args:
-        send: hands a message to a component.
+        scheduler_of: (job, user) -> the address of the scheduler that has the job.
     """
 
-    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+    def __init__(self, send: Send, scheduler_of: Callable[[JobId, str], Address]) -> None:
         self._send = send
+        self.scheduler_of = scheduler_of
         self._number = 0
         self._open: dict[int, asyncio.Future[int]] = {}
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -79,14 +79,23 @@ PACE_STEP_S: Final = 1.0
 class AttemptCounts:
     """Reports of attempts since the API's start.
 
+    Args:
+        observe: is called with each report; None: nobody is.
+
     Attributes:
         told: numbers of reports by state.
         pace: counts ended attempts over time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observe: Callable[[TaskReport], None] | None = None) -> None:
         self.told: dict[str, int] = {}
         self.pace = ThroughputMeter()
+        self._observe = observe
+
+    def report(self, event: TaskReport) -> None:
+        self.told[event.state] = self.told.get(event.state, 0) + 1
+        if self._observe is not None:
+            self._observe(event)
 
     def note(self) -> None:
         """Note how many attempts have ended so far."""
@@ -438,6 +447,14 @@ class DecisionBook:
             )
             for place, (at_us, by, decision) in enumerate(decisions)
         )
+
+
+class ReportMemory(NamedTuple):
+    """All that hosts and schedulers have reported since the API's start."""
+
+    nodes: NodeTable
+    counts: AttemptCounts
+    decisions: DecisionBook
 
 
 def candidates(

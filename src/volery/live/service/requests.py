@@ -25,7 +25,7 @@ from volery.live.jobs import JobDescription
 from volery.live.service.authentication import Principal, Role, Sessions, is_foreign
 from volery.live.service.batches import ClosedError, UnwrittenError
 from volery.live.service.checksums import RowDamageError
-from volery.live.service.intake import Intake
+from volery.live.service.descriptions import Intake
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.outputs import AwayError
 from volery.live.service.submissions import ConflictError

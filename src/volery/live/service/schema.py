@@ -2,8 +2,7 @@
 
 A commit appends to the write-ahead log and, where it is durable, waits for the disk once. Checkpoints move the log to
 its place and wait for the disk twice; they have a connection of their own, so that they run in another thread, beside
-commits, and no submission waits for them. Format 1 is brought to format 2: descriptions leave the rows of jobs. Format
-2 is brought to format 3: every row gets a checksum.
+commits, and no submission waits for them. A file of another format than this one's is refused.
 """
 
 from __future__ import annotations
@@ -13,20 +12,15 @@ import logging
 import os
 import secrets
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from volery.core.errors import InputError
-from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.files import file_identity, opened_lock
-from volery.live.jobs import JobDescription, merged
 from volery.live.service import ledgers
-from volery.live.service.checksums import FORMATS_TABLE, add_checksums, add_triggers, schema_checksum, schema_damage
-from volery.live.service.rows import USAGES_TABLE, digest_of, encoded
+from volery.live.service.checksums import FORMATS_TABLE, add_triggers, schema_checksum, schema_damage
+from volery.live.service.rows import USAGES_TABLE, digest_of
 from volery.live.service.soundness import UNREADABLE, demand_sound, log_soundness
 
 VERSION: Final = 3
@@ -37,11 +31,12 @@ BUSY_MS: Final = 50
 """Time after which a checkpoint that readers hinder is given up, and tried again later: commits wait for it."""
 TABLES: Final = (
     """
-CREATE TABLE descriptions (
+CREATE TABLE IF NOT EXISTS descriptions (
   id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, checksum INTEGER)
 """,
+    # Rows of jobs change with each report, so descriptions, perhaps of many megabytes, have a table of their own.
     """
-CREATE TABLE jobs (
+CREATE TABLE IF NOT EXISTS jobs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
   answered INTEGER NOT NULL DEFAULT 0, cancelling INTEGER NOT NULL DEFAULT 0,
   name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
@@ -50,26 +45,21 @@ CREATE TABLE jobs (
   submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL,
   checksum INTEGER)
 """,
-    "CREATE INDEX jobs_by_revision ON jobs (revision)",
-    "CREATE INDEX jobs_by_description ON jobs (description)",
-)
-"""Rows of jobs change with each report, so descriptions, perhaps of many megabytes, have a table of their own."""
-_TASKS: Final = (
+    "CREATE INDEX IF NOT EXISTS jobs_by_revision ON jobs (revision)",
+    "CREATE INDEX IF NOT EXISTS jobs_by_description ON jobs (description)",
+    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
+    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+    "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
     """
-CREATE TABLE tasks (
+CREATE TABLE IF NOT EXISTS tasks (
   job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
   attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
   started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
   result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, checksum INTEGER,
   PRIMARY KEY (job, place)) WITHOUT ROWID
 """,
-    "CREATE INDEX tasks_by_revision ON tasks (revision)",
-)
-_ADDED: Final = (
+    "CREATE INDEX IF NOT EXISTS tasks_by_revision ON tasks (revision)",
     "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY, checksum INTEGER) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
-    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
-    "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
     FORMATS_TABLE,
     USAGES_TABLE,
     *ledgers.TABLES,
@@ -83,7 +73,7 @@ class Database:
     """The connections to a file that nobody else has open.
 
     Args:
-        path: path of the file, which is made where it is missing. Earlier formats are brought to this one.
+        path: path of the file, which is made where it is missing.
 
     Attributes:
         store: the name of the store, which a copy has as well; no other store has it.
@@ -113,7 +103,7 @@ class Database:
                 log.warning("the log of %s ends within a change, at byte %d, as a crash leaves it", path, torn_at)
 
             self.write = _connected(path, "synchronous = FULL")
-            _prepare(self.write, path)
+            _prepare(self.write)
             self.damage = demand_sound(self.write)
 
             # Checkpoints have a connection of their own, so that no commit makes one.
@@ -214,37 +204,20 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
     return sql
 
 
-def _prepare(sql: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of this version where there are none, or bring those of an earlier version to it.
+def _prepare(sql: sqlite3.Connection) -> None:
+    """Make the tables where there are none.
 
     Raises:
         sqlite3.Error: another version has written the file, it is damaged, or the disk is full; the file is as it was.
     """
-    version = _version(sql)
-    if version == 0:
+    if _version(sql) == 0:
         sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")
 
-    if version == 1:
-        log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
-        migrate(sql, TABLES, 2)
-
-    if version in (1, 2):
-        for statement in _ADDED:
-            sql.execute(statement)
-        _add_launched(sql)
-
     sql.execute("BEGIN IMMEDIATE")
     try:
-        for statement in (*TABLES, *_TASKS) if version == 0 else ():
+        for statement in TABLES:
             sql.execute(statement)
-
-        for statement in _ADDED:
-            sql.execute(statement)
-
-        if version in (1, 2):
-            log.info("the rows of the store of jobs %s get checksums, which is done once", path)
-            add_checksums(sql)
 
         add_triggers(sql)
 
@@ -260,7 +233,7 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(sql: sqlite3.Connection) -> int:
-    """The format of a file, of this version or an earlier one; 0: it is new.
+    """The format of a file; 0: it is new.
 
     Raises:
         sqlite3.DatabaseError: another version has written the file, or its format or its schema is damaged.
@@ -269,72 +242,9 @@ def _version(sql: sqlite3.Connection) -> int:
     problem = schema_damage(sql, version)
     if problem:
         raise sqlite3.DatabaseError(problem)
-    if version not in range(VERSION + 1):
+    if version not in (0, VERSION):
         raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
     return int(version)
-
-
-def _add_launched(sql: sqlite3.Connection) -> None:
-    """Bring a database up to date in which attempts bear the numbers of their scheduler."""
-    if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
-        return
-
-    new_numbers = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
-    for statement in (
-        "BEGIN IMMEDIATE",
-        "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
-        "UPDATE tasks SET launched = attempt WHERE node != ''",
-        f"UPDATE tasks {new_numbers}",
-        f"UPDATE usages {new_numbers}",  # a task's row finds what it has used by the attempt
-        "COMMIT",
-    ):
-        sql.execute(statement)
-
-
-_KEPT: Final = (
-    "id, key, first_task, answered, cancelling, name, user, state, reason, tasks, running, finished, failed, killed, "
-    "unsatisfiable, submitted_us, started_us, ended_us, revision"
-)
-_MOVE: Final = f"INSERT INTO jobs (description, {_KEPT}) SELECT ?, {_KEPT} FROM jobs_before WHERE id = ?"  # noqa: S608 - ours
-
-
-def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> None:
-    """Bring a file from format 1 to format 2, in one transaction; then give the room that became free back.
-
-    Args:
-        sql: the one connection to it.
-        tables: statements that make the new tables `jobs` and `descriptions` with their indices.
-        version: number of the new format.
-
-    Raises:
-        sqlite3.Error: the disk is full, for example; the file is as it was.
-    """
-    # All or nothing: a crash within leaves a file of format 1.
-    sql.execute("BEGIN IMMEDIATE")
-    try:
-        sql.execute("ALTER TABLE jobs RENAME TO jobs_before")
-        for index in ("jobs_by_revision", "jobs_by_user", "jobs_open"):
-            sql.execute(f"DROP INDEX IF EXISTS {index}")
-
-        for statement in tables:
-            sql.execute(statement)
-
-        decode = msgspec.json.Decoder(JobDescription).decode
-        for number, content in sql.execute("SELECT id, description FROM jobs_before ORDER BY id"):
-            with suppress(msgspec.MsgspecError):  # what is not understood any more stays as it is
-                content = encoded(merged(decode(content)))
-            sql.execute(_MOVE, (stored_description(sql, content), number))
-
-        sql.execute("DROP TABLE jobs_before")
-        sql.execute(f"PRAGMA user_version = {version}")
-        sql.execute("COMMIT")
-    except BaseException:
-        sql.execute("ROLLBACK")
-        raise
-
-    with suppress(sqlite3.OperationalError):  # it needs as much room again; without, the file keeps its size
-        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        sql.execute("VACUUM")
 
 
 def stored_description(sql: sqlite3.Connection, content: bytes, digest: bytes = b"") -> int:

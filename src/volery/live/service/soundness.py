@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
 from volery.live.clock import unix_now_us
-from volery.live.runtime.recordfile import OtherVersionError
-from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
+from volery.live.service.checksums import CHECKED, damaged_rows, readable, schema_damage
 from volery.live.service.rows import digest_of, reading
 
 UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -189,7 +188,6 @@ def store_damage(path: Path) -> Iterator[str]:
 
     Raises:
         DamagedError: the log is damaged.
-        OtherVersionError: it is of an earlier version, whose rows have no checksums.
         InputError: it cannot be read.
     """
     try:
@@ -205,9 +203,6 @@ def store_damage(path: Path) -> Iterator[str]:
             elif not version:
                 yield "holds no table: it is empty, or new"
                 return
-            elif version < CHECKED_SINCE:
-                problem = "is of an earlier version, without checksums; start the federation once, which adds them"
-                raise OtherVersionError(str(path), problem)
         except UNREADABLE as error:
             yield str(error)
 

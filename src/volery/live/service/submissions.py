@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit
+from volery.core.events import Cancel, JobDone, MoreTasks, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
 from volery.live.clock import in_background, in_slices, unix_now_us
 from volery.live.command import decode_payload, encode_payload
@@ -30,9 +30,11 @@ from volery.live.jobs import (
     merged_tasks,
     plan,
     submission,
+    task_count,
     with_tasks,
 )
 from volery.live.messages import identity_of, number_of
+from volery.live.runtime.submitter import Send
 from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
@@ -54,8 +56,6 @@ class JobSubmissions:
     """The jobs that schedulers have not finished, and the scheduler of each.
 
     Args:
-        post: hands an event to the job service in the host's next turn.
-        send: sends a message to a component.
         entry: the address that a job of a user is submitted to.
         standins, detection_us: see `CrashRecovery`.
         token: makes the token of the tasks of a job of a user; empty: they get none.
@@ -69,8 +69,7 @@ class JobSubmissions:
         store: JobStore,
         fleet: Fleet,
         writer: BatchWriter,
-        post: Callable[[Event], None],
-        send: Callable[[Address, Message], None],
+        send: Send,
         entry: Callable[[JobId, str], Address],
         standins: Sequence[Address],
         detection_us: Time,
@@ -81,11 +80,12 @@ class JobSubmissions:
         self._writer = writer
         self._send = send
         self._token = token
-        self._throttle = SubmitThrottle(post)
+        self._throttle = SubmitThrottle(send)
         self.failover = Failover(entry, standins, detection_us, store.assigned, writer.written, send, self._resubmit)
         self._deferred_jobs: dict[JobId, Submission] | None = None
         self._unaccepted_jobs: dict[JobId, Submission] = {}
         self._resume_task: asyncio.Task[None] | None = None
+        self._numbers = store.first_numbers()
 
     def open(self, elsewhere: Collection[Address]) -> None:
         """Submit what had not ended when the store was last closed; what is submitted meanwhile is sent after it."""
@@ -96,7 +96,7 @@ class JobSubmissions:
 
     async def _resume(self, open_jobs: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:
-            await self._resubmit(open_jobs, lambda entry: entry not in elsewhere)
+            await self._resubmit(open_jobs, without=elsewhere)
         finally:
             deferred_jobs, self._deferred_jobs = self._deferred_jobs, None
             for job in (deferred_jobs or {}).values():
@@ -104,7 +104,42 @@ class JobSubmissions:
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to these entries."""
-        await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
+        await self._resubmit(self._store.open_ids(), only=entries)
+
+    async def submit(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
+        """Write jobs to the store in one commit, all of them or none, and begin to send them.
+
+        Args:
+            places: name of each job in errors.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
+        """
+        # Numbers are taken before the first wait, so that jobs which are submitted meanwhile get the next ones.
+        number, first = self._numbers
+        self._numbers = end = number + len(places), first + sum(map(task_count, descriptions))
+        try:
+            jobs = await planned_jobs(descriptions, places, number, first, self._fleet)
+        except InputError:
+            if self._numbers == end:  # nobody has taken the next ones meanwhile
+                self._numbers = number, first
+            raise
+
+        long_descriptions = [job.encoded for job in jobs if job.encoded.is_long]
+        receipts = await self._writer.written(
+            partial(self._insert_all, jobs),
+            partial(self._store.keep, long_descriptions) if long_descriptions else None,
+            partial(self._store.drop_unused, long_descriptions) if long_descriptions else None,
+        )
+
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if not receipt.known:
+                self.start_sending(job)
+
+        return receipts
+
+    def _insert_all(self, jobs: Sequence[NewJob]) -> list[Receipt]:
+        return insert_all(self._store, jobs, unix_now_us(), self.failover.assign)
 
     def start_sending(self, job: NewJob) -> None:
         """Send a new job that is in the store to its scheduler, after those that an earlier start has left."""
@@ -131,6 +166,10 @@ class JobSubmissions:
         # While a move of jobs waits to be written, it may be the former scheduler that has accepted this one.
         if job is not None and job.identity == identity and (is_done or self.failover.is_settled):
             del self._unaccepted_jobs[job.number]
+
+    def scheduler(self, user: str, job: JobId | None = None) -> Address:
+        """The scheduler of a job, or the one that a user's next job would get."""
+        return self.failover.choice(self._numbers[0], user) if job is None else self.failover.entry(job, user)
 
     def assigned(self) -> dict[Address, int]:
         """Component -> how many jobs that have not ended are assigned to it."""
@@ -168,15 +207,18 @@ class JobSubmissions:
     def _send_cancel(self, number: JobId, user: str, cancel: Cancel) -> None:
         self._send(self.failover.entry(number, user), cancel)
 
-    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
-        """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
+    async def _resubmit(
+        self, numbers: Sequence[JobId], only: Collection[Address] | None = None, without: Collection[Address] = ()
+    ) -> None:
+        """Submit jobs of some entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
             if self._writer.closed:
                 return
 
             user = self._store.open_user(number)
+            entry = self.failover.entry(number, user) if user is not None else ""
             # A turn for others: a hundred thousand jobs of other entries may be passed over.
-            if user is None or not is_meant(self.failover.entry(number, user)):
+            if user is None or entry in without or not (only is None or entry in only):
                 await asyncio.sleep(0)
                 continue
 
@@ -197,7 +239,7 @@ class JobSubmissions:
         except (InputError, RowDamageError) as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._writer.written(lambda: self._store.fail(number, reason, unix_now_us()))
+                await self._writer.written(partial(self._fail, number, reason))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", number, reason)
             return
@@ -218,6 +260,9 @@ class JobSubmissions:
             # All tasks have ended, but the answer of the scheduler was lost: it is made here.
             self._unaccepted_jobs.pop(number, None)
             self._writer.note(JobDone(identity_of(number, first_task)))
+
+    def _fail(self, number: JobId, reason: str) -> None:
+        self._store.fail(number, reason, unix_now_us())
 
     async def _progress(self, number: JobId, tasks: int) -> tuple[set[int], dict[int, tuple[int, int]]]:
         """The places of a job's tasks that have ended, and earlier attempts of the others (see `JobStore.begun`)."""
@@ -302,13 +347,6 @@ WAITING_MAX: Final = 16
 """Jobs on their way to schedulers; with more of them, further submissions wait."""
 
 
-class Outgoing(Message, frozen=True):
-    """Messages that the job service sends in its next turn; they stay on its host."""
-
-    to: Address
-    messages: tuple[Message, ...]
-
-
 class SubmitThrottle:
     """Hands messages of submissions to the host, a bounded number of tasks per turn.
 
@@ -316,13 +354,10 @@ class SubmitThrottle:
     submitted again after a restart, must not make one turn of it: other requests would wait meanwhile. Jobs that wait
     take turns, so that a small job is not behind a large one, and a job that is cancelled leaves at once. The messages
     of a job are made as they are sent, so that a job that waits takes no memory for its tasks.
-
-    Args:
-        post: hands an event to the job service in the host's next turn.
     """
 
-    def __init__(self, post: Callable[[Event], None]) -> None:
-        self._post = post
+    def __init__(self, send: Send) -> None:
+        self._send = send
         self._queued_jobs: dict[JobId, tuple[Address, Iterator[Message]]] = {}
         self._budget = TASKS_PER_TURN
         self._timer: asyncio.Handle | None = None
@@ -354,7 +389,7 @@ class SubmitThrottle:
                 # At the end of the line: jobs take turns.
                 queued[job] = to, messages
                 self._budget -= _weight(message)
-                self._post(Outgoing(to, (message,)))
+                self._send(to, message)
 
         self._queue_change.set()
 

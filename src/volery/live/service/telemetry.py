@@ -11,8 +11,9 @@ submission, but what ran before has no span in them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, get_args
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -29,9 +30,10 @@ import volery
 from volery.core.model import SECOND, JobId, TaskId, Time
 from volery.live.clock import in_background
 from volery.live.messages import TaskReport, identity_of, number_of
+from volery.live.service.figures import federation_meters
 from volery.live.service.queries import JobQueries
 from volery.live.service.store import JobStore
-from volery.live.status import JobStatus, NodeState
+from volery.live.status import JobStatus
 
 REFRESH_S: Final = 5.0
 """Time between two reads of the figures; exporters take the last ones, in their own thread."""
@@ -65,10 +67,16 @@ class _JobSpan:
         self.queued_us: dict[TaskId, Time] = {}
 
 
-class Telemetry:
-    """Makes spans and figures for OpenTelemetry."""
+class JobTracer:
+    """Follows a job service: its jobs become spans, and its meters figures of OpenTelemetry.
 
-    def __init__(self, name: str, spans: SpanProcessor, reader: MetricReader) -> None:
+    Args:
+        name: name of the federation.
+    """
+
+    def __init__(self, name: str, store: JobStore, spans: SpanProcessor, reader: MetricReader) -> None:
+        self._store = store
+        self._tasks: list[asyncio.Task[None]] = []
         resource = Resource.create({"service.name": "volery", "service.instance.id": name})
         self._tracers = TracerProvider(resource=resource)
         self._tracers.add_span_processor(spans)
@@ -76,53 +84,53 @@ class Telemetry:
         self._tracer = self._tracers.get_tracer("volery", volery.__version__)
         self._jobs: dict[JobId, _JobSpan] = {}
         self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
-        self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        self._figures: dict[str, list[Observation]] = {}
 
-        meter = self._meters.get_meter("volery", volery.__version__)
-        self._took = meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
+        self._meter = self._meters.get_meter("volery", volery.__version__)
+        self._took = self._meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
 
-        for figure, meaning in (
-            ("volery.jobs", "jobs that have not ended"),
-            ("volery.tasks", "tasks that have not ended"),
-            ("volery.slots", "tasks that nodes run at once"),
-            ("volery.slots_taken", "tasks that run"),
-            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"),
-            ("volery.nodes", "nodes"),
-        ):
-            meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
+    def open(self, queries: JobQueries) -> None:
+        self._tasks = [
+            in_background(self._follow(queries, queries.revision), "the export of traces"),
+            in_background(self._refresh(queries), "the export of metrics"),
+        ]
 
-        figure = "volery.attempts"
-        meter.create_observable_counter(figure, [self._reader_of(figure)], description="reports of nodes, by state")
+    async def _follow(self, queries: JobQueries, last_revision: int) -> None:
+        async for batch in queries.feed.follow(last_revision).batches(REFRESH_S):
+            for change in batch.changes:
+                if isinstance(change.status, JobStatus) and change.status.ended:
+                    self._end(change.status)
 
-    def _reader_of(self, figure: str) -> Any:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(value, labels) for value, labels in self._figures.get(figure, ())]
+    async def _refresh(self, queries: JobQueries) -> None:
+        while True:
+            self._look(queries)
+            await asyncio.sleep(REFRESH_S)
 
-        return read
+    def _look(self, queries: JobQueries) -> None:
+        """Read the meters of Prometheus that OpenTelemetry has too: `volery_slots` is `volery.slots` here."""
+        loads = queries.loads()
+        states = ("pending", "running")
+        tasks = [({"state": state}, sum(getattr(load, f"tasks_{state}") for load in loads)) for state in states]
+        meters = (*federation_meters(queries), ("volery_tasks", "gauge", "tasks that have not ended", tasks))
 
-    def look(self, queries: JobQueries) -> None:
-        loads, nodes = queries.loads(), queries.nodes()
-        counts = {
-            state: [sum(getattr(load, f"{kind}_{state}") for load in loads) for kind in ("jobs", "tasks")]
-            for state in ("pending", "running")
-        }
+        for name, kind, meaning, samples in meters:
+            figure = name.removesuffix("_total").replace("_", ".", 1)
+            is_new = figure not in self._figures
+            self._figures[figure] = [Observation(value, labels) for labels, value in samples]
+            if is_new:
+                meter = self._meter
+                create: Callable[..., object] = (
+                    meter.create_observable_counter if kind == "counter" else meter.create_observable_gauge
+                )
+                create(figure, [partial(self._observed, figure)], description=meaning)
 
-        self._figures = {
-            "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in counts.items()],
-            "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in counts.items()],
-            "volery.slots": [(sum(node.slots for node in nodes), {})],
-            "volery.slots_usable": [(sum(node.slots for node in nodes if node.state == "in use"), {})],
-            "volery.nodes": [
-                (sum(node.state == state for node in nodes), {"state": state}) for state in get_args(NodeState)
-            ],
-            "volery.slots_taken": [(sum(node.running for node in nodes), {})],
-            "volery.attempts": [(count, {"state": state}) for state, count in queries.told.items()],
-        }
+    def _observed(self, figure: str, _: CallbackOptions) -> Iterable[Observation]:
+        return self._figures[figure]
 
-    def attempt(self, store: JobStore, report: TaskReport) -> None:
+    def on_report(self, report: TaskReport) -> None:
         """Add the report of an attempt to the span of its job."""
         number = number_of(report.job)
-        job = self._jobs.get(number) or self._begun(store, number)
+        job = self._jobs.get(number) or self._begun(number)
         key = (report.task, report.attempt)
         at_ns = report.at_unix_us * _NS
         if job is None or identity_of(number, job.first_task) != report.job:
@@ -136,7 +144,7 @@ class Telemetry:
 
             # A host that was started again may have another clock than the one that gave the start.
             took_us = max(0, report.at_unix_us - started_us)
-            _end(span, report, (started_us + took_us) * _NS)
+            _end_attempt(span, report, (started_us + took_us) * _NS)
             self._took.record(took_us / SECOND, {"state": report.state})
             if report.state != "finished":
                 job.queued_us[report.task] = report.at_unix_us
@@ -155,9 +163,9 @@ class Telemetry:
 
         return span
 
-    def _begun(self, store: JobStore, number: JobId) -> _JobSpan | None:
-        status = store.job(number)
-        first_task = store.first_task(number)
+    def _begun(self, number: JobId) -> _JobSpan | None:
+        status = self._store.job(number)
+        first_task = self._store.first_task(number)
         if status is None or first_task is None:
             return None
 
@@ -172,9 +180,9 @@ class Telemetry:
         job = self._jobs[number] = _JobSpan(span, set_span_in_context(span), first_task, status.submitted_us)
         return job
 
-    def ended(self, store: JobStore, status: JobStatus) -> None:
+    def _end(self, status: JobStatus) -> None:
         """Close the span of a job whose end is stored."""
-        job = self._jobs.get(status.id) or self._begun(store, status.id)
+        job = self._jobs.get(status.id) or self._begun(status.id)
         if job is None:
             return
 
@@ -187,7 +195,15 @@ class Telemetry:
         assert status.ended_us is not None
         job.span.end(status.ended_us * _NS)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Follow nothing more; call it before the store is closed."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._shut_down)
+
+    def _shut_down(self) -> None:
         """Export what there is; may take some seconds where no collector answers."""
         attempts = [span for span, _ in self._attempts.values()]
         for span in (*attempts, *(job.span for job in self._jobs.values())):
@@ -198,7 +214,7 @@ class Telemetry:
         self._meters.shutdown()
 
 
-def _end(span: Span, report: TaskReport, at_ns: int) -> None:
+def _end_attempt(span: Span, report: TaskReport, at_ns: int) -> None:
     span.set_attributes({"volery.state": report.state, "volery.reason": report.reason})
     if report.exit_code is not None:
         span.set_attribute("volery.exit_code", report.exit_code)
@@ -206,40 +222,3 @@ def _end(span: Span, report: TaskReport, at_ns: int) -> None:
         span.set_status(Status(StatusCode.ERROR, report.reason or report.state))
     span.add_event("ended", timestamp=at_ns)
     span.end(at_ns)
-
-
-class JobTracer:
-    """Follows a job service, and makes its jobs spans."""
-
-    def __init__(self, telemetry: Telemetry, store: JobStore) -> None:
-        self._telemetry = telemetry
-        self._store = store
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def on_report(self, event: TaskReport) -> None:
-        self._telemetry.attempt(self._store, event)
-
-    def open(self, queries: JobQueries) -> None:
-        self._tasks = [
-            in_background(self._follow(queries, queries.revision), "the export of traces"),
-            in_background(self._refresh(queries), "the export of metrics"),
-        ]
-
-    async def _follow(self, queries: JobQueries, last_revision: int) -> None:
-        async for batch in queries.feed.follow(last_revision).batches(REFRESH_S):
-            for change in batch.changes:
-                if isinstance(change.status, JobStatus) and change.status.ended:
-                    self._telemetry.ended(self._store, change.status)
-
-    async def _refresh(self, queries: JobQueries) -> None:
-        while True:
-            self._telemetry.look(queries)
-            await asyncio.sleep(REFRESH_S)
-
-    def stop(self) -> None:
-        """Follow nothing more; call it before the store is closed."""
-        for task in self._tasks:
-            task.cancel()
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._telemetry.close)

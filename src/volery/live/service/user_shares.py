@@ -19,9 +19,10 @@ import msgspec
 from volery.core.capabilities import Share
 from volery.core.errors import InputError
 from volery.core.events import Reweigh
-from volery.core.model import Address, JobId, Message
+from volery.core.model import Address, JobId
 from volery.live.clock import in_background, unix_now_us
 from volery.live.messages import PreemptionReport
+from volery.live.runtime.submitter import Send
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
@@ -42,7 +43,6 @@ class UserShares:
     Args:
         due, shares, weight_subscribers: `guaranteed`, `under` and the same of `DueShares`.
         written: see `Written`.
-        send: hands a message to a component.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class UserShares:
         weight_subscribers: Collection[Address],
         book: ShareHistory,
         written: Written,
-        send: Callable[[Address, Message], None],
+        send: Send,
     ) -> None:
         self._due = due
         self._shares_by = shares
@@ -140,7 +140,7 @@ class UserShares:
             share = self.named(name)
             assert share is not None, "whose weight can change has one"
             was = share.weight
-            self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, unix_now_us()))
+            self._number = await self._written(partial(self._book.reweigh, name, weight, was, by, unix_now_us()))
             self._weights, self._shares = weights, due
 
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")

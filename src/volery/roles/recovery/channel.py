@@ -22,7 +22,10 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import msgspec
@@ -37,18 +40,26 @@ RENEWALS: Final = 1 << 20
 """Sessions that one incarnation can open."""
 WINDOW: Final = 64
 """Frames that are sent again at once; the others follow as those are acknowledged."""
+RETRY_US: Final[Time] = 50_000
+"""Shortest time without an acknowledgement before frames are sent again."""
+RETRY_MAX_US: Final[Time] = 10_000_000
+"""Longest such time."""
+GREETING_US: Final[Time] = 1_000_000
+"""Shortest time without an answer before a greeting that has surely arrived is sent again: its peer crashed."""
+ACKNOWLEDGE_US: Final[Time] = 5_000
+"""Longest time for which an acknowledgement waits for a frame to ride on."""
 
 
 class Frame(Message, frozen=True):
-    """A numbered message; `session` is the sender's, `to_session` the receiver's, `heard` acknowledges.
+    """A numbered message; `session` is the sender's, `to_session` the receiver's.
 
-    Number 0: the driver has promised that it arrives, and in order.
+    It acknowledges all frames up to `last_received`. Number 0: the driver has promised that it arrives, and in order.
     """
 
     session: int
     to_session: int
     number: int
-    heard: int
+    last_received: int
     payload: bytes
 
 
@@ -59,11 +70,11 @@ class PatientFrame(Frame, frozen=True):
 
 
 class Acknowledgement(Message, frozen=True):
-    """All frames up to `heard` have come."""
+    """All frames up to `last_received` have come."""
 
     session: int
     to_session: int
-    heard: int
+    last_received: int
 
 
 class Greeting(Message, frozen=True):
@@ -81,105 +92,78 @@ class Renewed(Message, frozen=True):
 LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame, Acknowledgement, Greeting})
 
 
-Heeds = Callable[[Message, Address], bool]
+Accepts = Callable[[Message, Address], bool]
 
 
-class LinkSetting(msgspec.Struct, frozen=True):
-    """Times of retries, greetings and acknowledgements, of all links.
-
-    Args:
-        retry_us: at least so long without an acknowledgement passes before frames are sent again.
-        retry_max_us: at most so long.
-        greeting_us: at least so long without an answer passes before a greeting that has surely arrived is sent again:
-            the peer that it has reached has crashed since.
-        acknowledge_us: how long an acknowledgement may wait for a frame to ride on.
-    """
-
-    retry_us: Time = 50_000
-    retry_max_us: Time = 10_000_000
-    greeting_us: Time = 1_000_000
-    acknowledge_us: Time = 5_000
-
-
+@dataclass(slots=True)
 class _End:
     """One end of the link to a peer.
 
     Attributes:
-        mine, theirs: the sessions; `theirs` is None until a new incarnation has received it.
-        sent: numbered, not acknowledged, with the time of the first sending.
-        resent: number of the last frame that was sent more than once.
-        waiting: not numbered yet, because `theirs` is not known.
-        number: of the last frame sent.
-        heard: up to which all frames have come.
-        early: frames that came before their turn.
-        owes: an acknowledgement.
-        retry_us: until what is not acknowledged is sent again.
-        sent_at: when that was last done.
-        timer_at: 0 when there is none.
+        session: Session of this end.
+        peer_session: Session of the peer; None until a new incarnation has received it.
+        retry_us: Time until frames without acknowledgement are sent again.
+        frames: Numbered frames without acknowledgement, with the time of the first sending.
+        last_resent: Number of the last frame that was sent more than once.
+        unnumbered_payloads: Payloads that wait for the session of the peer.
+        last_sent: Number of the last frame sent.
+        last_received: Number up to which all frames have come.
+        early_payloads: Payloads of frames that came before their turn, by number.
+        owes_acknowledgement: Whether the peer has sent what no frame has acknowledged yet.
+        sent_at: Time of the last sending of frames that had to be sent.
+        timer_at: Time of the timer; 0 when there is none.
     """
 
-    __slots__ = (
-        "early",
-        "heard",
-        "mine",
-        "number",
-        "owes",
-        "resent",
-        "retry_us",
-        "sent",
-        "sent_at",
-        "theirs",
-        "timer_at",
-        "waiting",
-    )
+    session: int
+    peer_session: int | None
+    retry_us: Time
+    frames: deque[tuple[int, Time, bytes]] = field(default_factory=deque)
+    last_resent: int = 0
+    unnumbered_payloads: list[bytes] = field(default_factory=list)
+    last_sent: int = 0
+    last_received: int = 0
+    early_payloads: dict[int, bytes] = field(default_factory=dict)
+    owes_acknowledgement: bool = False
+    sent_at: Time = 0
+    timer_at: Time = 0
 
-    def __init__(self, mine: int, theirs: int | None, retry_us: Time) -> None:
-        self.mine = mine
-        self.theirs = theirs
-        self.sent: deque[tuple[int, Time, bytes]] = deque()
-        self.resent = 0
-        self.waiting: list[bytes] = []
-        self.number = self.heard = 0
-        self.early: dict[int, bytes] = {}
-        self.owes = False
-        self.retry_us = retry_us
-        self.sent_at: Time = 0
-        self.timer_at: Time = 0
+    def reset(self) -> None:
+        """Begin another session of either end: what was sent in the one before is void, in both directions."""
+        self.last_sent = self.last_received = self.last_resent = 0
+        self.frames.clear()
+        self.early_payloads.clear()
 
 
 class Linked(Component):
     """Stands around a component and its port.
 
     Args:
-        incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
-        messages: what travels on the links.
-        setting: of all links.
-        heeds: whether the component takes a message of a peer; one that it does not is void (the fence of leaders).
+        incarnation: Number of restarts; 0: it was built with its deployment, as its peers were, as far as it knows.
+        decode: Decoder of what travels on the links.
+        accepts: Whether the component takes a message of a peer; one that it does not is void (the fence of leaders).
     """
 
-    __slots__ = ("_decode", "_ends", "_heeds", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
+    __slots__ = ("_accepts", "_decode", "_ends", "_incarnation", "_retry_us", "_sure", "inner", "now")
 
     def __init__(
         self,
         inner: Component,
         incarnation: int,
         decode: msgspec.msgpack.Decoder[Any],
-        setting: LinkSetting,
-        heeds: Heeds | None = None,
+        accepts: Accepts | None = None,
     ) -> None:
         self.inner = inner
         self.now: Time = 0
         self._incarnation = incarnation
         self._decode = decode.decode
-        self._heeds = heeds
-        self._setting = setting
+        self._accepts = accepts
         self._ends: dict[Address, _End] = {}
 
     def bind(self, port: Port) -> None:
         """Put the links between the component and its port."""
         self._port = port
         self._sure = port.is_reliable
-        self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
+        self._retry_us = GREETING_US if self._sure else RETRY_US
         self.inner.bind(LinkPort(self, port))
 
     def takes(self) -> Collection[type]:
@@ -195,7 +179,8 @@ class Linked(Component):
     def check_rest(self) -> None:
         """Nothing is left to be acknowledged."""
         for peer, end in self._ends.items():
-            assert not len(end.sent) + len(end.waiting), f"{self._port.address} > {peer} was not acknowledged"
+            is_rest = not end.frames and not end.unnumbered_payloads
+            assert is_rest, f"{self._port.address} > {peer} was not acknowledged"
         self.inner.check_rest()
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
@@ -209,8 +194,8 @@ class Linked(Component):
             case Acknowledgement():
                 if self._meet(source, event.session, event.to_session):
                     end = self._ends[source]
-                    if event.to_session == end.mine:
-                        self._acknowledged(end, event.heard, source)
+                    if event.to_session == end.session:
+                        self._acknowledged(end, event.last_received, source)
             case Greeting():
                 if self._meet(source, event.session, None):
                     self._answer(self._ends[source], source)
@@ -224,8 +209,8 @@ class Linked(Component):
     def _end(self, peer: Address) -> _End:
         end = self._ends.get(peer)
         if end is None:
-            known = None if self._incarnation else 0
-            end = self._ends[peer] = _End(self._incarnation * RENEWALS, known, self._retry_us)
+            peer_session = None if self._incarnation else 0
+            end = self._ends[peer] = _End(self._incarnation * RENEWALS, peer_session, self._retry_us)
         return end
 
     def _meet(self, peer: Address, session: int, to_session: int | None) -> bool:
@@ -234,40 +219,42 @@ class Linked(Component):
         A new incarnation accepts only what is addressed to it: all else may be as old as the network is slow.
         """
         end = self._end(peer)
-        if end.theirs is None:
-            if to_session != end.mine:
-                self._port.send(peer, Acknowledgement(end.mine, session, 0))
+        if end.peer_session is None:
+            if to_session != end.session:
+                self._port.send(peer, Acknowledgement(end.session, session, 0))
                 return False
-            end.theirs = session
-            for payload in end.waiting:
+            end.peer_session = session
+            for payload in end.unnumbered_payloads:
                 self._send_frame(end, peer, payload)
-            end.waiting.clear()
+            end.unnumbered_payloads.clear()
             return True
-        if session > end.theirs:
-            end.theirs, end.number, end.heard, end.resent = session, 0, 0, 0
-            end.sent.clear()
-            end.early.clear()
+
+        # What was sent to the earlier session is void; the component is informed before anything else from there.
+        if session > end.peer_session:
+            end.peer_session = session
+            end.reset()
             end.retry_us = self._retry_us
             if Renewed in self.inner.receives:
                 self.inner.handle(Renewed(peer), peer, self.now)
-        return session == end.theirs
+        return session == end.peer_session
 
     def send(self, peer: Address, message: Message) -> None:
         """Send a frame, or ask first for the session of the peer."""
-        end, payload = self._end(peer), msgspec.msgpack.encode(message)
-        if end.theirs is None:
-            if not end.waiting:
+        end = self._end(peer)
+        payload = msgspec.msgpack.encode(message)
+        if end.peer_session is None:
+            if not end.unnumbered_payloads:
                 self.greet(peer)
-            end.waiting.append(payload)
+            end.unnumbered_payloads.append(payload)
         elif self._sure and message.coalescable:
-            self._port.send(peer, PatientFrame(end.mine, end.theirs, 0, 0, payload))
+            self._port.send(peer, PatientFrame(end.session, end.peer_session, 0, 0, payload))
         else:
             self._send_frame(end, peer, payload)
 
     def greet(self, peer: Address) -> None:
         """Ask for the peer's session, and make this one known."""
         end = self._end(peer)
-        self._port.send(peer, Greeting(end.mine))
+        self._port.send(peer, Greeting(end.session))
         end.sent_at = self.now
         self._set_timer(end, peer)
 
@@ -277,27 +264,26 @@ class Linked(Component):
         What was sent and not acknowledged is void, in both directions.
         """
         end = self._end(peer)
-        end.mine += 1
-        end.number = end.heard = end.resent = 0
-        end.sent.clear()
-        end.early.clear()
+        end.session += 1
+        end.reset()
 
     def _send_frame(self, end: _End, peer: Address, payload: bytes) -> None:
-        assert end.theirs is not None, "a frame without an addressee"
+        assert end.peer_session is not None, "a frame without an addressee"
         if self._sure:
-            self._port.send(peer, Frame(end.mine, end.theirs, 0, 0, payload))
+            self._port.send(peer, Frame(end.session, end.peer_session, 0, 0, payload))
             return
-        end.number += 1
-        if not end.sent:
+
+        end.last_sent += 1
+        if not end.frames:
             end.sent_at = self.now
-        end.sent.append((end.number, self.now, payload))
-        if len(end.sent) <= WINDOW:
-            end.owes = False
-            self._port.send(peer, Frame(end.mine, end.theirs, end.number, end.heard, payload))
+        end.frames.append((end.last_sent, self.now, payload))
+        if len(end.frames) <= WINDOW:
+            end.owes_acknowledgement = False
+            self._port.send(peer, Frame(end.session, end.peer_session, end.last_sent, end.last_received, payload))
         self._set_timer(end, peer)
 
     def _on_sure_frame(self, frame: Frame, peer: Address) -> None:
-        if self._meet(peer, frame.session, frame.to_session) and frame.to_session == self._ends[peer].mine:
+        if self._meet(peer, frame.session, frame.to_session) and frame.to_session == self._ends[peer].session:
             self._hand_on(frame.payload, peer)
 
     def _hand_on(self, payload: bytes, peer: Address) -> None:
@@ -305,7 +291,7 @@ class Linked(Component):
             message = self._decode(payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise UnknownMessageError(f"{self._port.address} cannot read a message of {peer}: {error}") from None
-        if self._heeds is None or self._heeds(message, peer):
+        if self._accepts is None or self._accepts(message, peer):
             self.inner.handle(message, peer, self.now)
 
     def _on_frame(self, frame: Frame, peer: Address) -> None:
@@ -313,76 +299,87 @@ class Linked(Component):
             return
         end = self._ends[peer]
         self._owe(end, peer)
-        if frame.to_session != end.mine:
+        if frame.to_session != end.session:
             return
-        self._acknowledged(end, frame.heard, peer)
-        if frame.number > end.heard:
-            end.early[frame.number] = frame.payload
-        mine = end.mine
-        while end.mine == mine and (payload := end.early.pop(end.heard + 1, None)) is not None:
-            end.heard += 1
+
+        self._acknowledged(end, frame.last_received, peer)
+        if frame.number > end.last_received:
+            end.early_payloads[frame.number] = frame.payload
+
+        # A component that ends a session while it handles a message receives nothing more of that session.
+        session = end.session
+        while end.session == session and (payload := end.early_payloads.pop(end.last_received + 1, None)) is not None:
+            end.last_received += 1
             self._hand_on(payload, peer)
 
-    def _acknowledged(self, end: _End, heard: int, peer: Address) -> None:
-        sent, before, number = end.sent, len(end.sent), 0
-        while sent and sent[0][0] <= heard:
-            number, at, _ = sent.popleft()
-        if number:
-            if number > end.resent:
-                setting = self._setting
-                end.retry_us = min(max(setting.retry_us, 2 * (self.now - at)), setting.retry_max_us)
-            end.sent_at = self.now
-            if before > WINDOW and end.theirs is not None:  # some come into the window
-                for number, _, payload in list(sent)[max(0, WINDOW - before + len(sent)) : WINDOW]:
-                    self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
+    def _acknowledged(self, end: _End, last_received: int, peer: Address) -> None:
+        frames = end.frames
+        count = len(frames)
+        number = 0
+        while frames and frames[0][0] <= last_received:
+            number, sent_at, _ = frames.popleft()
+        if not number:
+            return
+
+        # Karn: the acknowledgement of a frame that was sent twice does not say which of the two took how long.
+        if number > end.last_resent:
+            end.retry_us = min(max(RETRY_US, 2 * (self.now - sent_at)), RETRY_MAX_US)
+        end.sent_at = self.now
+
+        # Some come into the window.
+        if count > WINDOW and end.peer_session is not None:
+            for number, _, payload in list(frames)[max(0, WINDOW - count + len(frames)) : WINDOW]:
+                self._port.send(peer, Frame(end.session, end.peer_session, number, end.last_received, payload))
 
     def _answer(self, end: _End, peer: Address) -> None:
         """Send the session of this end: at once where no frame will carry it."""
-        if self._sure and end.theirs is not None:
-            self._port.send(peer, Acknowledgement(end.mine, end.theirs, 0))
+        if self._sure and end.peer_session is not None:
+            self._port.send(peer, Acknowledgement(end.session, end.peer_session, 0))
         else:
             self._owe(end, peer)
 
     def _owe(self, end: _End, peer: Address) -> None:
-        if not end.owes:
-            end.owes = True
+        if not end.owes_acknowledgement:
+            end.owes_acknowledgement = True
             self._set_timer(end, peer)
 
     def _set_timer(self, end: _End, peer: Address) -> None:
         """The one timer of a peer, for the earlier of its two duties."""
-        at = self.now + self._setting.acknowledge_us if end.owes else 0
-        if end.sent or end.theirs is None:
-            again = max(end.sent_at + end.retry_us, self.now)
-            at = min(at, again) if at else again
-        if at and (not end.timer_at or at < end.timer_at):
-            end.timer_at = at
-            self._port.set_timer(("link", peer), at)
+        due_at = self.now + ACKNOWLEDGE_US if end.owes_acknowledgement else 0
+        if end.frames or end.peer_session is None:
+            retry_at = max(end.sent_at + end.retry_us, self.now)
+            due_at = min(due_at, retry_at) if due_at else retry_at
+        if due_at and (not end.timer_at or due_at < end.timer_at):
+            end.timer_at = due_at
+            self._port.set_timer(("link", peer), due_at)
 
     def _on_timer(self, peer: Address) -> None:
         end = self._ends[peer]
         end.timer_at = 0
-        if end.owes and end.theirs is not None:
-            end.owes = False
-            self._port.send(peer, Acknowledgement(end.mine, end.theirs, end.heard))
-        if (end.sent or end.theirs is None) and self.now >= end.sent_at + end.retry_us:
-            self._send_again(end, peer, max(1, WINDOW * self._setting.retry_us // end.retry_us))
-            end.retry_us = min(2 * end.retry_us, self._setting.retry_max_us)
+        if end.owes_acknowledgement and end.peer_session is not None:
+            end.owes_acknowledgement = False
+            self._port.send(peer, Acknowledgement(end.session, end.peer_session, end.last_received))
+
+        # A retry sends fewer frames and waits longer with each try: a busy peer is not made busier.
+        if (end.frames or end.peer_session is None) and self.now >= end.sent_at + end.retry_us:
+            self._send_again(end, peer, max(1, WINDOW * RETRY_US // end.retry_us))
+            end.retry_us = min(2 * end.retry_us, RETRY_MAX_US)
         self._set_timer(end, peer)
 
     def _send_again(self, end: _End, peer: Address, count: int) -> None:
         end.sent_at = self.now
-        if end.theirs is None:
-            self._port.send(peer, Greeting(end.mine))
+        if end.peer_session is None:
+            self._port.send(peer, Greeting(end.session))
             return
-        for number, _, payload in list(end.sent)[:count]:
-            end.resent = max(end.resent, number)
-            self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
+        for number, _, payload in list(end.frames)[:count]:
+            end.last_resent = max(end.last_resent, number)
+            self._port.send(peer, Frame(end.session, end.peer_session, number, end.last_received, payload))
 
     def _hasten(self, peer: Address) -> None:
         """The peer can be reached again: try at once."""
         end = self._ends[peer]
         end.retry_us = self._retry_us
-        if end.sent or end.theirs is None:
+        if end.frames or end.peer_session is None:
             self._send_again(end, peer, WINDOW)
             self._set_timer(end, peer)
 
@@ -411,32 +408,24 @@ class Linking:
     """Wraps the components of one deployment.
 
     Args:
-        messages: what travels on its links.
-        setting: of all links.
+        messages: Messages that travel on its links.
     """
 
-    def __init__(self, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> None:
+    def __init__(self, messages: Iterable[type[Message]]) -> None:
         kinds = sorted(set(messages) - LINK_MESSAGES, key=lambda kind: kind.__name__)
-        union: Any = kinds[0]
-        for kind in kinds[1:]:
-            union = union | kind
-        self._decoder = msgspec.msgpack.Decoder(union)
-        self._setting = setting or LinkSetting()
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, kinds))
 
-    def around(self, component: Component, incarnation: int = 0, heeds: Heeds | None = None) -> Linked:
+    def around(self, component: Component, incarnation: int = 0, accepts: Accepts | None = None) -> Linked:
         """One component, linked; see `Linked`."""
-        return Linked(component, incarnation, self._decoder, self._setting, heeds)
-
-    def around_all(self, components: Mapping[Address, Component]) -> dict[Address, Component]:
-        """All components of a deployment, linked."""
-        return {address: self.around(component) for address, component in components.items()}
+        return Linked(component, incarnation, self._decoder, accepts)
 
 
-def linked(deployment: Deployment, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> Deployment:
+def linked(deployment: Deployment, messages: Iterable[type[Message]]) -> Deployment:
     """A deployment that bears loss, duplication, delay and partitions: its components are the same, and linked.
 
     For designs of which no component may crash; others link each component that they rebuild (`Linking`).
     """
-    linking = Linking(messages, setting)
     assert deployment.capability(CrashRecovery) is None, "a component that is rebuilt has to be linked, too"
-    return msgspec.structs.replace(deployment, components=linking.around_all(deployment.components))
+    around = Linking(messages).around
+    components = {address: around(component) for address, component in deployment.components.items()}
+    return msgspec.structs.replace(deployment, components=components)

@@ -25,7 +25,7 @@ class Lease(msgspec.Struct, frozen=True):
     """For how long a node may run tasks without its master, and how long its master waits.
 
     Args:
-        detection_us: both ends receive an outage that lasts this long, see `CrashRecovery.detection_us`.
+        detection_us: Length of an outage of which both ends are informed, see `CrashRecovery.detection_us`.
     """
 
     detection_us: Time
@@ -39,8 +39,8 @@ class Lease(msgspec.Struct, frozen=True):
     def lease_us(self) -> Time:
         """Time for which a master waits in an outage.
 
-        The node learns of it within one detection time, waits for its grace, and may learn of the end of the outage one
-        detection time before the master is.
+        The node is informed of it within one detection time, waits for its grace, and may be informed of the end of the
+        outage one detection time before the master is.
         """
         return self.grace_us + 2 * self.detection_us
 
@@ -49,11 +49,11 @@ class RunningAttempt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An attempt at a node.
 
     Args:
-        owner: who placed it.
-        unit: where, in the master's own numbering.
-        request: what it asked for; nothing: a slot.
-        account: on whose account it runs, in the owner's numbering.
-        term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
+        owner: Client that placed it.
+        unit: Place, in the master's own numbering.
+        request: Amounts that it requests; nothing: a slot.
+        account: User on whose account it runs, in the owner's numbering.
+        term: Epoch of the owner's last relief, see `volery.core.events.Moved`.
     """
 
     task: TaskId
@@ -81,8 +81,9 @@ class Run(Message, frozen=True):
 class Lead(Message, frozen=True):
     """Master > node: obey me and no older master; send your status.
 
-    Confirmed: to a node that began anew: until now no other has claimed the lead. The master of a pair sends it again,
-    when its partner has answered; a candidate of many (Pigeon) has had the confirmation before it leads.
+    Args:
+        is_confirmed: For a restarted node: until now no other has claimed the lead. The master of a pair sends it
+            again, when its partner has answered; a candidate of many (Pigeon) is confirmed before it leads.
     """
 
     epoch: int
@@ -95,11 +96,11 @@ class LeaderStatus(Message, frozen=True):
     A restarted master sends it to nodes and clients, too, which answer with the epoch that they know.
 
     Args:
-        epoch, is_leading: these.
-        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
-            the node was lost to it for a lease as well. Empty: neither.
-        at_us: when the leader's lease was over, by its own clock; without a node: of a leader that asks whether its
-            partner follows it now, later with each question. The answer repeats it.
+        epoch, is_leading: Highest epoch, and whether the sender leads.
+        node: Node that was lost to the leader for a lease, which asks for it; a follower answers that the node was lost
+            to it for a lease as well. Empty: neither.
+        at_us: Time when the leader's lease was over, by its own clock; without a node: number of a question whether the
+            partner follows now, greater with each question. The answer repeats it.
     """
 
     epoch: int
@@ -111,7 +112,8 @@ class LeaderStatus(Message, frozen=True):
 class StaleEpoch(Message, frozen=True):
     """Node or client > master: a master of this epoch leads here.
 
-    Term: of a client of which jobs were moved to another, see `volery.core.events.Moved`.
+    Args:
+        term: Term of a client of which jobs were moved to another, see `volery.core.events.Moved`.
     """
 
     epoch: int
@@ -122,8 +124,9 @@ class Status(Message, frozen=True):
     """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart.
 
     Args:
-        moves: all that the node stores, see `Fence`.
-        is_restarted: it was restarted, so that it may have obeyed a later epoch, and no master was confirmed since.
+        moves: Moves that the node stores, see `Fence`.
+        is_restarted: Whether it was restarted, so that it may have obeyed a later epoch, and no master was confirmed
+            since.
     """
 
     epoch: int
@@ -165,8 +168,8 @@ class Result(Message, frozen=True):
     """Node > both masters, and the owner where that counts results: the attempt has ended.
 
     Args:
-        is_evicted: it was ended for another task, or the node could not begin it, and has no result; then the master
-            that leads alone receives it.
+        is_evicted: Whether it was ended for another task, or could not begin, and has no result; then the master that
+            leads alone receives it.
     """
 
     active: RunningAttempt
@@ -189,45 +192,45 @@ class GuardedNode(Component):
     """One worker machine.
 
     Args:
-        pair: the masters, two or more; the first leads in the beginning.
-        lease: how long it goes on without one.
-        tells_owner: results go to the owner as well.
+        pair: Masters, two or more; the first leads in the beginning.
+        lease: Lease, for which it goes on without one.
+        sends_to_owner: Whether results go to the owner as well.
     """
 
     __slots__ = (
-        "_cut_off",
         "_epoch",
         "_evicted_tasks",
         "_finished",
         "_incarnation",
+        "_is_cut_off",
+        "_is_master_renewed",
         "_is_restarted",
         "_lease",
         "_lost_masters",
         "_master",
-        "_master_renewed",
         "_moves",
         "_pair",
         "_running",
-        "_tells_owner",
+        "_sends_to_owner",
         "_unseated_tasks",
-    )  # fmt: skip
+    )
 
     _port: LinkPort
     """It stands on links."""
 
-    def __init__(self, pair: tuple[Address, ...], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
+    def __init__(self, pair: tuple[Address, ...], lease: Lease, incarnation: int, *, sends_to_owner: bool) -> None:
         self._pair = pair
         self._lease = lease
         self._incarnation = incarnation
-        self._tells_owner = tells_owner
+        self._sends_to_owner = sends_to_owner
         self._is_restarted = incarnation > 0
         self._epoch = NO_EPOCH if incarnation else 0
         self._master = "" if incarnation else pair[0]
-        self._master_renewed = False
+        self._is_master_renewed = False
         self._running: dict[TaskId, RunningAttempt] = {}
         self._finished: dict[TaskId, RunningAttempt] = {}
         self._lost_masters: set[Address] = set()
-        self._cut_off = False
+        self._is_cut_off = False
         self._moves: tuple[Reassignment, ...] = ()
         self._unseated_tasks: set[TaskId] = set()
         self._evicted_tasks: set[TaskId] = set()
@@ -235,21 +238,25 @@ class GuardedNode(Component):
     def start(self, now: Time) -> None:
         """After a restart: nothing runs here but what was adopted."""
         if self._incarnation:
-            self._tell_status(*self._pair)
+            self._send_status(*self._pair)
 
     def on_adopted(self, event: Adopted, source: Address, now: Time) -> None:
         """Go on with an attempt that an earlier incarnation has launched."""
         active = msgspec.msgpack.decode(event.note, type=RunningAttempt)
         self._running[active.task] = active
 
-    def _tell_status(self, *masters: Address) -> None:
+    def _send_status(self, *masters: Address) -> None:
         running, finished = tuple(self._running.values()), tuple(self._finished.values())
         for master in masters:
             self._port.send(master, Status(self._epoch, running, finished, self._moves, self._is_restarted))
 
+    def obeys(self, epoch: int) -> bool:
+        """Find out whether the master of an epoch may have attempts launched and ended here."""
+        return epoch == self._epoch
+
     def on_run(self, message: Run, source: Address, now: Time) -> None:
         """Launch, if the master still leads; what runs or has finished here is not launched again."""
-        if message.epoch != self._epoch:
+        if not self.obeys(message.epoch):
             if message.epoch < self._epoch:
                 self._port.send(source, StaleEpoch(self._epoch))
             return
@@ -263,7 +270,7 @@ class GuardedNode(Component):
         active = RunningAttempt(task.id, task.job, attempt, owner, unit, task.request, account, term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be sent, is as good
             self._finished[task.id] = active
-            self._tell(Result(active))
+            self._send_result(Result(active))
             return
         self._running[task.id] = active
         self._port.launch(task, message.attempt, note=msgspec.msgpack.encode(active))
@@ -276,7 +283,7 @@ class GuardedNode(Component):
 
         # An eviction counts only from the master that is obeyed here, and for the attempt that it knows of.
         if message.epoch != NO_EPOCH:
-            if message.epoch != self._epoch or active.attempt != message.attempt:
+            if not self.obeys(message.epoch) or active.attempt != message.attempt:
                 return
             self._evicted_tasks.add(message.task)
         self._port.kill(message.task, active.attempt)
@@ -296,21 +303,21 @@ class GuardedNode(Component):
             return
         if active.task not in self._unseated_tasks or event.outcome not in ("killed", "unstarted"):
             self._finished[active.task] = active
-            self._tell(Result(active))
+            self._send_result(Result(active))
         if self._unseated_tasks:
             self._unseated_tasks.discard(active.task)
             if not self._unseated_tasks:
-                self._tell_status(self._master)
+                self._send_status(self._master)
 
     def _was_evicted(self, task: TaskId, outcome: str) -> bool:
-        evicted = task in self._evicted_tasks and task not in self._unseated_tasks and outcome == "killed"
+        is_evicted = task in self._evicted_tasks and task not in self._unseated_tasks and outcome == "killed"
         self._evicted_tasks.discard(task)
-        return evicted
+        return is_evicted
 
-    def _tell(self, result: Result) -> None:
+    def _send_result(self, result: Result) -> None:
         for master in self._pair:
             self._port.send(master, result)
-        if self._tells_owner:
+        if self._sends_to_owner:
             self._port.send(result.active.owner, result)
 
     def on_forget(self, message: Forget, source: Address, now: Time) -> None:
@@ -319,20 +326,23 @@ class GuardedNode(Component):
 
     def on_lead(self, message: Lead, source: Address, now: Time) -> None:
         """A master takes over, unless this epoch or a later one is taken."""
-        # The epoch of a master that has begun anew is that of its earlier incarnation: the new one needs a higher one.
-        obeyed = source == self._master and not self._master_renewed
-        if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
+        # The epoch of a restarted master is that of its earlier incarnation: the new one needs a higher one.
+        is_obeyed = source == self._master and not self._is_master_renewed
+        if message.epoch < self._epoch or (message.epoch == self._epoch and not is_obeyed):
             self._port.send(source, StaleEpoch(self._epoch))
             return
-        began = message.epoch > self._epoch
+
+        is_new = message.epoch > self._epoch
         self._is_restarted = self._is_restarted and not message.is_confirmed
-        self._epoch, self._master, self._master_renewed = message.epoch, source, False
+        self._epoch = message.epoch
+        self._master = source
+        self._is_master_renewed = False
 
         # The lease of a new master begins now; that of a restarted node goes on, which may have had another master.
-        self._cut_off = self._cut_off and (self._is_restarted or not began)
+        self._is_cut_off = self._is_cut_off and (self._is_restarted or not is_new)
         self._watch_master(now)
-        if began:
-            self._tell_status(source)
+        if is_new:
+            self._send_status(source)
 
     def on_leader_status(self, message: LeaderStatus, source: Address, now: Time) -> None:
         """Send the epoch that is obeyed here; unless its master is confirmed, a restarted node remembers none."""
@@ -340,14 +350,14 @@ class GuardedNode(Component):
 
     def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
         """End attempts that have no place in the cluster any more."""
-        if message.epoch != self._epoch:
+        if not self.obeys(message.epoch):
             return
         self._unseated_tasks.update(task for task in message.tasks if task in self._running)
         for task in message.tasks:
             if task in self._running:
                 self._port.kill(task, self._running[task].attempt)
         if not self._unseated_tasks:
-            self._tell_status(source)
+            self._send_status(source)
 
     def on_fence(self, message: Fence, source: Address, now: Time) -> None:
         """Store moves that the master knows; refuse one that is not obeyed here."""
@@ -365,12 +375,12 @@ class GuardedNode(Component):
         it is confirmed, the loss of any of them counts.
         """
         masters = self._pair if self._is_restarted and self._running else (self._master,)
-        cut_off = not self._lost_masters.isdisjoint(masters)
-        if cut_off and not self._cut_off:
+        is_cut_off = not self._lost_masters.isdisjoint(masters)
+        if is_cut_off and not self._is_cut_off:
             self._port.set_timer(FENCE, now + self._lease.grace_us)
-        elif not cut_off:
+        elif not is_cut_off:
             self._port.cancel_timer(FENCE)
-        self._cut_off = cut_off
+        self._is_cut_off = is_cut_off
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Without its master it goes on for a while."""
@@ -388,11 +398,11 @@ class GuardedNode(Component):
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """Note that a master has begun anew; the one that leads will send `Lead`, with an epoch of its own."""
         if message.peer == self._master:
-            self._master_renewed = True
+            self._is_master_renewed = True
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """The lease is over: end everything, and refuse whatever was sent until now."""
-        self._cut_off = False
+        self._is_cut_off = False
         for active in self._running.values():
             self._port.kill(active.task, active.attempt)
         self._running.clear()
@@ -402,7 +412,7 @@ class GuardedNode(Component):
         # In a new session whatever a master has sent so far is refused: it may give these tasks to others now.
         for master in self._pair:
             self._port.renew(master)
-        self._tell_status(*self._pair)
+        self._send_status(*self._pair)
 
     def check(self) -> None:
         assert not self._running.keys() & self._finished.keys(), "a task that has finished runs again"

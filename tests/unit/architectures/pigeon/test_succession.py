@@ -11,7 +11,7 @@ from volery.architectures import configure, lookup
 from volery.architectures.pigeon.messages import Declared, Granted, Lineup, Report, Resume, Update, VoteRequest
 from volery.architectures.pigeon.succession import Promises
 from volery.core.capabilities import CrashRecovery
-from volery.core.events import PeerLost, TimerFired
+from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 from volery.roles.recovery.channel import Linked, Renewed
@@ -173,6 +173,17 @@ def test_a_node_that_never_answered_is_given_up_when_former_leaders_have_lost_it
     one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[1])
     assert {to for to, message in effects if isinstance(message, Report) and message.settled} == set(DEALERS)
+
+
+def test_a_former_leader_that_restarts_is_not_asked_about_a_node_that_is_back() -> None:
+    one = Candidate(SECOND)
+    one.hear(PeerLost(FIRST))
+    one.hear(PeerLost("node/3"))
+    one.lead(1)
+    one.hear(LeaderStatus(1, False), FIRST)
+    assert (FIRST, LeaderStatus(1, True, "node/3", 40)) in one.hear(TimerFired(("lease", "node/3")), now=40)
+    one.hear(PeerBack("node/3"))
+    assert {type(message) for _, message in one.hear(Renewed(FIRST))} == {Lineup}
 
 
 def test_a_new_leader_resumes_the_tasks_of_its_copy_that_distributors_name() -> None:

@@ -17,7 +17,7 @@ from tests.live.loopback import MACHINES
 
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
-from volery.core.events import Event
+from volery.core.model import Address, Message
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import job_from_table
 from volery.live.messages import ReportsStored, TaskReport, identity_of
@@ -25,7 +25,6 @@ from volery.live.service import batches
 from volery.live.service.batches import Acknowledgements, BatchWriter, ClosedError, UnwrittenError
 from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import Outgoing
 
 
 def play(folder: Path, scenario: Callable[[BatchWriter, JobStore], Awaitable[None]]) -> list[int]:
@@ -164,23 +163,23 @@ class Disk:
 def reports_then_dies(folder: Path, image: Path) -> None:
     """A desk that hears of an end, and whose machine is gone at the very moment when it acknowledges it."""
 
-    def post(event: Event) -> None:
-        if isinstance(event, Outgoing) and isinstance(event.messages[0], ReportsStored):
+    def send(_: Address, message: Message) -> None:
+        if isinstance(message, ReportsStored):
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def work() -> None:
         store = JobStore(folder / "jobs.sqlite")
         Disk(store, folder, image)
         service = job_service(
-            store, Fleet(MACHINES, [1, 1]), Deployment({"gm/0": Component()}, {"node/0": 0}, lambda job: "gm/0"), post
+            store, Fleet(MACHINES, [1, 1]), Deployment({"gm/0": Component()}, {"node/0": 0}, lambda job: "gm/0"), send
         )
         await service.open()
         number = (await service.submit(job_from_table({"command": "true"}, "job"))).id
         first = store.first_task(number)
         assert first is not None
         job = identity_of(number, first)
-        service.on_report(TaskReport(first, job, 0, "node/0", "running", 5), AGENT, 0)
-        service.on_report(TaskReport(first, job, 0, "node/0", "finished", 7, exit_code=0), AGENT, 0)
+        service.component.on_report(TaskReport(first, job, 0, "node/0", "running", 5), AGENT, 0)
+        service.component.on_report(TaskReport(first, job, 0, "node/0", "finished", 7, exit_code=0), AGENT, 0)
         await asyncio.sleep(LIMIT_S)
 
     asyncio.run(work())

@@ -1,15 +1,25 @@
-"""A long description is written and read in pieces, and is the same as a short one."""
+"""A long description is read, written and handed on in pieces, and is the same as a short one."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from volery.live.jobs import JobDescription, TaskDescription, task_count
+from volery.core.errors import InputError
+from volery.live.jobs import JobDescription, TaskDescription, job_from_json, task_count
 from volery.live.service import descriptions
-from volery.live.service.descriptions import EncodedDescription, encoded_at_once, encoded_in_slices
+from volery.live.service.descriptions import (
+    HERE_BYTES_MAX,
+    PIECE_TASKS,
+    EncodedDescription,
+    Intake,
+    encoded_at_once,
+    encoded_in_slices,
+    in_pieces,
+)
 from volery.live.service.store import JobStore
 
 LISTED = tuple([TaskDescription(stdin=f"r\u00e9seau {at}", count=1 + at % 3) for at in range(1_000)])
@@ -92,3 +102,50 @@ def test_a_long_description_is_not_decoded_for_the_sake_of_one_task(
         assert isinstance(part.description.tasks, int) or len(part.description.tasks) == 1
     assert isinstance(job.tasks, int) or max(decoded) < 200
     store.close()
+
+
+def described(tasks: int) -> bytes:
+    listed = [{"command": f"echo {index}"} for index in range(tasks)]
+    return msgspec.json.encode({"name": "many", "user": "ada", "tasks": listed})
+
+
+@pytest.mark.parametrize("tasks", [1, PIECE_TASKS, 3 * PIECE_TASKS + 1])
+def test_a_job_is_the_same_after_its_way_in_pieces(tmp_path: Path, tasks: int) -> None:
+    path = tmp_path / "body"
+    path.write_bytes(described(tasks))
+    packed = descriptions._read_job(str(path), "job")
+    assert len(packed[1]) == -(-tasks // PIECE_TASKS)
+    assert asyncio.run(descriptions._unpacked(packed)) == job_from_json(described(tasks), "job")
+
+
+def test_equal_tasks_need_no_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "body"
+    path.write_bytes(b'[{"command": "true", "tasks": 9}, {"command": "false"}]')
+    first, second = descriptions._read_jobs(str(path), "jobs")
+    assert first[1] == second[1] == []
+    assert asyncio.run(descriptions._unpacked(first)).tasks == 9
+
+
+def test_pieces_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptions, "PIECE_BYTES", 1_000)
+    job = job_from_json(described(50), "job")
+    assert isinstance(job.tasks, tuple)
+    pieces = list(in_pieces(job.tasks))
+    assert all(len(piece) < 12 for piece in pieces)
+    assert len(pieces) > 3
+    assert [task for piece in pieces for task in piece] == list(job.tasks)
+
+
+def test_small_bodies_are_read_at_once_and_a_wrong_one_names_its_key() -> None:
+    reader = Intake()
+
+    async def scenario() -> JobDescription:
+        with pytest.raises(InputError, match="tasks"):
+            await reader.job(bytearray(b'{"command": "true", "tasks": 0}'), "job")
+        assert len(await reader.jobs(bytearray(b'[{"command": "true"}]'), "jobs")) == 1
+        return await reader.job(bytearray(described(3)), "job")
+
+    assert len(described(3)) < HERE_BYTES_MAX
+    job = asyncio.run(scenario())
+    assert isinstance(job.tasks, tuple)
+    assert reader._pool is None, "no process was needed"

@@ -17,7 +17,7 @@ def test_answers_are_matched_by_their_numbers_and_late_ones_dropped(monkeypatch:
     asked: list[tuple[Address, Message]] = []
 
     async def scenario() -> tuple[int | None, int | None, int | None]:
-        capacity = CapacityQueries(lambda to, message: asked.append((to, message)))
+        capacity = CapacityQueries(lambda to, message: asked.append((to, message)), lambda job, user: "gm/0")
         first = asyncio.ensure_future(capacity.machines("gm/0", 3, ()))
         second = asyncio.ensure_future(capacity.machines("gm/1", 5, (7,)))
         await asyncio.sleep(0)

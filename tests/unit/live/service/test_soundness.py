@@ -28,7 +28,7 @@ from volery.live.jobs import JobDescription
 from volery.live.messages import PreemptionReport, TaskReport
 from volery.live.service.archive import archived, paths_of, write_files
 from volery.live.service.checks import check_state
-from volery.live.service.checksums import CHECKED
+from volery.live.service.checksums import CHECKED, FORECASTS, add_triggers
 from volery.live.service.forecaster import Forecaster, ForecastLedger
 from volery.live.service.rows import JobOrder, JobQuery
 from volery.live.service.soundness import log_soundness, store_damage
@@ -415,7 +415,7 @@ def test_a_damaged_row_keeps_no_other_job_from_the_archive(tmp_path: Path, caplo
         assert f"the row of {damage} is damaged; `volery check` lists it" in caplog.text
 
 
-def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_version_is(tmp_path: Path) -> None:
+def test_a_forecast_that_was_damaged_is_in_no_record(tmp_path: Path) -> None:
     lived_in(tmp_path).close()
     path, job = tmp_path / "forecasts.sqlite", JobDescription(command="echo 5", user="ada")
     moments = MomentQuantiles(*[Quantiles(1, 2, 3)] * len(MomentQuantiles.__struct_fields__))
@@ -424,8 +424,8 @@ def test_a_forecast_that_was_damaged_is_in_no_record_and_one_of_an_earlier_versi
     book.keep(unix_now_us(), 99, job, moments)
     book.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as sql:
+        add_triggers(sql, (FORECASTS,))
         sql.execute("UPDATE forecasts SET job = 5, delay_us = 1, came = ?", (came,))
-        sql.execute("ALTER TABLE forecasts DROP COLUMN checksum")
     book = ForecastLedger(path, tmp_path / "jobs.sqlite")
     assert [outcome.job for outcome in book.record("ada").last] == [5]
     book.close()
@@ -458,9 +458,9 @@ def test_a_flipped_bit_in_an_archive_is_told(tmp_path: Path, name: str, places: 
         assert [type(damage) for damage in damages] == [DamagedError], flip
 
 
-def test_an_archive_of_an_earlier_version_is_read_and_said_to_have_no_digest(tmp_path: Path) -> None:
+def test_an_archive_of_which_the_pass_was_interrupted_is_read_and_said_to_have_no_digest(tmp_path: Path) -> None:
     asyncio.run(mover(filled(tmp_path, 4), tmp_path, 99, days=1).pass_once())
     (tmp_path / "archive/000001.sha256").unlink()
     assert len(list(archived(tmp_path / "archive", []))) == 3
     notes = {Path(file.path).name: file.note for file in check_state(tmp_path)}
-    assert notes["jobs-000001.parquet"] == "has no digest: an earlier version wrote it"
+    assert notes["jobs-000001.parquet"] == "has no digest: its pass has not ended"

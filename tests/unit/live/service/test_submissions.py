@@ -17,8 +17,8 @@ from tests.unit.effects import RecordingPort
 from volery.core.assignment import Owner
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit
-from volery.core.model import Message, Task
+from volery.core.events import Cancel, JobDone, MoreTasks, Submit
+from volery.core.model import Address, Message, Task
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table, submission
@@ -31,7 +31,6 @@ from volery.live.service.submissions import (
     WAITING_MAX,
     ConflictError,
     NewJob,
-    Outgoing,
     Submission,
     SubmitThrottle,
     insert_all,
@@ -59,11 +58,10 @@ class Turns:
 
     def __init__(self) -> None:
         self.turns: list[list[Message]] = [[]]
-        self.feed = SubmitThrottle(self._post)
+        self.feed = SubmitThrottle(self._send)
 
-    def _post(self, event: Event) -> None:
-        assert isinstance(event, Outgoing)
-        self.turns[-1] += event.messages
+    def _send(self, _: Address, message: Message) -> None:
+        self.turns[-1].append(message)
 
     @property
     def sent(self) -> list[Message]:
@@ -319,15 +317,15 @@ def test_an_open_job_of_which_a_part_is_damaged_fails_with_the_place_and_its_sch
         assert sql.execute(f"UPDATE {table} SET checksum = 1 WHERE rowid = 1" if table == "descriptions" else
                            f"UPDATE {table} SET checksum = 1").rowcount == 1  # fmt: skip
 
-    posted = list[Message]()
+    sent = list[Message]()
 
     async def restarted() -> None:
         again = JobStore(tmp_path / "jobs.sqlite")
         deployment = Deployment({"gm/0": Component()}, {"node/0": 0}, lambda job: "gm/0")
-        service = job_service(again, FLEET, deployment, lambda event: posted.extend(getattr(event, "messages", ())))
+        service = job_service(again, FLEET, deployment, lambda to, message: sent.append(message))
         await service.open()
         async with asyncio.timeout(LIMIT_S):
-            while not {Cancel, Submit} <= {type(message) for message in posted}:
+            while not {Cancel, Submit} <= {type(message) for message in sent}:
                 await asyncio.sleep(0.01)
         damaged, whole = again.job(first.number), again.job(second.number)
         assert damaged is not None
@@ -337,8 +335,6 @@ def test_an_open_job_of_which_a_part_is_damaged_fails_with_the_place_and_its_sch
         await service.close()
 
     asyncio.run(restarted())
-    assert [message.job for message in posted if isinstance(message, Cancel)] == [
-        identity_of(first.number, first.first)
-    ]
-    (submitted,) = (message for message in posted if isinstance(message, Submit))
+    assert [message.job for message in sent if isinstance(message, Cancel)] == [identity_of(first.number, first.first)]
+    (submitted,) = (message for message in sent if isinstance(message, Submit))
     assert submitted.job.id == identity_of(second.number, second.first)

@@ -14,9 +14,17 @@ from tests.unit.effects import RecordingPort, Sent, TimerSet
 from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
-from volery.roles.recovery.channel import WINDOW, Acknowledgement, Frame, Greeting, Linked, Linking, LinkPort, Renewed
-
-RETRY_US = 50_000
+from volery.roles.recovery.channel import (
+    RETRY_US,
+    WINDOW,
+    Acknowledgement,
+    Frame,
+    Greeting,
+    Linked,
+    Linking,
+    LinkPort,
+    Renewed,
+)
 
 
 class Word(Message, frozen=True):
@@ -126,7 +134,7 @@ def test_a_frame_acknowledges_what_came_the_other_way() -> None:
     b.say("a/0", 7)
     (frame,) = b.frames()
     assert isinstance(frame, Frame)
-    assert frame.heard == 1
+    assert frame.last_received == 1
     assert not b.ring("a/0", 5_000), "nothing is owed any more, and it is too early to send again"
     a.take([frame], "b/0")
     assert a.ear.heard == [7]
@@ -313,7 +321,7 @@ def test_a_frame_that_cannot_be_read_is_an_unknown_message() -> None:
 
 def test_a_message_that_the_component_does_not_heed_is_void() -> None:
     ear = Ear()
-    linked = LINKING.around(ear, heeds=lambda message, peer: peer != "b/1")
+    linked = LINKING.around(ear, accepts=lambda message, peer: peer != "b/1")
     RecordingPort.under(linked, "a/0")
     for number, peer in enumerate(("b/1", "b/0")):
         linked.handle(Frame(0, 0, 1, 0, msgspec.msgpack.encode(Word(number))), peer, 0)

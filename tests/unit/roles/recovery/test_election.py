@@ -12,7 +12,8 @@ from volery.core.events import Counted, PeerBack, PeerLost, Reassignment, TimerF
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, seated
+from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, PairElection
+from volery.roles.recovery.leadership import Leadership, seated
 from volery.roles.recovery.leases import (
     Fence,
     Fenced,
@@ -35,14 +36,15 @@ class Pupil(Component):
 
     def __init__(self, me: int, incarnation: int = 0) -> None:
         self.notes: list[str] = []
-        self.leadership = Leadership(self, PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
+        self.leadership = Leadership(self, me, len(PAIR), NODES, ("gm/0",), LEASE, incarnation)
+        self.election = PairElection(self.leadership, PAIR)
 
     def bind(self, port: Port) -> None:
         super().bind(port)
-        self.leadership.bind(port)
+        self.election.bind(port)
 
     def start(self, now: Time) -> None:
-        self.leadership.start(now)
+        self.election.start(now)
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         return seated(running, (NODES.index(node),))
@@ -72,8 +74,8 @@ class Pupil(Component):
         self.notes.append("settled")
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        assert self.leadership.is_lease(event)
-        self.leadership.on_lease_timer(event, now)
+        assert self.election.is_lease(event)
+        self.election.on_lease_timer(event, now)
 
     def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         pass
@@ -82,7 +84,7 @@ class Pupil(Component):
         pass
 
     receives = {  # noqa: RUF012 - the table
-        **LEADERSHIP,
+        **ELECTION,
         **MOVES_AND_DRAINS,
         TimerFired: on_timer,
     }
@@ -303,12 +305,12 @@ def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_re
 def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes_that_do_not() -> None:
     bench = Bench(0)
     move = Reassignment(1, "gm/0", "gm/1")
-    bench.master.leadership.learn([move])
+    bench.master.election.learn([move])
     assert [(node, Fence(0, (move,))) for node in NODES] == [(sent.to, sent.message) for sent in bench.port.sent()]
-    bench.master.leadership.on_fenced(Fenced(0, 1), NODES[0], 0)
-    assert bench.master.leadership.fenced == 0
-    bench.master.leadership.on_fenced(Fenced(0, 1), NODES[1], 0)
-    assert bench.master.leadership.fenced == 1
+    bench.take(Fenced(0, 1), NODES[0])
+    assert bench.master.election.fenced == 0
+    bench.take(Fenced(0, 1), NODES[1])
+    assert bench.master.election.fenced == 1
 
 
 def doubting() -> tuple[Bench, LeaderStatus]:

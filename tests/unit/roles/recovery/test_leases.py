@@ -9,7 +9,7 @@ from tests.unit.effects import Killed, Launched, RecordingPort, TimerCancelled, 
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
 from volery.roles.node import NO_EPOCH
-from volery.roles.recovery.channel import Linked, LinkSetting, Renewed
+from volery.roles.recovery.channel import Linked, Renewed
 from volery.roles.recovery.leases import (
     FENCE,
     Forget,
@@ -34,7 +34,7 @@ class Spy(Linked):
     """Keeps messages instead of putting them into frames."""
 
     def __init__(self, node: GuardedNode, incarnation: int, sent: list[tuple[Address, Message]]) -> None:
-        super().__init__(node, incarnation, msgspec.msgpack.Decoder(), LinkSetting())
+        super().__init__(node, incarnation, msgspec.msgpack.Decoder())
         self.sent = sent
 
     def send(self, peer: Address, message: Message) -> None:
@@ -45,7 +45,7 @@ class Bench:
     """A node whose messages are read before they are put into frames."""
 
     def __init__(self, incarnation: int = 0) -> None:
-        self.node = GuardedNode(PAIR, LEASE, incarnation, tells_owner=False)
+        self.node = GuardedNode(PAIR, LEASE, incarnation, sends_to_owner=False)
         self.sent: list[tuple[Address, Message]] = []
         linked = Spy(self.node, incarnation, self.sent)
         self.port = RecordingPort.under(linked, "node/0")

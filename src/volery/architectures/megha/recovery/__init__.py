@@ -38,7 +38,7 @@ def recoverable(
     def component(address: Address, incarnation: int) -> Component:
         role = role_of(address)
         if role == "node":
-            node = GuardedNode(pairs[lm_of[address]], lease, incarnation, tells_owner=False)
+            node = GuardedNode(pairs[lm_of[address]], lease, incarnation, sends_to_owner=False)
             return linking.around(node, incarnation)
 
         number = int(address.split("/")[1])

@@ -27,7 +27,8 @@ from volery.core.events import Counted, Drain, Event, Moved, Reassignment, Timer
 from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Kill
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
+from volery.roles.recovery.election import ELECTION, MOVES_AND_DRAINS, PairElection, pair_sends
+from volery.roles.recovery.leadership import Leadership
 from volery.roles.recovery.leases import Fence, Forget, Lease, Result, Run, RunningAttempt, StaleEpoch, Status
 
 if TYPE_CHECKING:
@@ -57,11 +58,11 @@ class Paired:
 
     Attributes:
         allocations: What is free in its cluster.
-        leadership: Election of the leader, and its account of the nodes.
+        leadership: State of its leadership and of the nodes.
         listed_tasks: Tasks that GMs have requested here and not forgotten, as printed; else none.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, ResyncRequest, Moved, *ELECTION, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
         pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", ResyncReply, AttemptsLost)
     )
@@ -89,7 +90,8 @@ class Paired:
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
         self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
-        self.leadership = Leadership(self, pair_of(lm), me, nodes, host.gms, lease_of(config), incarnation)
+        self.leadership = Leadership(self, me, 2, nodes, host.gms, lease_of(config), incarnation)
+        self._election = PairElection(self.leadership, pair_of(lm))
         self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
@@ -99,10 +101,10 @@ class Paired:
         return self.leadership.opened
 
     def bind(self, port: Port) -> None:
-        self.leadership.bind(port)
+        self._election.bind(port)
 
     def start(self, now: Time) -> None:
-        self.leadership.start(now)
+        self._election.start(now)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Take an event of a Local Master that is one of a pair."""
@@ -118,7 +120,7 @@ class Paired:
             case Moved():
                 self.on_moved(event, source)
             case _:
-                self.leadership.handle(event, source, now)
+                self._election.handle(event, source, now)
 
     def forget_all(self) -> None:
         """Forget all but results."""
@@ -138,9 +140,10 @@ class Paired:
 
     def answers(self, gm: Address) -> bool:
         """Answer as the leader; a GM that asks another asks again when this one reports."""
-        return self.opened and not self._is_void(gm, self.term_of(gm))
+        return self.opened and not self._is_void(gm, self._term_of(gm))
 
-    def term_of(self, gm: Address) -> int:
+    def _term_of(self, gm: Address) -> int:
+        """Return the term of a GM, as it was when it last asked what runs here; see `Request`."""
         return self._terms.get(gm, 0)
 
     def _is_void(self, gm: Address, term: int) -> bool:
@@ -186,7 +189,7 @@ class Paired:
         # A task that is cancelled waits for its dead machine no longer.
         for node in self._nodes:
             self._maybe_hand_back(node)
-        if self._is_void(gm, self.term_of(gm)):
+        if self._is_void(gm, self._term_of(gm)):
             return
         for active in self._host.attempts:
             if active.task in task_set:
@@ -197,13 +200,13 @@ class Paired:
         self._maybe_hand_back(message.node)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        if self.leadership.is_lease(event):
-            self.leadership.on_lease_timer(event, now)
+        if self._election.is_lease(event):
+            self._election.on_lease_timer(event, now)
             return True
         if not self.opened:
             return False
         for address, state in self._host.gms.items() if self._move_epoch_of else ():
-            if self._is_void(address, self.term_of(address)):
+            if self._is_void(address, self._term_of(address)):
                 self._skip(state)  # frames for one that never comes back would be kept for ever
         return False
 
@@ -240,7 +243,7 @@ class Paired:
     def _with_owner(self, active: RunningAttempt) -> RunningAttempt:
         """An attempt as its present owner's, when its job was moved since it was placed."""
         owner, term = active.owner, active.term
-        for move in self.leadership.moves:
+        for move in self._election.moves:
             if move.origin == owner and move.epoch > term and move.heir in self._host.gms:
                 owner, term = move.heir, move.epoch
         return active if term == active.term else replace(active, owner=owner, term=term)
@@ -266,7 +269,7 @@ class Paired:
 
         Of a task that was requested here and ran elsewhere there is no result: it is listed no more.
         """
-        if self._is_void(gm, self.term_of(gm)):
+        if self._is_void(gm, self._term_of(gm)):
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
@@ -394,14 +397,14 @@ class Paired:
 
     def on_stale_epoch(self, message: StaleEpoch, source: Address, now: Time) -> None:
         """Adopt the term of a GM that this incarnation did not know, too."""
-        if source in self._host.gms and message.term > self.term_of(source):
+        if source in self._host.gms and message.term > self._term_of(source):
             self.on_resync_request(ResyncRequest(message.term), source, now)
-        self.leadership.on_stale_epoch(message, source, now)
+        self._election.on_stale_epoch(message, source, now)
 
     def on_moved(self, message: Moved, source: Address) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
-        self.leadership.learn(message.moves)
-        if self.opened and self.leadership.fenced:
+        self._election.learn(message.moves)
+        if self.opened and self._election.fenced:
             self._report(source, (), (), whole=False)
 
     def adopt_moves(self, new_attempts: Sequence[Reassignment]) -> None:
@@ -435,12 +438,12 @@ class Paired:
     def _report(
         self, address: Address, running: Iterable[RunningAttempt], finished: Iterable[RunningAttempt], *, whole: bool
     ) -> None:
-        if self._is_void(address, self.term_of(address)):
+        if self._is_void(address, self._term_of(address)):
             return
         gm, allocations, leadership = self._host.gms[address], self.allocations, self.leadership
         update = allocations.whole(gm) if whole else allocations.delta(gm)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
+        epoch, settled, fenced = leadership.epoch, leadership.settled, self._election.fenced
         self._host.send(address, ResyncReply(epoch, whole, settled, update, mine[0], mine[1], fenced))
 
     def check_rest(self) -> None:

@@ -381,8 +381,8 @@ class WeightedShares:
         if claim.losers:
             self._losers_of[wanted.task.id] = claim.losers
         unit, task, owner = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task, claim.owner.address
-        term = self._host.term_of(owner)
-        active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
+        # The term is the request's: a restarted master does not know the GM's before that has answered it.
+        active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, wanted.term)
         self._host.launch(task, active, is_lent=self._can_crash)
         self._host.send(owner, PreemptionDone(task.id))
 

@@ -18,7 +18,7 @@ from volery.core.records import ATTEMPT_MAX
 from volery.core.resources import Packing, packing_of, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders, Need
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.roles.readiness import Workflow
+from volery.roles.submission import Workflow
 
 FAR: Final[Time] = 1 << 62
 """A time later than anything that happens."""

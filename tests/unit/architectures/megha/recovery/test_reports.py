@@ -46,7 +46,7 @@ from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Forget, Lead, Result, Run, RunningAttempt, Status, Unseat
+from volery.roles.recovery.leases import Forget, Lead, LeaderStatus, Result, Run, RunningAttempt, Status, Unseat
 from volery.sim import simulate
 
 CLUSTER = Cluster.uniform(4)
@@ -189,6 +189,20 @@ def test_a_new_leader_knows_of_no_preemption_and_an_old_claim_is_void() -> None:
         effects = standby.hear(Status(1, (runs,) if not node else (), ()), f"node/{node}")
     assert [others.started_tasks[0].task for to, others in messages(effects, Holdings) if to == "gm/1"] == [1]
     assert not standby.hear(preempt(2, 1), "gm/1"), "it names the epoch of before"
+
+
+def test_a_restarted_master_launches_a_preempting_task_in_the_term_of_its_request() -> None:
+    """In an earlier one it would be taken for a task of before the move, and handed to the heir when a node reports."""
+    lm = Inside("lm/0", shares="a:1+b:1", incarnation=1)
+    lm.hear(LeaderStatus(-1, False), "lm/0/standby")
+    epoch = lm.state.pair.leadership.epoch
+    for node in range(4):
+        runs = (RunningAttempt(1, 0, 0, "gm/1", 0),) if not node else ()
+        lm.hear(Status(epoch, runs, ()), f"node/{node}")
+    lm.hear(Preempt(1, 0, 0, Task(50, 5), 1, 0, 0, (1,), epoch=epoch, term=3), "gm/1")
+    ended = Result(RunningAttempt(1, 0, 0, "gm/1", 0), is_evicted=True)
+    ((_, run),) = messages(lm.hear(ended, "node/0"), Run)
+    assert (run.task.id, run.term) == (50, 3)
 
 
 def report(*running: RunningAttempt, settled: bool = True) -> ResyncReply:
