@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from volery.architectures.jockey.rehearsal import RehearsalSetting, Remaining, drawn, listed, samples_of, tabulated
+from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting, Remaining, listed, rehearsed
 from volery.architectures.jockey.stages import JobStage, Places, parents_of, sizes, stages_of, with_paths
 from volery.core.component import Deployment, Simulate
 from volery.core.model import NEVER, Cluster, JobId, Time
@@ -183,29 +183,17 @@ def _run(records: Records, job: JobId) -> JobRun | None:
 def _table(
     profile: JobProfile, setting: RehearsalSetting, build_alone: Alone, simulate: Simulate, *, seed: int
 ) -> Remaining:
-    samples = []
-    for tokens in setting.grid:
-        names = [f"{tokens}/{repetition}" for repetition in range(setting.repetitions)]
-        durations = [drawn(profile.run_us, profile.stage_of, name, seed) for name in names]
+    def run(tokens: int, durations: Sequence[Sequence[Time]]) -> list[list[Time]]:
         cluster = Cluster.uniform(tokens)
-
         records = simulate(build_alone(cluster), _in_turn(profile, durations), cluster)
-        finishes = [
-            [finish - records.trace.arrival_us[job] for finish in records.finish_us[low : records.trace.first[job + 1]]]
-            for job, low in enumerate(records.trace.first[:-1])
+        first = records.trace.first
+        return [
+            [finish - records.trace.arrival_us[job] for finish in records.finish_us[low : first[job + 1]]]
+            for job, low in enumerate(first[:-1])
         ]
 
-        samples.append(
-            [
-                sample
-                for finish_us in finishes
-                for sample in samples_of(
-                    finish_us, profile.stage_of, profile.stages, setting.indicator, setting.period_us
-                )
-            ]
-        )
-
-    return tabulated(setting.grid, samples, setting.percentile)
+    problem = Rehearsal(profile.waits, profile.stage_of, profile.stages, profile.run_us, setting, seed)
+    return rehearsed(problem, run)
 
 
 APART_US: Time = 1_000_000

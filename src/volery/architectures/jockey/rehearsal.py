@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -165,23 +165,34 @@ class Rehearsal(msgspec.Struct, frozen=True):
     seed: int
 
 
-def rehearse(problem: Rehearsal) -> Remaining:
-    """`solve`, for `Port.compute`: the table of a job."""
+Runs = Callable[[int, Sequence[Sequence[Time]]], Iterable[Sequence[Time]]]
+"""Function from tokens, and durations of tasks per run, to the finish times of the tasks of each run."""
+
+
+def rehearsed(problem: Rehearsal, run: Runs) -> Remaining:
+    """The table of a job from runs that a function simulates."""
     setting = problem.rehearsing
-    samples: list[list[tuple[float, Time]]] = []
+    samples: list[Samples] = []
 
     for tokens in setting.grid:
-        allocation_samples: list[tuple[float, Time]] = []
-        for repetition in range(setting.repetitions):
-            duration_us = drawn(problem.run_us, problem.stage_of, f"{tokens}/{repetition}", problem.seed)
-            finish_us = listed(problem.waits, duration_us, tokens)
-
-            allocation_samples += samples_of(
-                finish_us, problem.stage_of, problem.stages, setting.indicator, setting.period_us
-            )
-        samples.append(allocation_samples)
+        names = [f"{tokens}/{repetition}" for repetition in range(setting.repetitions)]
+        durations = [drawn(problem.run_us, problem.stage_of, name, problem.seed) for name in names]
+        samples_of_runs = [
+            samples_of(finish_us, problem.stage_of, problem.stages, setting.indicator, setting.period_us)
+            for finish_us in run(tokens, durations)
+        ]
+        samples.append([sample for run_samples in samples_of_runs for sample in run_samples])
 
     return tabulated(setting.grid, samples, setting.percentile)
+
+
+def rehearse(problem: Rehearsal) -> Remaining:
+    """`solve`, for `Port.compute`: the table of a job."""
+
+    def run(tokens: int, durations: Sequence[Sequence[Time]]) -> list[list[Time]]:
+        return [listed(problem.waits, duration_us, tokens) for duration_us in durations]
+
+    return rehearsed(problem, run)
 
 
 def drawn(run_us: Sequence[Sequence[Time]], stage_of: Sequence[int], name: str, seed: int) -> list[Time]:

@@ -267,7 +267,7 @@ class JobOwner(Protocol):
     def queued(self, now: Time) -> None:
         """Note that a job has joined the queue."""
 
-    def let_go(self, work: PendingJob) -> None:
+    def release_held(self, work: PendingJob) -> None:
         """Give up what is kept for a gang."""
 
     def take_back(self, work: PendingJob) -> int:
@@ -531,7 +531,7 @@ class JobQueue:
 
     def _give_up(self, work: PendingJob) -> None:
         """Report the tasks of a job, except claimed ones, as tasks that fit no machine."""
-        self._owner.let_go(work)
+        self._owner.release_held(work)
         count = self._forget_unclaimed(work)
 
         if not self.ledger.is_open(work.id):
@@ -596,7 +596,7 @@ class JobQueue:
             return
         work = self.open[message.job]
 
-        self._owner.let_go(work)
+        self._owner.release_held(work)
         withdrawn_count = self._owner.take_back(work)
 
         if work.running:

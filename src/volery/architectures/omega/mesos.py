@@ -417,7 +417,7 @@ class Framework(Component):
         work.held |= machine_of
         work.tasks = [task for task in work.tasks if task not in machine_of]
 
-    def let_go(self, work: PendingJob) -> None:
+    def release_held(self, work: PendingJob) -> None:
         """Give up what is kept for a gang."""
         if not work.held:
             return
@@ -469,7 +469,7 @@ class Framework(Component):
         work = self.jobs.open.get(int(event.key[1]))
 
         if work is not None:
-            self.let_go(work)
+            self.release_held(work)
             # The same order of tasks found no room for the gang in all that time; the scarcest first may.
             work.tasks = self.jobs.scarcest_first(work.tasks)
             self._rest(work, now)

@@ -282,7 +282,7 @@ class Scheduler(Component):
         if self._lower is None or self._lower.is_news(message):
             self.jobs.lost(message.task, now)
 
-    def let_go(self, work: PendingJob) -> None:
+    def release_held(self, work: PendingJob) -> None:
         """Do nothing: no machine is kept for gangs."""
 
     def take_back(self, work: PendingJob) -> int:

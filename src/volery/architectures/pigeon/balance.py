@@ -18,7 +18,6 @@ from volery.core.model import Address, Task, Time
 from volery.core.port import Port
 
 REPORT: Final = "queue lengths"
-Lengths = Callable[[], tuple[int, ...]]
 
 
 class QueueReports:

@@ -81,14 +81,14 @@ class Evictions:
         machine = eviction.running.machine
         self._counts[machine] = self._counts.get(machine, 0) + 1
 
-    def holds(self, running: Running) -> bool:
+    def maybe_hold(self, running: Running) -> bool:
         """Keep a launch that has to wait; False: it need not."""
         if running.machine not in self._counts:
             return False
         self._pending_launches.setdefault(running.machine, []).append(running)
         return True
 
-    def at(self, machine: int) -> bool:
+    def any_at(self, machine: int) -> bool:
         """True where evictions are pending on a machine."""
         return machine in self._counts
 

@@ -327,7 +327,7 @@ class Autoscaler:
             [
                 1 << machine
                 for machine, runs in enumerate(state.on_machine)
-                if not runs and state.online >> machine & 1 and not self._cycle.evictions.at(machine)
+                if not runs and state.online >> machine & 1 and not self._cycle.evictions.any_at(machine)
             ]
         )
 

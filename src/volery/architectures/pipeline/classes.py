@@ -39,6 +39,22 @@ class EquivalenceClasses:
             elsewhere does not concern them.
     """
 
+    __slots__ = (
+        "_blocked",
+        "_blocked_at",
+        "_constraints_of",
+        "_guards",
+        "_kind_of_slot",
+        "_masks",
+        "_packing",
+        "_requests",
+        "_slots",
+        "_spare_slots",
+        "blocked",
+        "counts",
+        "unblocked",
+    )
+
     def __init__(self, packing: Packing, offered: Sequence[int]) -> None:
         self._packing = packing
         self._guards = packing.guards

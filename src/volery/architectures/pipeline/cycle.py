@@ -324,7 +324,7 @@ class Cycle:
         """Launch, as soon as the decision has taken its time and pending evictions there have ended."""
         if self._deciding:
             self._decided_launches.append(running)
-        elif not self.evictions.holds(running):
+        elif not self.evictions.maybe_hold(running):
             self._launch(running)
 
     def runs(self, running: Running) -> bool:
@@ -375,7 +375,7 @@ class Cycle:
 
         for running in launches:
             # The attempt may have been called off, or its machine lost, while the decision took its time.
-            if self.runs(running) and not self.evictions.holds(running):
+            if self.runs(running) and not self.evictions.maybe_hold(running):
                 self._launch(running)
 
         self._busy = False

@@ -37,37 +37,37 @@ class ReclaimedRoom:
         rank: Place of the resource by which they are ordered.
     """
 
-    __slots__ = ("_bounds", "_left", "_none", "_of_level", "_rank", "levels")
+    __slots__ = ("_bounds", "_machines_at", "_no_room", "_rank", "_room_on", "levels")
 
     def __init__(self, room_on: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
-        self._left = room_on
+        self._room_on = room_on
         self._rank = rank
-        self._none: Amounts = (0,) * resource_count
+        self._no_room: Amounts = (0,) * resource_count
         self._bounds: dict[int, Amounts] = {}
-        self._of_level = {0: every}
+        self._machines_at = {0: every}
         self.levels = [0]
 
     def bound(self, machine: int) -> Amounts:
         """The room that a machine has at most."""
-        return self._bounds.get(machine, self._none)
+        return self._bounds.get(machine, self._no_room)
 
     def measure(self, machine: int) -> Amounts:
         """Set the bound of a machine to what it has."""
         former_level = self.bound(machine)[self._rank]
-        room = self._left(machine)
+        room = self._room_on(machine)
         self._bounds[machine] = room
         level = room[self._rank]
         bit = 1 << machine
 
         if level != former_level:
-            self._of_level[former_level] ^= bit
-            if not self._of_level[former_level]:
-                del self._of_level[former_level]
+            self._machines_at[former_level] ^= bit
+            if not self._machines_at[former_level]:
+                del self._machines_at[former_level]
                 del self.levels[bisect_left(self.levels, former_level)]
-            if level not in self._of_level:
-                self._of_level[level] = 0
+            if level not in self._machines_at:
+                self._machines_at[level] = 0
                 insort(self.levels, level)
-            self._of_level[level] |= bit
+            self._machines_at[level] |= bit
 
         return room
 
@@ -76,7 +76,7 @@ class ReclaimedRoom:
         place = len(self.levels)
         while place and self.levels[place - 1] >= request[self._rank]:
             level = self.levels[place - 1]
-            for machine in positions(self._of_level[level] & among):
+            for machine in positions(self._machines_at[level] & among):
                 if _holds(self.bound(machine), request):
                     room = self.measure(machine)
                     if room[self._rank] == level and _holds(room, request):
@@ -112,7 +112,7 @@ class Monitor:
         self._cycle = cycle
         state = cycle.state
 
-        self._room = ReclaimedRoom(self._left, state.matches.every, len(state.capacity), state.work_resource)
+        self._room = ReclaimedRoom(self._room_on, state.matches.every, len(state.capacity), state.work_resource)
 
     def on_timer(self, key: Key, now: Time) -> bool:
         """Pass: there is no timer."""
@@ -169,7 +169,7 @@ class Monitor:
         self._cycle.port.observe(Counted("reclaimed_starts"))
         return True
 
-    def _left(self, machine: int) -> Amounts:
+    def _room_on(self, machine: int) -> Amounts:
         """The room on a machine that is reserved, not used, and not given away; below 0 where too much was given."""
         state = self._cycle.state
         room = [0] * len(state.capacity)
@@ -204,7 +204,7 @@ class Monitor:
 
     def _settle(self, machine: int, now: Time) -> None:
         """Find other room for tasks, or end them, until no more is given away than is reclaimed."""
-        while (attempts := self._on_reclaimed.get(machine)) and min(self._left(machine)) < 0:
+        while (attempts := self._on_reclaimed.get(machine)) and min(self._room_on(machine)) < 0:
             if self._moved_to_free(attempts, machine):
                 continue
 
@@ -240,7 +240,7 @@ class Monitor:
             )
 
         for machine in range(len(self._cycle.state.on_machine)):
-            assert _holds(self._room.bound(machine), self._left(machine)), f"more room than its bound on {machine}"
+            assert _holds(self._room.bound(machine), self._room_on(machine)), f"more room than its bound on {machine}"
 
 
 @contextmanager

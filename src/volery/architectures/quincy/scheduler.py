@@ -383,7 +383,7 @@ class Scheduler(Component):
 
         # It ended by itself before the kill came, or nobody wants it any more.
         if not message.killed or job in self._jobs.cancelled:
-            self._machines.let_go(item)
+            self._machines.release(item)
             self._jobs.finished(job)
             self._close_if_done(job)
         else:
@@ -421,7 +421,7 @@ class Scheduler(Component):
 
         promised_items = self._machines.promised_to(job)
         for item in promised_items:
-            self._machines.let_go(item)
+            self._machines.release(item)
 
         if waiting_items or promised_items:
             self._jobs.finished(job, len(waiting_items) + len(promised_items))

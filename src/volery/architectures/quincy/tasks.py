@@ -384,7 +384,7 @@ class Machines:
         item.began_us = NEVER
         return machine
 
-    def let_go(self, item: Item) -> None:
+    def release(self, item: Item) -> None:
         """Give up the slot that a task was promised."""
         if item.machine != NOWHERE:
             del self._promised[item.machine][item.task.id]

@@ -175,6 +175,20 @@ class WeightedDrf:
         ValueError: when there is no resource, or less than none of one.
     """
 
+    __slots__ = (
+        "_capacity",
+        "_demand",
+        "_free",
+        "_names",
+        "_no_resources",
+        "_numbers",
+        "_stops",
+        "_total",
+        "_used",
+        "_waiting",
+        "_weights",
+    )
+
     def __init__(
         self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops_at_poorest: bool = False
     ) -> None:

@@ -103,6 +103,22 @@ class HierarchicalDrf:
         ValueError: when there is no resource, or less than none of one.
     """
 
+    __slots__ = (
+        "_capacity",
+        "_dominant",
+        "_fitting",
+        "_free",
+        "_least",
+        "_leaves",
+        "_nodes",
+        "_root",
+        "_saturated",
+        "_seen_free",
+        "_stale",
+        "_total",
+        "_waiting",
+    )
+
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
     spares_blocked: ClassVar[bool] = True

@@ -26,11 +26,11 @@ def evicted(evictions: Evictions, one: Running) -> PendingEviction:
 def test_a_launch_waits_for_the_last_eviction_on_its_machine() -> None:
     evictions, heir = Evictions(), running(9, 0)
     first, second = evicted(evictions, running(1, 0)), evicted(evictions, running(2, 0))
-    assert evictions.holds(heir)
-    assert not evictions.holds(running(8, 1)), "nothing is evicted there"
+    assert evictions.maybe_hold(heir)
+    assert not evictions.maybe_hold(running(8, 1)), "nothing is evicted there"
     assert evictions.close(1, 0) == (first, []), "another has not ended"
     assert evictions.close(2, 0) == (second, [heir])
-    assert not evictions.holds(heir)
+    assert not evictions.maybe_hold(heir)
     evictions.check_rest()
 
 
@@ -38,7 +38,7 @@ def test_the_end_of_another_attempt_closes_nothing() -> None:
     evictions = Evictions()
     evicted(evictions, running(1, 0, attempt=1))
     assert evictions.close(1, 0) == (None, [])
-    assert evictions.at(0)
+    assert evictions.any_at(0)
     with pytest.raises(AssertionError, match="were not reported"):
         evictions.check_rest()
 
@@ -46,7 +46,7 @@ def test_the_end_of_another_attempt_closes_nothing() -> None:
 def test_a_launch_that_is_dropped_does_not_follow() -> None:
     evictions, heir = Evictions(), running(9, 0)
     eviction = evicted(evictions, running(1, 0))
-    evictions.holds(heir)
+    evictions.maybe_hold(heir)
     evictions.drop(heir)
     assert evictions.close(1, 0) == (eviction, [])
     evictions.check_rest()
@@ -58,4 +58,4 @@ def test_evictions_of_a_machine_that_has_failed_are_closed_together() -> None:
     kept = evicted(evictions, running(1, 1, attempt=1))
     assert evictions.clear(0) == lost
     assert evictions.of_task(1) == [kept]
-    assert not evictions.at(0)
+    assert not evictions.any_at(0)

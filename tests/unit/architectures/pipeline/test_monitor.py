@@ -136,12 +136,12 @@ def test_the_machine_with_the_most_reclaimed_room_is_the_one_that_a_look_at_all_
 
 def test_placing_on_reclaimed_room_does_not_look_at_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, per_task = 0, []
-    left, place = Monitor._left, Monitor.place
+    room_on, place = Monitor._room_on, Monitor.place
 
     def counted(monitor: Monitor, machine: int) -> Amounts:
         nonlocal looks
         looks += 1
-        return left(monitor, machine)
+        return room_on(monitor, machine)
 
     def placed(monitor: Monitor, waiting: Waiting, among: int, now: Time) -> bool:
         before = looks
@@ -149,7 +149,7 @@ def test_placing_on_reclaimed_room_does_not_look_at_every_machine(monkeypatch: p
         per_task.append(looks - before)
         return found
 
-    monkeypatch.setattr(Monitor, "_left", counted)
+    monkeypatch.setattr(Monitor, "_room_on", counted)
     monkeypatch.setattr(Monitor, "place", placed)
     rows = trace_of_rows([(0, 4, 1000)] * 60 + [(1, 2, 100)] * 30, priority=[10] * 60 + [0] * 30)
     records = run("borg", rows, cores_cluster(*[4] * 60), T6="reclaim/period_s:100/settle_s:0", **HALF_USED)

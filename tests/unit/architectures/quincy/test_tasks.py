@@ -61,7 +61,7 @@ def test_a_promise_that_is_given_up_frees_the_slot() -> None:
     slots.stop(first, beneficiary=1)
     slots.place(second, 0)
     assert slots.promised_to(1) == [second]
-    slots.let_go(second)
+    slots.release(second)
     assert (second.machine, slots.free) == (NOWHERE, [1])
     slots.check()
 
