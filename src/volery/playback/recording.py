@@ -4,64 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from threading import Lock
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.core.capabilities import Draining, DueShares, Share
-from volery.core.component import Deployment
 from volery.core.events import MILLIONTHS, ShareChange
-from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
+from volery.core.model import NEVER, Amounts, JobId, TaskId, Time
 from volery.core.omissions import nearest_miss
 from volery.live.service.user_shares import WHY
 from volery.live.status import JobState, PreemptionStatus, SharePart, ShareStatus, WeightChange
-from volery.playback.run_log import FAILED, FINISHED, RUNNING, RunLog
+from volery.playback.run_log import FAILED, FINISHED, RUNNING, RecordingSource, RunLog
 
 Longs = npt.NDArray[np.int64]
 LATER: Final = 1 << 62
 """After the end of every recording."""
 KEPT: Final = 16
 """Moments with kept answers: a page asks for one several times."""
-
-
-class RecordingSource(msgspec.Struct, frozen=True, eq=False):
-    """The run or federation that was recorded.
-
-    Args:
-        title, subtitle: its name; the number of machines, and the origin of the recording.
-        nodes: address of each node -> number of its machine.
-        owners: the components responsible for each node, where the scheduler declares them.
-        due: guaranteed shares by user.
-        origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
-        lasts_s: initial length of the playback, without its pauses to read.
-        facts: names and numbers for programs.
-    """
-
-    title: str
-    subtitle: str
-    cluster: Cluster
-    nodes: Mapping[Address, int]
-    owners: Mapping[Address, Sequence[Address]] = {}
-    due: Mapping[str, Fraction] = {}
-    shares: tuple[Share, ...] = ()
-    origin_us: Time = 0
-    lasts_s: int = 30
-    facts: Mapping[str, object] = {}
-
-
-def source_of(title: str, subtitle: str, cluster: Cluster, deployment: Deployment, **fields: Any) -> RecordingSource:
-    """The source of a recording of a deployment; further fields as in `RecordingSource`."""
-    draining = deployment.capability(Draining)
-    shares = deployment.capability(DueShares) or DueShares()
-    owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
-    tree = shares.under({}) if shares.under is not None else ()
-    machines, due = deployment.machines, shares.guaranteed
-    return RecordingSource(title, subtitle, cluster, machines, owners, due, tree, **fields)
 
 
 class JobColumns:

@@ -1,4 +1,4 @@
-"""The log that a tracer writes of a run or of a federation, and the collectors of its work and its queues."""
+"""The log that a tracer writes of a run or of a federation, what it is of, and the collectors of work and of queues."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import inspect
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
 
-from volery.core.component import role_of
+from volery.core.capabilities import Draining, DueShares, Share
+from volery.core.component import Deployment, role_of
 from volery.core.events import Cancel, Drain, Fact, JobDone, MoreTasks, Preemption, Submit
-from volery.core.model import NEVER, Address, Amounts, Job, JobId, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Amounts, Cluster, Job, JobId, Message, Task, TaskId, Time
 from volery.core.reasons import KEPT_PER_TASK, Decision, LoggedDecision
 
 
@@ -138,6 +140,41 @@ ATTEMPT_COLUMNS: Final = ("task", "job", "machine", "start_us", "finish_us", "at
 TASKS_EXPLAINED_MAX: Final = 200_000
 """Tasks whose decisions are kept; those of later ones are counted."""
 REFUSED: Final = -1
+
+
+class RecordingSource(msgspec.Struct, frozen=True, eq=False):
+    """The run or federation that was recorded.
+
+    Args:
+        title, subtitle: its name; the number of machines, and the origin of the recording.
+        nodes: address of each node -> number of its machine.
+        owners: the components responsible for each node, where the scheduler declares them.
+        due: guaranteed shares by user.
+        origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
+        lasts_s: initial length of the playback, without its pauses to read.
+        facts: names and numbers for programs.
+    """
+
+    title: str
+    subtitle: str
+    cluster: Cluster
+    nodes: Mapping[Address, int]
+    owners: Mapping[Address, Sequence[Address]] = {}
+    due: Mapping[str, Fraction] = {}
+    shares: tuple[Share, ...] = ()
+    origin_us: Time = 0
+    lasts_s: int = 30
+    facts: Mapping[str, object] = {}
+
+
+def source_of(title: str, subtitle: str, cluster: Cluster, deployment: Deployment, **fields: Any) -> RecordingSource:
+    """The source of a recording of a deployment; further fields as in `RecordingSource`."""
+    draining = deployment.capability(Draining)
+    shares = deployment.capability(DueShares) or DueShares()
+    owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
+    tree = shares.under({}) if shares.under is not None else ()
+    machines, due = deployment.machines, shares.guaranteed
+    return RecordingSource(title, subtitle, cluster, machines, owners, due, tree, **fields)
 
 
 class WorkLog:

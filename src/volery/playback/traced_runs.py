@@ -25,8 +25,7 @@ from volery.core.trace import Trace
 from volery.live.runtime.journal import RAISED
 from volery.live.runtime.port import Effect
 from volery.live.runtime.replay import Chain, Player, chains, cut_hosts, hosted, plan_of
-from volery.playback.recording import RecordingSource, source_of
-from volery.playback.run_log import RunLog
+from volery.playback.run_log import RecordingSource, RunLog, source_of
 from volery.playback.tracer import Tracer
 from volery.sim.faults import Crash, FaultPlan
 from volery.study.plan import plan

@@ -22,7 +22,8 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.live.service.rows import JobOrder, JobQuery
 from volery.playback import snapshot
-from volery.playback.recording import Recording, source_of
+from volery.playback.recording import Recording
+from volery.playback.run_log import source_of
 from volery.playback.server import playback_app
 from volery.playback.snapshot import at
 from volery.playback.traced_runs import TimeRange, demonstration, trace_journals

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,14 @@ def test_the_demonstration_can_be_kept_as_a_file(tmp_path: Path, capsys: pytest.
     trace = tmp_path / "megha.json"
     assert said(capsys, "--demo", "-o", trace)[0] == 0
     assert "An inconsistency: gm/0's view was old" in trace.read_text(encoding="utf-8")
+
+
+def test_a_chrome_trace_needs_no_extra(tmp_path: Path) -> None:
+    trace = tmp_path / "megha.json"
+    code = "import sys; sys.modules.update(dict.fromkeys(['starlette', 'uvicorn', 'httpx2'])); "
+    code += "from volery.cli.main import main; main(sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", code, "watch", "--demo", "-o", str(trace)], check=True, capture_output=True)
+    assert events_of(trace)
 
 
 def test_it_serves_a_run_on_the_live_page_until_it_is_ended(
