@@ -91,7 +91,11 @@ class Component:
             handler(self, event, source, now)
 
     def handle_attached(self, event: Event, source: Address, now: Time) -> None:
-        """Take an event that `receives` does not list: that of the first attached part that takes it, or none."""
+        """Pass an event that `receives` does not list to the first attached part that takes it.
+
+        Raises:
+            UnknownMessageError: no part takes it.
+        """
         for part in self.attached:
             if type(event) in part.takes:
                 part.handle(event, source, now)

@@ -18,7 +18,6 @@ from volery.core.events import Drain, Fact, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
@@ -88,8 +87,8 @@ class LocalMaster(Component):
             self.pair.start(now)
 
     def takes(self) -> Collection[type]:
-        """Return the types of events that it and its parts handle."""
-        return frozenset(super().takes()) - ({Renewed} if self.pair is None else {Completed})
+        """Return the types of events that it and its parts handle; a guarded node sends no `Completed`."""
+        return frozenset(super().takes()) - (frozenset() if self.pair is None else {Completed})
 
     def emits(self) -> Sends:
         """Return the messages that it and its parts send; a guarded node is not sent `Launch`."""
@@ -368,6 +367,5 @@ class LocalMaster(Component):
         Completed: on_completed,
         Drain: on_drain,
         TimerFired: on_timer,
-        Renewed: Component.handle_attached,  # links look whether it is here
     }
     sends = sent_to("node", Launch, Kill) | sent_to("gm", TasksEnded, StateUpdate, Refusal)

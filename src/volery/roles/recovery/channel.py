@@ -234,7 +234,7 @@ class Linked(Component):
             end.peer_session = session
             end.reset()
             end.retry_us = self._retry_us
-            if Renewed in self.inner.receives:
+            if Renewed in self.inner.takes():
                 self.inner.handle(Renewed(peer), peer, self.now)
         return session == end.peer_session
 

@@ -165,11 +165,8 @@ class AmountAllocations:
 
     def seats(self, node: Address, running: Sequence[RunningAttempt]) -> list[RunningAttempt]:
         row, position = self._seats[node]
-        unit, remainder, seated_attempts = (
-            self._partitions[row] << UNIT_SHIFT | position,
-            self._whole_free[row][position],
-            [],
-        )
+        unit, remainder = self._partitions[row] << UNIT_SHIFT | position, self._whole_free[row][position]
+        seated_attempts = []
         for active in running:
             next_remainder = remainder - self.packing[active.request]
             if next_remainder & self._guards == self._guards:

@@ -290,9 +290,9 @@ class CapacityView:
             if position in promised:
                 self._dirty[partition] |= 1 << position
                 remainder = self.packing.settled(free - promised[position])
-                free = (
-                    remainder if remainder & guards == guards else guards
-                )  # something will be refused, with the state
+
+                # Less than nothing: something will be refused, and the state comes with the refusal.
+                free = remainder if remainder & guards == guards else guards
             free_before = index.free[position]
             if free != free_before:
                 index.put(position, free)
@@ -308,10 +308,8 @@ class CapacityView:
             return list(range(self._layout.size[partition]))
         if last_state == packed_state:
             return positions(dirty)
-        rows = (-1, self.capacities.state_bytes)
-        differs = (
-            (np.frombuffer(last_state, np.uint8) != np.frombuffer(packed_state, np.uint8)).reshape(rows).any(axis=1)
-        )
+        last_bytes, new_bytes = (np.frombuffer(state, np.uint8) for state in (last_state, packed_state))
+        differs = (last_bytes != new_bytes).reshape(-1, self.capacities.state_bytes).any(axis=1)
         return positions(dirty | bytes_vector(np.packbits(differs, bitorder="little").tobytes()))
 
     def count_refused(self, lm: int, count: int) -> None:

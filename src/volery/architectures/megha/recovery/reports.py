@@ -312,8 +312,9 @@ class ReportRecovery:
         """All tasks that run in a cluster, as far as is known."""
         lm_of = self._lm_of
         placed = {task: None for task, place in self._host.placed.items() if lm_of[place[1]] == lm}
-        orphan = {task: None for task, active in self._running_orphans.items() if lm_of[place_of(active.unit)[0]] == lm}
-        return placed | orphan
+        units = {task: active.unit for task, active in self._running_orphans.items()}
+        orphans = {task: None for task, unit in units.items() if lm_of[place_of(unit)[0]] == lm}
+        return placed | orphans
 
     def _runs(self, lm: int, active: RunningAttempt) -> None:
         place = self._host.placed.get(active.task)
