@@ -148,7 +148,7 @@ def _draw_panel(axes: Axes, panel: Sequence[ComparedMeans], top: float) -> None:
         a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (compared.a, compared.b))
 
         axes.plot([0, 1], [y, y], color=GRID, linewidth=0.6)
-        axes.plot([zero, zero], [y - 0.22, y + 0.22], color=INK, linewidth=0.9)
+        axes.plot([zero, zero], [y - 0.16, y + 0.16], color=INK, linewidth=0.9)
         axes.plot([begin, end], [y, y], color=shade, linewidth=2.4, solid_capstyle="round")
         axes.plot(middle, y, "o", markersize=7, color=shade, markerfacecolor=shade if is_shown else PAGE)
         axes.text(0, y - 0.28, literal(_names(b, a, sign)), fontsize=LETTER)

@@ -309,11 +309,11 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> Markup:
             first = (ranked.setting, ranked.jobs) != kind_before
             kind_before = (ranked.setting, ranked.jobs)
 
-            mean, next_mean = ranked.amounts
+            lowest, next_lowest = ranked.amounts
             level, following = (", ".join(labels) or NOTHING for labels in (ranked.level, ranked.next))
             kind_note = f"{ranked.jobs}, {ranked.setting}" if several else ranked.jobs
             yield TableRow(
-                [kind_note if first else "", ranked.quantity, ranked.label, mean, level, following, next_mean],
+                [kind_note if first else "", ranked.quantity, ranked.label, lowest, level, following, next_lowest],
                 "first" * first,
             )
 

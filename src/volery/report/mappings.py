@@ -426,7 +426,13 @@ def _draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]
 
     # Arms leave and reach boxes level: on the side of the other column, on the right within one.
     leaves, reaches = (0, 180) if to_x > x else (180, 0) if to_x < x else (0, 0)
-    arm = GAP_POINTS if to_x != x else GAP_POINTS / 2
-    look["connectionstyle"] = f"arc,angleA={leaves},angleB={reaches},armA={arm},armB={arm}"
-    begin = (x + WIDTH * (leaves == 0), y + HEIGHT / 2)
-    axes.annotate("", (to_x + WIDTH * (reaches == 0), to_y + HEIGHT / 2), begin, arrowprops=look)
+    arms, level = (GAP_POINTS, GAP_POINTS), HEIGHT / 2
+    if to_x == x:
+        arms = (GAP_POINTS / 2, GAP_POINTS / 2)
+    elif to_x < x:
+        # An arrow back runs beside those of the other way, not on them: it would seem to begin at their ends.
+        arms, level = (1.5 * GAP_POINTS, 0.5 * GAP_POINTS), 0.8 * HEIGHT
+
+    look["connectionstyle"] = f"arc,angleA={leaves},angleB={reaches},armA={arms[0]},armB={arms[1]}"
+    begin = (x + WIDTH * (leaves == 0), y + level)
+    axes.annotate("", (to_x + WIDTH * (reaches == 0), to_y + level), begin, arrowprops=look)
