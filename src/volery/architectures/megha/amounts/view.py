@@ -83,7 +83,7 @@ class CapacityHost(ViewHost, Protocol):
 class UseAccount(Protocol):
     """Account of what tasks of users have in the view."""
 
-    def took(self, claim: Task, partition: int, position: int) -> None:
+    def took(self, task: Task, partition: int, position: int) -> None:
         """Count what a task was given in the view."""
 
     def promised(self, tasks: Sequence[Task], sign: int) -> None:
@@ -152,12 +152,12 @@ class CapacityView:
                 nowhere.add(kind)
                 unplaced.append(task)
                 continue
-            claim = self._take(task, target, position)
+            placed_task = self._take(task, target, position)
             partition = next_partition[target]
             batch = batches.get(target)
             if batch is None:
                 batch = batches[target] = ([], [])
-            batch[0].append(claim)
+            batch[0].append(placed_task)
             batch[1].append(position)
         self.next = partition
         self._host.request_all(batches)
@@ -185,11 +185,11 @@ class CapacityView:
         took = packing.named(free, packing[task.request])
         index.put(position, packing.settled(free - took))
         self._dirty[partition] |= 1 << position
-        claim = packing.naming(task, took)
-        self.placed[task.id] = (claim, partition, position)
+        placed_task = packing.naming(task, took)
+        self.placed[task.id] = (placed_task, partition, position)
         if self._account is not None:
-            self._account.took(claim, partition, position)
-        return claim
+            self._account.took(placed_task, partition, position)
+        return placed_task
 
     def take_over(self, task: Task, partition: int, position: int, had: int) -> Task:
         """Take what a task asks for from a machine and from tasks there that have so much, packed."""
@@ -197,10 +197,10 @@ class CapacityView:
         free = index.free[position]
         took = packing.named(packing.settled(free + had), packing[task.request])
         index.put(position, packing.settled(free - packing.beyond(took, had)))
-        claim = packing.naming(task, took)
+        placed_task = packing.naming(task, took)
         self._dirty[partition] |= 1 << position
-        self.placed[task.id] = (claim, partition, position)
-        return claim
+        self.placed[task.id] = (placed_task, partition, position)
+        return placed_task
 
     def satisfiable(self, task: Task) -> bool:
         return self.capacities.fits_somewhere(task)
@@ -350,9 +350,9 @@ class CapacityView:
         return [index.copy() for index in self.index]
 
     def take_off(self, copies: list[Any], task: Task) -> None:
-        claim, partition, position = self.placed[task.id]
+        placed_task, partition, position = self.placed[task.id]
         index: CapacityIndex = copies[partition]
-        index.put(position, self.packing.settled(index.free[position] - self.packing[claim.request]))
+        index.put(position, self.packing.settled(index.free[position] - self.packing[placed_task.request]))
 
     def reasons(self, copy: Any, task: Task, partition: int, called: int) -> Reasons:
         need, suits = self._ladders[task.request], self._layout.matches[partition][task.constraints]

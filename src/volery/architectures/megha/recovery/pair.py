@@ -87,10 +87,13 @@ class Paired:
         self.listed_tasks: dict[TaskId, Task] = {}
         self._gms_to_report_to: dict[Address, None] = {}
         self._nodes = nodes
+
+        # Results with the node that keeps each, and attempts that wait for a node that is away.
         self._results: dict[TaskId, tuple[RunningAttempt, Address]] = {}
+        self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
+        # Per GM, the last move of its jobs to another, and its term when it last asked.
         self._move_epoch_of: dict[Address, int] = {}
         self._terms: dict[Address, int] = {}
-        self._runs_to_send: dict[Address, list[tuple[Task, RunningAttempt]]] = {}
         self.leadership = Leadership(self, me, 2, nodes, host.gms, lease_of(config), incarnation)
         self._election = PairElection(self.leadership, pair_of(lm))
         self.drained = self.leadership.drained

@@ -79,14 +79,20 @@ class ReportRecovery:
         self.first_attempt = incarnation * ATTEMPTS
         self._is_restarted = bool(incarnation or self.term)
         self._move_epoch_of: dict[JobId, int] = {}
-        self._tasks_to_schedule: list[Task] = []
+        self._lm_of = layout.lm_of
+
+        # Attempts that Local Masters have reported, of jobs that were not submitted to this incarnation yet.
         self._running_orphans: dict[TaskId, RunningAttempt] = {}
         self._finished_orphans: dict[TaskId, tuple[int, RunningAttempt]] = {}
+        # What is held back until every cluster has reported, or is fenced.
+        self._tasks_to_schedule: list[Task] = []
+        self._resubmitted_jobs: dict[JobId, None] = {}
+        # Cluster and task of each result, and as printed of each request: these are dropped when the job is done.
         self._results: dict[JobId, list[tuple[int, TaskId]]] = {}
         self._listed_tasks: dict[JobId, dict[tuple[int, TaskId], None]] = {}
-        self._resubmitted_jobs: dict[JobId, None] = {}
+
+        # Per cluster: the move up to which it is fenced, and the tasks in doubt since another master leads.
         count = layout.lm_count
-        self._lm_of = layout.lm_of
         self.epochs = [-1 if self._is_restarted else 0] * count
         self._fenced_epochs = [0] * count
         self._clusters_to_report: dict[int, None] = dict.fromkeys(range(count if self._is_restarted else 0))

@@ -91,15 +91,21 @@ class WeightedFairness:
         self.lines = UserLines(
             self._packing, self.user_of, None if config.turns == "round-robin" else self.account.is_short
         )
+
+        # Preemptions under way by the task that gains: victims of which nothing was heard, and what they had.
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._beneficiary_of: dict[TaskId, TaskId] = {}
+        # Tasks of this GM that it has given up and that have not ended; and those of an earlier incarnation.
         self._released_tasks: set[TaskId] = set()
+        self._leaving_tasks: set[TaskId] = set()
+
+        # What is not sought, or asked for, again before something changes.
         self._unavailable_victims: set[TaskId] = set()
         self._users_without_victims: set[int] = set()
         self._vetoing_users: set[int] = set()
-        self._whole_holdings: dict[Address, Holdings] = {}
-        self._leaving_tasks: set[TaskId] = set()
 
+        # News of Local Masters: holdings that wait for their whole report, and numbers by which a repeat is known.
+        self._whole_holdings: dict[Address, Holdings] = {}
         self._last_preemption_request: dict[Address, int] = {}
         self._last_holdings: dict[Address, int] = {}
 
@@ -114,8 +120,9 @@ class WeightedFairness:
         """Return the users of tasks, for a request."""
         return tuple([self.user_of(task) for task in tasks])
 
-    def took(self, claim: Task, partition: int, position: int) -> None:
-        self.account.hold(claim.id, HeldTask(self.user_of(claim), partition, position, claim.request or SLOT))
+    def took(self, task: Task, partition: int, position: int) -> None:
+        """Count what a task was given in the view."""
+        self.account.hold(task.id, HeldTask(self.user_of(task), partition, position, task.request or SLOT))
 
     def _release(self, task: TaskId) -> HeldTask | None:
         holding = self.account.let_go(task)
