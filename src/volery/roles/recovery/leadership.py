@@ -391,7 +391,7 @@ class Leadership:
         self._port.set_timer(("lease", node), now + self.lease.lease_us)
 
     def _restart_lease(self, node: Address, now: Time) -> None:
-        """What has passed of the lease does not count; it is counted from now on."""
+        """The lease is counted from now on, whatever has passed of it."""
         self.lease_over_us.pop(node, None)
         self._start_lease(node, now)
 
