@@ -77,7 +77,7 @@ class Snapshot:
         return self._source.origin_us + time_us
 
     @property
-    def told(self) -> Mapping[str, int]:
+    def reports_by_state(self) -> Mapping[str, int]:
         """Counts of attempts that are over, by outcome."""
         outcomes = np.bincount(self.recording.attempts.outcome[self._count.over], minlength=3)
         return {"finished": int(outcomes[FINISHED]), "killed": int(outcomes[KILLED]), "failed": int(outcomes[FAILED])}

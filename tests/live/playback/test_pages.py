@@ -67,7 +67,7 @@ def test_every_count_is_that_of_the_records(now: int) -> None:
     nodes = snapshot.nodes()
     assert sum(node.running for node in nodes) == len(running)
     assert {node.address for node in nodes if node.running} == {f"node/{RECORDS.worker[task]}" for task in running}
-    assert snapshot.told["finished"] == len(finished)
+    assert snapshot.reports_by_state["finished"] == len(finished)
     arrived = [job for job in range(TRACE.job_count) if TRACE.arrival_us[job] <= now]
     listed = snapshot.jobs(JobQuery(), 1_000, JobOrder("id", falling=False))
     assert [job.id for job in listed] == arrived

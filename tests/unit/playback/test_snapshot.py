@@ -38,8 +38,8 @@ def test_jobs_are_those_submitted_by_then(recording: Recording) -> None:
 
 def test_all_tasks_finish_though_a_machine_crashes(ended: Snapshot) -> None:
     tasks = sum(count for _, _, count, _ in WORK)
-    assert sum(job.finished for job in ended.jobs(JobQuery(), 100)) == tasks == ended.told["finished"]
-    assert ended.told["failed"] == 0
+    assert sum(job.finished for job in ended.jobs(JobQuery(), 100)) == tasks == ended.reports_by_state["finished"]
+    assert ended.reports_by_state["failed"] == 0
     assert {job.state for job in ended.jobs(JobQuery(), 100)} == {"done"}
 
 

@@ -412,7 +412,7 @@ class FederationView(Protocol):
         """True if nodes can be drained here."""
 
     @property
-    def told(self) -> Mapping[str, int]:
+    def reports_by_state(self) -> Mapping[str, int]:
         """Reports of attempts, counted by state."""
 
     def lost(self) -> Collection[Address]:
