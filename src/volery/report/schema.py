@@ -9,6 +9,7 @@ import msgspec
 from volery.core.flow import Flow
 from volery.core.omissions import Omissions
 from volery.core.stages import Stage
+from volery.integrity import SUMS
 from volery.metrics import RunSummary
 from volery.statistics import ComparedJobs, ComparedMeans, InterimLook
 
@@ -23,7 +24,6 @@ CONFLICTS: Final = "conflicts.parquet"
 TASK_RUNS: Final = "task_runs.parquet"
 HEAT: Final = "heat.parquet"
 REPORT: Final = "report.html"
-SUMS: Final = "SHA256SUMS"
 RUNS: Final = "runs"
 LOCK: Final = ".lock"
 FORMAT: Final = 1

@@ -22,6 +22,7 @@ import msgspec
 
 from volery import architectures
 from volery.core.errors import InputError
+from volery.integrity import file_digest
 from volery.setting import Setting
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
@@ -192,15 +193,14 @@ def content_digest(name: str) -> str:
         return name
     try:
         stat = path.stat()
-        return _file_digest(path, stat.st_size, stat.st_mtime_ns)
+        return _digest_of_state(path, stat.st_size, stat.st_mtime_ns)
     except OSError as error:
         raise InputError(name, f"cannot be read: {error.strerror}") from None
 
 
 @functools.lru_cache(maxsize=64)
-def _file_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 - they keep the cache honest
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _digest_of_state(path: Path, _size: int, _changed_ns: int) -> str:
+    return file_digest(path)
 
 
 PACKAGE: Final = Path(__file__).parent.parent

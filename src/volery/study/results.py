@@ -24,9 +24,19 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import DamagedError, InputError
-from volery.integrity import CheckedFile, checked, has_seal, sealed, unsealed
+from volery.integrity import (
+    SUMS,
+    CheckedFile,
+    checked,
+    damaged_files,
+    file_digest,
+    has_seal,
+    recorded_sums,
+    sealed,
+    sums_of,
+    unsealed,
+)
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
-from volery.report.parquet import damaged_files, file_digest, recorded_sums, sums_of
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -38,7 +48,6 @@ from volery.report.schema import (
     RUNS,
     STAGE_TIMES,
     SUMMARY,
-    SUMS,
     TASK_RUNS,
     UTILISATION,
     Flows,

@@ -12,8 +12,8 @@ import numpy as np
 
 import volery
 from volery.core.errors import InputError
+from volery.integrity import SUMS, remove_sums
 from volery.metrics import RunSummary
-from volery.report.parquet import remove_sums
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -23,7 +23,6 @@ from volery.report.schema import (
     MANIFEST,
     REPORT,
     SUMMARY,
-    SUMS,
     TASK_RUNS,
     UTILISATION,
     FinishedRun,

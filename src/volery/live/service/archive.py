@@ -9,7 +9,6 @@ interrupted later goes on where it was.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import re
 import sqlite3
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import SECOND, JobId
+from volery.integrity import file_digest
 from volery.live.clock import in_background, unix_now_us
 from volery.live.config.limits import Retention
 from volery.live.files import replacing, sync_folder
@@ -230,7 +230,7 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
 
     with replacing(digests) as digest_file:
         for path in (jobs_path, tasks_path):
-            digest_file.write(f"{_digest(path)}  {path.name}\n".encode())
+            digest_file.write(f"{file_digest(path)}  {path.name}\n".encode())
 
     sync_folder(folder.parent)
 
@@ -238,11 +238,6 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
 def digests_path(jobs: Path) -> Path:
     """The file with the digests of a file of jobs and of the one of their tasks."""
     return jobs.with_name(jobs.name.removeprefix("jobs-")).with_suffix(".sha256")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def demand_digests(jobs: Path) -> bool:
@@ -268,7 +263,7 @@ def demand_digests(jobs: Path) -> bool:
         path = digests.with_name(name)
         if not path.exists():
             raise DamagedError(str(path), f"is missing, but {digests.name} names it; put back a copy")
-        if _digest(path) != digest:
+        if file_digest(path) != digest:
             raise DamagedError(str(path), f"is damaged: its digest is another than in {digests.name}; put back a copy")
 
     return True
