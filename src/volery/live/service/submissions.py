@@ -33,8 +33,7 @@ from volery.live.jobs import (
     task_count,
     with_tasks,
 )
-from volery.live.messages import identity_of, number_of
-from volery.live.runtime.submitter import Send
+from volery.live.messages import Send, identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
