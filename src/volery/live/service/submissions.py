@@ -216,8 +216,9 @@ class JobSubmissions:
 
             user = self._store.open_user(number)
             entry = self.failover.entry(number, user) if user is not None else ""
+            is_meant = entry not in without and (only is None or entry in only)
             # A turn for others: a hundred thousand jobs of other entries may be passed over.
-            if user is None or entry in without or not (only is None or entry in only):
+            if user is None or not is_meant:
                 await asyncio.sleep(0)
                 continue
 
