@@ -35,8 +35,8 @@ def field(meaning: str, form: str = "", group: Group = "", option: str = "") -> 
 
     Args:
         meaning: a noun phrase with the unit; the default stands beside it.
-        form: of the value on the command line; empty: there is no such option.
-        group: of the option.
+        form: Form of the value on the command line; empty: there is no such option.
+        group: Group of the option in the help.
         option: its name; empty: that of the field.
     """
     return msgspec.Meta(description=meaning, extra={"form": form, "group": group, "option": option})

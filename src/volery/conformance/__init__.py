@@ -16,7 +16,7 @@ def conform(architecture: Architecture) -> None:
     """Run every check of the contract.
 
     Raises:
-        NonconformanceError: of the first check that fails.
+        NonconformanceError: the first check that fails.
     """
     for check in CHECKS.values():
         check(architecture)

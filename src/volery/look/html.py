@@ -143,7 +143,7 @@ def scrolled_table(
     """A table that scrolls sideways where the screen is narrow.
 
     Args:
-        attributes: of the part of the page that scrolls.
+        attributes: Attributes of the part of the page that scrolls.
     """
     listed = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_=kind)
     return tag("div", listed, class_="scroll", **attributes)

@@ -72,7 +72,7 @@ class FinishedRun(msgspec.Struct, frozen=True):
         label: name in tables of runs that differ in the seed alone.
         seed: seed of all random streams.
         digest: SHA-256 of what happened to every task.
-        trace_sha256: of the input, task constraints included.
+        trace_sha256: Digest of the input, task constraints included.
     """
 
     key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # names files: a foreign manifest gives no path
@@ -121,7 +121,7 @@ class ResultsManifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True)
     Args:
         format: layout of the folder.
         volery_version: version of the package.
-        code_sha256: of the sources that results depend on.
+        code_sha256: Digest of the sources that results depend on.
         python: version of the interpreter.
         numpy: version of the library that draws synthetic work.
         created: when the folder was begun (ISO 8601, UTC).
@@ -157,7 +157,7 @@ class StoredRun(msgspec.Struct, frozen=True):
     """The JSON part of a finished run.
 
     Args:
-        columns_sha256: of the bytes of its columns' file; empty: an earlier version wrote it.
+        columns_sha256: Digest of its columns' file; empty: an earlier version wrote it.
     """
 
     key: str

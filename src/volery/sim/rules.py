@@ -205,7 +205,7 @@ class PowerRule(LaunchRule):
         """Switch the machine, where that is what has happened.
 
         Raises:
-            BrokenRule: of another machine, to what does not follow, or off with tasks on it.
+            BrokenRule: the machine is another's, it cannot come to this state now, or it goes off with tasks on it.
         """
         if not isinstance(fact, Switched):
             return

@@ -92,13 +92,17 @@ class _Run(NamedTuple):
 
 
 def forecast(
-    architecture: Architecture, config: Any, cluster: Cluster, state: FederationState, budget_s: float,
+    architecture: Architecture,
+    config: Any,
+    cluster: Cluster,
+    state: FederationState,
+    budget_s: float,
     runs_max: int = RUNS_MAX,
-) -> ForecastResult:  # fmt: skip
+) -> ForecastResult:
     """Forecast the times at which tasks of the job in question start and end, as far as they have not yet.
 
     Args:
-        architecture, config, cluster, state: of the federation.
+        architecture, config, cluster, state: Design, parameters, machines and present state of the federation.
         budget_s: processor time after which no further run begins, and the current one ends early.
         runs_max: number of runs when time suffices.
 
@@ -117,9 +121,12 @@ def forecast(
             found.append(run)
     whole = [run for run in found if run.whole]
     return ForecastResult(
-        runs=len(whole), moments=_moments(whole or found), known=_known(state),
-        preempts=_preempts(whole or found, state), cpu_s=time.process_time() - began,
-    )  # fmt: skip
+        runs=len(whole),
+        moments=_moments(whole or found),
+        known=_known(state),
+        preempts=_preempts(whole or found, state),
+        cpu_s=time.process_time() - began,
+    )
 
 
 def _pinned(cluster: Cluster, state: FederationState) -> tuple[Cluster, Sequence[int]]:
@@ -180,10 +187,9 @@ def _parts(
         met: dict[int, list[Time]] = {some.lifetime: [] for some in job.waiting}
         for task in job.running:
             met.setdefault(task.lifetime, []).append(task.elapsed_us)
-        drawn.append({
-            kind: kinds[kind].job(stream, elapsed_us, job.took_us)
-            for kind, elapsed_us in sorted(met.items())
-        })  # fmt: skip
+        drawn.append(
+            {kind: kinds[kind].job(stream, elapsed_us, job.took_us) for kind, elapsed_us in sorted(met.items())}
+        )
     held: dict[tuple[int, int], _Part] = {}
     for place, job in enumerate(state.jobs):
         for task in job.running:
@@ -221,13 +227,17 @@ def _trace(parts: Sequence[_Part], cluster: Cluster) -> Trace:
     if cluster.resources:
         asked = {request: place for place, request in enumerate(dict.fromkeys(request for _, _, request in tasks))}
     return Trace(
-        "fork", array("q", [part.arrival_us for part in parts]), first,
+        "fork",
+        array("q", [part.arrival_us for part in parts]),
+        first,
         duration_us=array("q", [task[0] for task in tasks]),
         estimate_us=array("q", [job.estimate_us if job else 0 for job in jobs]),
-        constraints=array("q", [task[1] for task in tasks]), user=tuple([job.user if job else "" for job in jobs]),
-        resources=cluster.resources, requests=tuple(asked),
+        constraints=array("q", [task[1] for task in tasks]),
+        user=tuple([job.user if job else "" for job in jobs]),
+        resources=cluster.resources,
+        requests=tuple(asked),
         request=array("I", [asked[task[2]] for task in tasks] if asked else []),
-    )  # fmt: skip
+    )
 
 
 def _read(records: Records, parts: Sequence[_Part], asked: ActiveJob, since_us: Time, reached_us: Time | None) -> _Run:
@@ -239,10 +249,11 @@ def _read(records: Records, parts: Sequence[_Part], asked: ActiveJob, since_us: 
     waited = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
     started, ended = _reached(records.start_us, waited, since_us), _reached(records.finish_us, own, since_us)
     moments = (
-        min(started, default=None), min(ended, default=None),
+        min(started, default=None),
+        min(ended, default=None),
         max(started, default=None) if len(started) == len(waited) else None,
         max(ended, default=None) if len(ended) == len(own) else None,
-    )  # fmt: skip
+    )
     lost: dict[JobId, int] = {}
     jobs = trace.job_of_task() if records.preemptions else ()
     gaining = set(waited) if records.preemptions else ()
@@ -278,9 +289,10 @@ def _interval(found: Sequence[tuple[Time | None, Time]]) -> Quantiles:
     if last + 1 < RUNS_MIN and median != math.inf:
         return Quantiles(None, round(median), None)
     return Quantiles(
-        max(0, low), None if median == math.inf else round(median),
+        max(0, low),
+        None if median == math.inf else round(median),
         None if high == math.inf else round(high) + RESOLUTION_US,
-    )  # fmt: skip
+    )
 
 
 def _known(state: FederationState) -> DurationBases:
@@ -299,11 +311,13 @@ def _preempts(runs: Sequence[_Run], state: FederationState) -> tuple[PreemptedJo
     losers = sorted({job for run in runs for job in run.preempted})
     found = [
         PreemptedJob(
-            job=job, user=users[job], tasks=sum(run.preempted.get(job, 0) for run in runs) / len(runs),
+            job=job,
+            user=users[job],
+            tasks=sum(run.preempted.get(job, 0) for run in runs) / len(runs),
             runs=sum(job in run.preempted for run in runs),
         )
         for job in losers
-    ]  # fmt: skip
+    ]
     return tuple(sorted(found, key=lambda one: -one.tasks))
 
 
@@ -384,7 +398,7 @@ class JobLifetimes:
     Args:
         jobs: durations of earlier jobs' tasks, each in order; empty: there are none.
         past: durations of the earlier job that was drawn.
-        factor: of this job's durations, relative to that job's.
+        factor: Ratio of this job's durations to that job's.
     """
 
     def __init__(self, jobs: Sequence[Sequence[Time]], past: Sequence[Time], factor: float, stream: Random) -> None:

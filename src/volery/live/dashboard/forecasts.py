@@ -26,17 +26,23 @@ AT_ONCE_US: Final = 100_000
 PREEMPTS_SHOWN: Final = 10
 COMMAND_ASKED: Final = 500
 MOMENTS: Final = {
-    "first_start": "the first task starts", "first_end": "the first task ends",
-    "last_start": "the last task starts", "last_end": "all tasks have ended",
-}  # fmt: skip
+    "first_start": "the first task starts",
+    "first_end": "the first task ends",
+    "last_start": "the last task starts",
+    "last_end": "all tasks have ended",
+}
 NEXT: Final = {
-    "first_start": "the next task starts", "first_end": "the next task ends",
-    "last_start": "the last task starts", "last_end": "all tasks have ended",
-}  # fmt: skip
+    "first_start": "the next task starts",
+    "first_end": "the next task ends",
+    "last_start": "the last task starts",
+    "last_end": "all tasks have ended",
+}
 BASES: Final = {
-    "history": "earlier runs of it", "estimate": "estimates", "user": "other jobs of their user",
+    "history": "earlier runs of it",
+    "estimate": "estimates",
+    "user": "other jobs of their user",
     "federation": "other users' jobs",
-}  # fmt: skip
+}
 _MOMENTS: Final = (
     Column("", text=True),
     Column("1 in 10 before"),
@@ -75,16 +81,24 @@ def forecast_intervals(forecast: Forecast, words: dict[str, str]) -> Markup:
         f"of {whole(count)} tasks from {BASES[name]}" for name in BASES if (count := getattr(forecast.known, name))
     ]
     guessed = forecast.known.nothing
-    note = joined((
-        "Made at ", moment(forecast.made_us), f" from {runs}, as if nobody else came. Durations are known ",
-        ", ".join(bases) or "of none",
-        f"; of {whole(guessed)} tasks they are not, and from a second to an hour is assumed" if guessed else "", ".",
-    ))  # fmt: skip
+    note = joined(
+        (
+            "Made at ",
+            moment(forecast.made_us),
+            f" from {runs}, as if nobody else came. Durations are known ",
+            ", ".join(bases) or "of none",
+            f"; of {whole(guessed)} tasks they are not, and from a second to an hour is assumed" if guessed else "",
+            ".",
+        )
+    )
     losers = [_loss(job) for job in forecast.preempts[:PREEMPTS_SHOWN]]
-    return joined((
-        table(_MOMENTS, rows, label="moments"), tag("p", note, class_="soft"),
-        tag("ul", *losers) if losers else None,
-    ))  # fmt: skip
+    return joined(
+        (
+            table(_MOMENTS, rows, label="moments"),
+            tag("p", note, class_="soft"),
+            tag("ul", *losers) if losers else None,
+        )
+    )
 
 
 def _moment(words: str, bounds: Quantiles, last_us: int, made_us: int) -> tuple[Piece, ...]:
@@ -104,8 +118,13 @@ def _loss(job: PreemptedJob) -> Markup:
     runs = f"{job.tasks:.1f} running tasks to it on average, in {job.runs} runs"
     if job.job is None:
         return tag("li", f"Jobs of others lose {runs}.")
-    return tag("li", link(f"{frame.JOBS}/{job.job}", f"Job {job.job}"), " of ", name_of(job.user or "nobody", 40),
-               f" loses {runs}.")  # fmt: skip
+    return tag(
+        "li",
+        link(f"{frame.JOBS}/{job.job}", f"Job {job.job}"),
+        " of ",
+        name_of(job.user or "nobody", 40),
+        f" loses {runs}.",
+    )
 
 
 def asked_job(request: Request) -> JobDescription | None:
@@ -186,12 +205,15 @@ def plan_form(request: Request, *, for_others: bool) -> Markup:
         field("name", "name", size=24, maxlength=200),
         field("command", "command", size=24),
         field("user", "user", size=12, maxlength=64) if for_others else None,
-        tag("label", "tasks", tag("input", name="tasks", value=query.get("tasks", "1"), type="number", min=1,
-                                  max=1_000_000)),
+        tag(
+            "label",
+            "tasks",
+            tag("input", name="tasks", value=query.get("tasks", "1"), type="number", min=1, max=1_000_000),
+        ),
         field("estimate_s", "estimate, seconds", size=8, inputmode="decimal"),
         lines("constraints", "constraints, one per line", 'label.disk == "ssd"'),
         lines("request", "request, one per line", "cpu_milli = 500"),
-    ]  # fmt: skip
+    ]
     return tag("form", *fields, tag("button", "forecast"), class_="described", action=frame.PLAN)
 
 

@@ -84,7 +84,7 @@ class Again(msgspec.Struct, frozen=True):
 
     Args:
         after_s: in so many seconds, if something changes; 0: never.
-        tag: of the live part that it has.
+        tag: Tag of the live part that it has.
         behind: something has changed already.
         age_s: the live part was begun so many seconds ago.
     """
@@ -186,7 +186,7 @@ def order(title: str, path: str, question: str, key: str, body: str = "", then: 
 
     Args:
         path: the address that takes the order.
-        body: of the order, as JSON.
+        body: Body of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
     """
     return tag(

@@ -27,8 +27,8 @@ class Rendering(msgspec.Struct, frozen=True):
     """A view as it was rendered once.
 
     Args:
-        tag: of its live part: equal ones have equal tags.
-        revision: of the store when it was begun.
+        tag: Tag of its live part: equal ones have equal tags.
+        revision: Revision of the store when it was begun.
         made_s: when that was, in seconds of a clock that never goes back.
         cost_s: CPU seconds that it took.
     """

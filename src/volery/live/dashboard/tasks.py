@@ -31,7 +31,7 @@ class Tail(msgspec.Struct, frozen=True):
 
     Args:
         end: the offset that follows it.
-        size: of all of it, in bytes.
+        size: Size of all of it, in bytes.
         skipped: bytes between what was asked for and this.
         gone: bytes at its beginning that are kept no longer.
         told: how much there is, in words.

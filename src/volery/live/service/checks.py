@@ -94,7 +94,12 @@ def _check_store(path: Path) -> str | Iterable[str]:
     if not is_free or not _is_free(path):  # the lock is not held meanwhile: a start would be refused
         damages, note = [], "a federation is at work with it: its log is checked when that ends"
 
-    return [*damages, *store_damage(path)] or note
+    try:
+        damages += store_damage(path)
+    except OtherVersionError as error:
+        note = error.problem
+
+    return damages or note
 
 
 def _is_free(path: Path) -> bool:

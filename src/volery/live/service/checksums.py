@@ -59,6 +59,9 @@ FORMATS_TABLE: Final = (
 )
 """The format of the file once more, where a checksum protects it, and the checksum of all statements of its schema."""
 
+CHECKED_SINCE: Final = 3
+"""The first format with checksums; the earlier ones are read no more, and have no damage that could be told."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -172,6 +175,18 @@ def schema_checksum(sql: sqlite3.Connection) -> int:
     """The checksum of all statements of a database's schema, in the order of their names."""
     rows = sql.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name").fetchall()
     return row_checksum([list(row) for row in rows])
+
+
+def earlier_format(sql: sqlite3.Connection, version: int) -> str:
+    """An earlier version that wrote a database, in words; empty where this one did, or it is damaged.
+
+    Args:
+        version: its format by the header of the file.
+    """
+    is_earlier = 0 < version < CHECKED_SINCE
+    if not is_earlier or sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'formats'").fetchone():
+        return ""
+    return f"it was written by an earlier version (format {version}), which this one does not read"
 
 
 def schema_damage(sql: sqlite3.Connection, version: int) -> str:

@@ -19,11 +19,12 @@ from typing import Final
 from volery.core.errors import InputError
 from volery.live.files import file_identity, opened_lock
 from volery.live.service import ledgers
-from volery.live.service.checksums import FORMATS_TABLE, add_triggers, schema_checksum, schema_damage
+from volery.live.service.checksums import FORMATS_TABLE, add_triggers, earlier_format, schema_checksum, schema_damage
 from volery.live.service.rows import USAGES_TABLE, digest_of
 from volery.live.service.soundness import UNREADABLE, demand_sound, log_soundness
 
 VERSION: Final = 3
+OTHER_VERSION_REMEDY: Final = "let its jobs end under that version, and begin with another folder under this one"
 REMEDY: Final = "`volery check` lists what is damaged; put the newest copy of the file in its place"
 LOG_BYTES: Final = 64 << 20
 """Size to which the file of a longer log is cut when it is used again."""
@@ -67,6 +68,10 @@ CREATE TABLE IF NOT EXISTS tasks (
 )
 
 log = logging.getLogger(__name__)
+
+
+class OtherFormatError(sqlite3.DatabaseError):
+    """A file has the format of another version."""
 
 
 class Database:
@@ -125,7 +130,8 @@ class Database:
             raise
         except UNREADABLE as error:
             os.close(self._lock)
-            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {REMEDY}") from None
+            remedy = OTHER_VERSION_REMEDY if isinstance(error, OtherFormatError) else REMEDY
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {remedy}") from None
 
     def _name(self) -> str:
         row = self.write.execute("SELECT name FROM store").fetchone()
@@ -236,14 +242,16 @@ def _version(sql: sqlite3.Connection) -> int:
     """The format of a file; 0: it is new.
 
     Raises:
-        sqlite3.DatabaseError: another version has written the file, or its format or its schema is damaged.
+        OtherFormatError: another version has written the file.
+        sqlite3.DatabaseError: its format or its schema is damaged.
     """
     (version,) = sql.execute("PRAGMA user_version").fetchone()
-    problem = schema_damage(sql, version)
-    if problem:
+    if problem := earlier_format(sql, version):
+        raise OtherFormatError(problem)
+    if problem := schema_damage(sql, version):
         raise sqlite3.DatabaseError(problem)
     if version not in (0, VERSION):
-        raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
+        raise OtherFormatError(f"it was written by another version (format {version}, this one writes {VERSION})")
     return int(version)
 
 

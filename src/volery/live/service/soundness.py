@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
 from volery.live.clock import unix_now_us
-from volery.live.service.checksums import CHECKED, damaged_rows, readable, schema_damage
+from volery.live.runtime.recordfile import OtherVersionError
+from volery.live.service.checksums import CHECKED, damaged_rows, earlier_format, readable, schema_damage
 from volery.live.service.rows import digest_of, reading
 
 UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -188,6 +189,7 @@ def store_damage(path: Path) -> Iterator[str]:
 
     Raises:
         DamagedError: the log is damaged.
+        OtherVersionError: an earlier version wrote it, without checksums.
         InputError: it cannot be read.
     """
     try:
@@ -198,6 +200,8 @@ def store_damage(path: Path) -> Iterator[str]:
     with closing(sql):
         try:
             version = sql.execute("PRAGMA user_version").fetchone()[0]
+            if problem := earlier_format(sql, version):
+                raise OtherVersionError(str(path), problem)
             if problem := schema_damage(sql, version):
                 yield problem
             elif not version:
