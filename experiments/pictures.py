@@ -13,7 +13,7 @@ from experiments.reproduction import Reproduction
 from experiments.values import full_label
 from volery.core.model import SECOND
 from volery.metrics import ConstraintLoad
-from volery.metrics.columns import Floats
+from volery.metrics.arrays import Floats
 from volery.metrics.demand import runnable_tasks
 from volery.metrics.distribution import Histogram
 from volery.report import plots

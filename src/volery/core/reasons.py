@@ -1,7 +1,8 @@
 """Decisions of schedulers about tasks: the machine or the reason, the age of the view, and what was passed over.
 
-A decision is a fact that a component reports where it is asked to (`volery compare --why`). How many are kept is
-bounded per task: the first, made on arrival, and the last ones, which led to its end.
+A decision is a fact that a component reports where it is asked to (`volery compare --why`); Megha's Global Masters make
+them in `architectures.megha.reasons`. How many are kept is bounded per task: the first, made on arrival, and the last
+ones, which led to its end.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from volery.core.model import CONSTRAINT_BITS_MAX, SECOND, Cluster
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, ends_us
-from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, asked, view
+from volery.metrics.arrays import Flags, Floats, Longs, arrival_of_task_us, asked, view
 from volery.metrics.occupancy import busy_time_us
 
 

@@ -18,7 +18,7 @@ from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, has_workflows, spans_us
-from volery.metrics.columns import (
+from volery.metrics.arrays import (
     Flags,
     Floats,
     Longs,

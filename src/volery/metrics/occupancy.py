@@ -9,7 +9,7 @@ import numpy as np
 from volery.core.events import REFUSALS
 from volery.core.model import Cluster
 from volery.core.records import Records
-from volery.metrics.columns import Floats, Longs, asked, ready_us, view
+from volery.metrics.arrays import Floats, Longs, asked, ready_us, view
 from volery.metrics.windows import Window
 
 CHUNK = 1 << 18

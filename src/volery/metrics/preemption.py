@@ -12,7 +12,7 @@ import numpy.typing as npt
 from volery.core.events import MILLIONTHS, Preemption
 from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
-from volery.metrics.columns import view
+from volery.metrics.arrays import view
 from volery.metrics.occupancy import stays_on_machines
 
 Times = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ import numpy as np
 from volery.core.model import NEVER, Cluster, Time
 from volery.core.records import HOUR, Billing, Records
 from volery.core.resources import units_per_processor, work_resource
-from volery.metrics.columns import Floats, Longs, asked, ready_us, view
+from volery.metrics.arrays import Floats, Longs, asked, ready_us, view
 
 
 class ProvisioningSummary(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
-from volery.metrics.columns import Flags, view
+from volery.metrics.arrays import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import (
     AllotmentSummary,

@@ -14,7 +14,7 @@ import numpy as np
 from volery.core.locality import LEVELS, UNPLACED, Pace
 from volery.core.model import NEVER, Cluster
 from volery.core.records import Records
-from volery.metrics.columns import Flags, Longs, halves, ready_us, view
+from volery.metrics.arrays import Flags, Longs, halves, ready_us, view
 
 
 class AllocationParts(msgspec.Struct, frozen=True, eq=False):

@@ -12,7 +12,7 @@ import numpy as np
 
 from volery.core.model import Cluster
 from volery.core.records import Records
-from volery.metrics.columns import Floats, Longs, asked, view
+from volery.metrics.arrays import Floats, Longs, asked, view
 from volery.metrics.occupancy import busy_time_us, utilisation_by_resource
 
 TASK_RUNS_MAX: Final = 2000

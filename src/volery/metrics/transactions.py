@@ -16,7 +16,7 @@ import numpy as np
 from volery.core.events import Transaction
 from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
-from volery.metrics.columns import Floats, view
+from volery.metrics.arrays import Floats, view
 from volery.metrics.distribution import Distribution, distribution
 
 DAY_US: Final = 86_400 * SECOND

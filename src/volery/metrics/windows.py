@@ -20,7 +20,7 @@ from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.core.trace import Trace
-from volery.metrics.columns import Flags, Longs, view
+from volery.metrics.arrays import Flags, Longs, view
 
 Moment = str | int | float
 """Seconds, or a share of the time from the first to the last submission as "10%"."""

@@ -20,7 +20,7 @@ from volery.core.component import Component, Deployment, role_of
 from volery.core.events import Adopted, Counted, Fact, JobDone, PeerBack, PeerLost, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.port import ForwardingPort
-from volery.metrics.columns import Longs
+from volery.metrics.arrays import Longs
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
 from volery.playback.captions import Captions
 from volery.playback.run_log import (

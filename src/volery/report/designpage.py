@@ -42,8 +42,8 @@ dependencies the driver sends tasks as they become ready; one that ignores amoun
 [Leadership](leadership.md) has the states of masters that may crash, and of the nodes that they lead.
 """
 OF_STATES = (
-    "Boxes are states, arrows are transitions: the event, and what else is done. Any other event is illegal in a "
-    "state, and raises with the last transitions. The states of nodes count while their master leads."
+    "In the pictures, boxes are states and arrows are transitions, *event / action*: what happens, and what else is "
+    "done. Any other event is illegal in a state, and raises an error with the last transitions."
 )
 
 
@@ -119,9 +119,9 @@ def states_pages(module: ModuleType, tables: Mapping[str, Mapping[Any, Any]]) ->
         tables: Tables by title: (state, event) -> the state that follows, and the action.
     """
     name = module.__name__.rpartition(".")[2]
-    summary = (module.__doc__ or "").partition("\n")[0]
+    summary, _, body = (inspect.getdoc(module) or "").partition("\n")
     lines = [f"<!-- Written by `{COMMAND}` from `{module.__name__}`; change that. -->", f"# {name.title()}", ""]
-    lines += [summary, "", OF_STATES, ""]
+    lines += [summary, "", *_prose(body), OF_STATES, ""]
     texts = {}
 
     for title, table in tables.items():
@@ -135,14 +135,20 @@ def states_pages(module: ModuleType, tables: Mapping[str, Mapping[Any, Any]]) ->
 
         meanings = [(state.name, state.value) for state in states]
         meanings += [(_words(event.name), event.value) for event in dict.fromkeys(event for _, event in table)]
+        actions = dict.fromkeys(action for _, action in table.values())
+        meanings += [(f"/ {_words(action.__name__)}", _clause(inspect.getdoc(action) or "")) for action in actions]
         lines += [f"## {title}", "", f"![States and transitions: {title.lower()}]({file})", ""]
-        lines += markdown_table(("state, event", "meaning"), meanings)
+        lines += markdown_table(("state, event, / action", "meaning"), meanings)
 
     return {f"{name}.md": "\n".join(lines), **texts}
 
 
 def _words(name: str) -> str:
     return name.lower().replace("_", " ").strip()
+
+
+def _clause(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
 
 
 def _sentence(text: str) -> str:
@@ -167,14 +173,18 @@ def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
 
 
 def _module(entry: Architecture) -> Iterator[str]:
-    """The module's docstring in Markdown: a heading per word that begins a line and stands apart from what follows."""
+    """The module's docstring in Markdown."""
     yield "## Implementation"
     yield ""
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     title, _, body = text.partition("\n")
     yield f"From the module `{entry.build.__module__}`: *{title}*"
     yield ""
+    yield from _prose(body)
 
+
+def _prose(body: str) -> Iterator[str]:
+    """The body of a docstring: a heading per word that begins a line and stands apart from what follows."""
     for block in re.split(rf"\n(?={LABEL})", f"\n{body.strip()}"):
         labelled_block = re.match(rf"\s*({LABEL})(.*)", block, flags=re.DOTALL)
         head, sentence = (labelled_block[1].strip(), labelled_block[2]) if labelled_block else ("", block)
@@ -186,8 +196,8 @@ def _module(entry: Architecture) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown does not take for markup."""
-    return re.sub(r"(?<!\\)([*<|])", r"\\\1", text)
+    """Text in which Markdown takes nothing for markup but code and emphasised words."""
+    return re.sub(r"(?<!\w)(\*\w[\w ]*\*)|(?<!\\)([*<|])", lambda match: match[1] or "\\" + match[2], text)
 
 
 def _flow(entry: Architecture, picture: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Drawn by hand: the same flow gives the same bytes. From top to bottom stand the messages that lead away from the
 submitter down to the task on its machine, then those from a role to itself, then those that lead back. That is no
-order of time.
+order of time. Tables of states are drawn in the same way: a box per state, an arrow per transition.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from volery.core.errors import DamagedError, InputError
 from volery.integrity import unsealed
 from volery.metrics import RunSummary
-from volery.metrics.columns import Floats
+from volery.metrics.arrays import Floats
 from volery.report.parquet import (
     AGAIN,
     ConflictTable,

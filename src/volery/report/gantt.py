@@ -17,7 +17,7 @@ import numpy as np
 
 from volery.look.html import escaped
 from volery.look.text import broken_label, digits, duration, percent, shortened
-from volery.metrics.columns import Floats, Longs
+from volery.metrics.arrays import Floats, Longs
 from volery.report.folder import Timeline
 from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from volery.core.errors import DamagedError, InputError
 from volery.metrics import ConstraintLoad
-from volery.metrics.columns import Flags, Floats, Longs
+from volery.metrics.arrays import Flags, Floats, Longs
 from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS, SUMS
 
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")

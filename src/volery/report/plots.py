@@ -17,7 +17,7 @@ import numpy as np
 
 from volery.look.text import LINE_MAX, broken_label, duration, shortened, straight
 from volery.metrics import ConstraintLoad
-from volery.metrics.columns import Floats
+from volery.metrics.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@
 
 It decides nothing: its master keeps count of what is free there. A task that is killed and placed again is another
 attempt, whose number tells late messages about the earlier one apart; a design that never preempts has attempt 0 alone.
-Nodes that queue, stage files, keep results or obey several masters are others (`slots`, `recovery.leases`).
+Nodes that queue, stage files, keep results or obey several masters are others (`reservations`, `recovery.leases`).
 
 Where nodes report at intervals alone, `Heartbeats` is their clock. A heartbeat without news is not sent: the master
 knows the free slots of a machine and the time of its next heartbeat, and decides then what it would on receipt.

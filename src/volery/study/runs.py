@@ -29,7 +29,7 @@ from volery.core.streams import Streams
 from volery.core.tags import check_heeded
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
-from volery.metrics.columns import asked, view
+from volery.metrics.arrays import asked, view
 from volery.metrics.explanations import explained
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline

@@ -9,7 +9,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.metrics import Window, check_moment, check_window, window_of, window_summary
-from volery.metrics.columns import Longs
+from volery.metrics.arrays import Longs
 from volery.metrics.windows import SettledWindow, settle
 from volery.study.runs import execute
 from volery.study.spec import RunSpec

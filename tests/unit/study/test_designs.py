@@ -11,7 +11,7 @@ import pytest
 from volery.architectures import REGISTRY
 from volery.report.designpage import COMMAND, explanation
 from volery.study import compare
-from volery.study.designs import INDEX, all_pages, pages, write_pages
+from volery.study.designs import INDEX, LEADERSHIP, all_pages, pages, write_pages
 
 PAGES = Path(__file__).parents[3] / "docs" / "architectures"
 
@@ -32,6 +32,17 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
         "It decides by constraints", "pigeon-bearing.svg",
     ):  # fmt: skip
         assert fact in page
+
+
+def test_the_page_of_leadership_has_its_idea_and_a_meaning_of_all_that_is_drawn() -> None:
+    page = all_pages()["leadership.md"]
+    assert "**Voters.** They decide who leads" in page
+    assert "It is *open* when" in page, "emphasis is emphasis"
+    for table, text in zip(LEADERSHIP.values(), page.split("\n## ")[1:], strict=True):
+        rows = re.findall(r"^\| ([A-Z/a-z ]+) \| (\S.*) \|$", text, flags=re.MULTILINE)
+        events = {event for _, event in table}
+        actions = {action for _, action in table.values()}
+        assert len(rows) == len({state for state, _ in table}) + len(events) + len(actions)
 
 
 EXPLAINED = (

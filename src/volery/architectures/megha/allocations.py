@@ -37,16 +37,20 @@ Start = tuple[Task, RunningAttempt, Address]
 class GmSyncState:
     """Synchronisation state of one GM: what it has been sent, and is about to be sent.
 
+    Where units are slots, `busy` and `repeat` say what it knows of them; where they are machines with amounts,
+    `lacks` and `changed` do.
+
     Attributes:
         number, address: Number and address of the GM.
-        request: number of the last request received from it.
-        update: number of the last update sent to it.
+        request: Number of the last request received from it.
+        update: Number of the last update sent to it.
         ended: Tasks of the GM that have ended in this instant.
-        busy: per partition, the slots that it takes for busy once all messages under way have arrived.
-        repeat: completions of its own that the next update mentions again (completion notice "twice").
-        lacks: per partition of this LM, the machines of which it may have another state, once all messages that are
-            under way have arrived.
-        changed: the same, of what it has itself caused since the others were last considered.
+        busy: Slots per partition that it takes for busy once all messages under way have arrived.
+        repeat: Slots per partition of its own completions that the next update mentions again (completion notice
+            "twice").
+        lacks: Machines per partition of this LM of which it may have another state once all messages under way have
+            arrived.
+        changed: Machines with changes that it has caused itself since the others were last considered.
     """
 
     __slots__ = ("address", "busy", "changed", "ended", "lacks", "number", "repeat", "request", "update")

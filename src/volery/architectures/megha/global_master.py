@@ -326,7 +326,7 @@ class GlobalMaster(Component):
         self._enforce_shares()
 
     def learn(self, update: StateUpdate, source: Address) -> Freed:
-        """Change the view; an update older than the last one is stale."""
+        """Change the view, unless a later update of this Local Master has come before."""
         if update.number <= self.last_update[source]:
             return []
         # An update that was overtaken would bring back an older state.

@@ -30,7 +30,7 @@ HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
-"""A GM that has asked is sent news of room this old: its last GM has taken it again by then, if it has tasks."""
+"""Time for which room is kept from the GMs that have asked: the GM whose task has ended there can take it again."""
 
 
 class LocalMaster(Component):
@@ -118,8 +118,9 @@ class LocalMaster(Component):
     def accept(self, message: Request | Preempt, tasks: Sequence[Task], source: Address) -> GmSyncState | None:
         """Return the state of the GM whose request is to be answered; None: it has no effect.
 
-        A repeated request, or one to a leader of before, or of a GM that has lost its jobs, is not answered: the first
-        was answered, and the others are void for the GM as well.
+        No answer is sent to a repeat: the first was answered. Nor to a request to a leader of before: the GM places
+        the tasks again, unless they are in the report of the new one. Nor to one of a GM whose jobs were moved since:
+        the other GM places them.
         """
         gm, pair = self.gms[source], self.pair
         if pair is not None:
@@ -130,7 +131,10 @@ class LocalMaster(Component):
         return gm
 
     def on_request(self, message: Request, source: Address, now: Time) -> None:
-        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
+        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks.
+
+        The GM has placed them on a view that had aged; with the news it places them elsewhere. Nothing is queued here.
+        """
         gm = self.accept(message, message.tasks, source)
         if gm is None:
             return

@@ -1,9 +1,10 @@
 """The messages of Megha's base: one for each intention, whatever is allocated; what is attached has further ones.
 
 A unit is a worker slot, or a machine where tasks ask for amounts; its partition and its position there name it. Numbers
-count the messages of one link, so that a repeated or stale message is recognised. A user is the number of its place in
-the tree of shares; users whom the tree does not name share the number after the last. Epochs and terms stay 0 where
-no component may crash: see `volery.roles.recovery.election`, and `Request` for the term.
+count the messages of one link, so that a message that is repeated, or that a later one has overtaken, is recognised. A
+user is the number of its place in the tree of shares; users whom the tree does not name share the number after the
+last. Epochs and terms stay 0 where no component may crash: see `volery.roles.recovery.leadership`, and `Request` for
+the term.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class TasksEnded(Message, frozen=True):
     """LM > owning GM: these tasks have ended in this instant, and what they took is free.
 
     Args:
-        last_request: the last of the GM's requests that the LM has received.
+        last_request: Number of the last of the GM's requests that the LM has received.
     """
 
     tasks: tuple[TaskId, ...]
@@ -82,7 +83,7 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Free amounts of machines of a partition, as packed integers of equal length, little endian.
 
     Args:
-        positions: a bit vector of the machines in it, lowest first; empty: all of the partition.
+        positions: Bit vector of the machines in it, lowest first; empty: all of the partition.
         free: Free amounts of these machines, in this order.
     """
 
@@ -96,9 +97,9 @@ class StateUpdate(Message, frozen=True):
 
     Args:
         number: Number of the update among those of this LM to this GM.
-        last_request: the last of the GM's requests that this state contains, where tasks ask for amounts.
+        last_request: Number of the last of the GM's requests that this state contains, where tasks ask for amounts.
         states: Free amounts of machines.
-        entries: number of machines in its states.
+        entries: Number of machines in its states.
         changes: Slots that were freed or taken.
         is_snapshot: Whether the changes are the whole state; then all that is free is freed.
     """
@@ -117,7 +118,7 @@ class StateUpdate(Message, frozen=True):
 
 
 class Refusal(Message, frozen=True):
-    """LM > GM: these placements were invalid, an inconsistency; the state rides along.
+    """LM > GM: these placements were invalid (an inconsistency); what the GM has to know of the cluster rides along.
 
     Args:
         unavailable_victims: Victims of a preemption that cannot be had: they have ended, as was sent before, are being

@@ -436,7 +436,7 @@ class MasterRecovery:
         """Report to every distributor that nothing else runs."""
         self._report((), is_whole=False)
 
-    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
+    def adopt_moves(self, new_moves: Sequence[Reassignment]) -> None:
         """Ignore moves: jobs never move between distributors."""
 
     def all_fenced(self) -> None:

@@ -107,7 +107,7 @@ def summary_of(
     if user is not None:
         return summary
 
-    ended = ended_of(queries.told)
+    ended = ended_of(queries.reports_by_state)
     return msgspec.structs.replace(
         summary,
         ended=ended,
@@ -194,7 +194,7 @@ def federation_meters(queries: JobQueries) -> Iterator[Meter]:
     pending, running = sum(load.jobs_pending for load in loads), sum(load.jobs_running for load in loads)
     jobs = [({"state": "pending"}, pending), ({"state": "running"}, running)]
     yield "volery_jobs", "gauge", "jobs that have not ended", jobs
-    attempts = [({"state": state}, count) for state, count in sorted(queries.told.items())]
+    attempts = [({"state": state}, count) for state, count in sorted(queries.reports_by_state.items())]
     yield "volery_attempts_total", "counter", "reports of nodes since the start, by what they say", attempts
 
     states = [({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)]

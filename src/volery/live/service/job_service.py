@@ -1,7 +1,9 @@
 """Job service: the submitter between the API, which describes jobs in words, and the schedulers, which take messages.
 
-From a request to the schedulers: `JobService.submit` > `JobSubmissions.submit` > `insert_all` (the store) >
-`JobSubmissions.start_sending` > `SubmitThrottle` > `Send`, which is the inbox of the host. Back from there, reports and
+From a request to a process: an endpoint of `api` > `JobService.submit` > `JobSubmissions.submit` > `insert_all` (the
+store) > `JobSubmissions.start_sending` > `SubmitThrottle` > `Send`, which is the inbox of the host. A turn of the host
+(`live.runtime.host`) hands the job to its scheduler, whose messages lead, on one host or several, to a node; when the
+turn of the node's host is in its journal, its executor starts the task (`live.node`). Back from there, reports and
 answers come to `SubmitterComponent`. It has the address `SUBMITTER` on its host like any component, and is not
 journalled: its state is the store.
 """

@@ -1,8 +1,8 @@
 """Ledgers beside the jobs of the store: weights and preemptions, moves between schedulers, and archived jobs.
 
 Weights and preemptions are histories: nothing in them is ever changed or deleted. A damaged row of them is named where
-it is listed, and counts nowhere. A job that has left for the archive
-is a number, a user and the number of the file that has its record; its number and revisions are never given again.
+it is listed, and counts nowhere. A job that has left for the archive is a number, a user and the number of the file
+that has its record; its number and revisions are never given again.
 """
 
 from __future__ import annotations

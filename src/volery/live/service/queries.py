@@ -60,7 +60,7 @@ class JobQueries:
     Attributes:
         feed: hands changes to those who follow them.
         table: all nodes.
-        told: reports of attempts, counted by state.
+        reports_by_state: Count of reports of attempts by state.
         pace: ended attempts over time.
         takes_orders: jobs can be cancelled here, unlike in a recording.
         drains: nodes can be drained here.
@@ -90,7 +90,7 @@ class JobQueries:
         self.table = table = memory.nodes
         self.nodes, self.lost, self.absent = table.statuses, table.lost, table.absent
         self.all_hosts, self.partitions, self.views = table.hosts, table.partitions, memory.decisions.pairs
-        self.told, self.pace = memory.counts.told, memory.counts.pace
+        self.reports_by_state, self.pace = memory.counts.by_state, memory.counts.pace
         self.drains = table.can_drain
 
         self._store = store
@@ -174,7 +174,7 @@ class JobQueries:
         used = sum(node.running for node in usable)
         slots = sum(node.slots for node in usable)
         waiting = sum(load.tasks_pending for load in self._store.loads())
-        self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
+        self.history.note(self.now_us, used, slots, waiting, self.reports_by_state.get("failed", 0))
 
     async def description(self, number: JobId) -> JobDescription | None:
         part = await self._store.descriptions.part(number, 0)

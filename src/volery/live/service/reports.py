@@ -83,23 +83,23 @@ class AttemptCounts:
         observe: is called with each report; None: nobody is.
 
     Attributes:
-        told: numbers of reports by state.
+        by_state: Count of reports by state.
         pace: counts ended attempts over time.
     """
 
     def __init__(self, observe: Callable[[TaskReport], None] | None = None) -> None:
-        self.told: dict[str, int] = {}
+        self.by_state: dict[str, int] = {}
         self.pace = ThroughputMeter()
         self._observe = observe
 
     def report(self, event: TaskReport) -> None:
-        self.told[event.state] = self.told.get(event.state, 0) + 1
+        self.by_state[event.state] = self.by_state.get(event.state, 0) + 1
         if self._observe is not None:
             self._observe(event)
 
     def note(self) -> None:
         """Note how many attempts have ended so far."""
-        self.pace.note(ended_of(self.told))
+        self.pace.note(ended_of(self.by_state))
 
 
 def ended_of(reports_by_state: Mapping[str, int]) -> int:

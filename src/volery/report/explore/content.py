@@ -19,7 +19,7 @@ import numpy as np
 from volery.look.html import EMPTY, Markup, joined, tag
 from volery.look.text import shortened
 from volery.metrics import busy_time_us
-from volery.metrics.columns import Floats
+from volery.metrics.arrays import Floats
 from volery.report.explore.delays import (
     CELLS,
     DelayCounts,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.metrics import Distribution, distribution
-from volery.metrics.columns import Floats, Longs
+from volery.metrics.arrays import Floats, Longs
 from volery.report.groups import CLASSES, JobClass
 from volery.report.parquet import RunJobs
 

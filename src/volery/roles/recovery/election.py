@@ -386,6 +386,6 @@ def _elect(master: Any, event: Event, source: Address, now: Time) -> None:
 ELECTION: Final[Mapping[type, Handler]] = dict.fromkeys(
     (LeaderStatus, StaleEpoch, Status, PeerLost, PeerBack, Renewed), _elect
 )
-"""For the table of a master that keeps its election in this attribute."""
+"""Rows for the table `receives` of a master with an attribute `election`, for one of a pair or one of many."""
 MOVES_AND_DRAINS: Final[Mapping[type, Handler]] = dict.fromkeys((Fenced, Drain), _elect)
-"""Beside it, where clients' jobs can be moved and nodes drained."""
+"""Further rows, where jobs of clients can be moved and nodes drained."""

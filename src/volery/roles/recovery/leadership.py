@@ -1,15 +1,16 @@
 """Leadership of a master: three tables of states, for the master itself and for each node that it leads.
 
-Who may lead is decided elsewhere, by voters: of two masters by `election`, of many by Pigeon's `succession`. Both drive
-these tables, whose picture is docs/architectures/leadership.md.
+Where masters may crash, several can lead the same nodes, one at a time, in an *epoch*: each leader has a higher one.
 
-Leader    A master that begins to lead knows nothing of its nodes. It is *open* when all nodes that it can reach, one at
-          least, have answered `Lead` with their status, and places tasks then; it is *settled* when all nodes have, and
-          only then are tasks that no node knows of known to be lost.
-Nodes     A node obeys the highest epoch that it has received (see `leases`). A master leads it when it has answered
-          `Lead`, and not before: from then on it refuses the older master.
-Contact   A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
-          That none has got it is for the voters to prove, before the leader gives the node's tasks up.
+Voters   They decide who leads, elsewhere, and drive these tables. Of a pair of masters the partner is the voter
+         (`election`); of many, as in Pigeon, the distributors are (`succession`).
+Leader   A master that begins to lead knows nothing of its nodes. It is *open* when all nodes that it can reach, one at
+         least, have answered `Lead` with their status, and places tasks then; it is *settled* when all nodes have, and
+         only then are tasks that no node knows of known to be lost.
+Nodes    A node obeys the highest epoch that it has received (see `leases`). A master leads it when it has answered
+         `Lead`, and not before: from then on it refuses the older master. States of nodes count while it leads.
+Contact  A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
+         That none has got it is for the voters to prove, before the leader gives the node's tasks up.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.leases import LeaderStatus, Lease, RunningAttempt, Status, Unseat
 
 STORY_LENGTH: Final = 100
-"""Number of transitions that an illegal one is told with."""
+"""Number of transitions that are kept for the error that an illegal one raises."""
 
 
 class LeaderState(Enum):
@@ -69,9 +70,9 @@ class Contact(Enum):
 
 
 class ContactEvent(Enum):
-    LOSS = "PeerLost"
-    RETURN = "PeerBack"
-    LEASE_OVER = "the timer of the lease"
+    LOSS = "an outage of the link is reported (`PeerLost`)"
+    RETURN = "the end of the outage is reported (`PeerBack`)"
+    LEASE_OVER = "the timer of the lease fires"
     DOUBT_ENDS = "other masters may have led it until now"
 
 
@@ -105,7 +106,7 @@ class Led(Protocol):
     def all_reported(self) -> None:
         """Give up attempts that no node has reported: the leader has settled."""
 
-    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
+    def adopt_moves(self, new_moves: Sequence[Reassignment]) -> None:
         """Account for these moves from now on, the nodes' included."""
 
     def all_fenced(self) -> None:
@@ -328,14 +329,15 @@ class Leadership:
         """Return the row of a table.
 
         Raises:
-            AssertionError: there is none; it tells the last transitions of the master and of the node.
+            AssertionError: there is none; the last transitions of the master and of the node are in its text.
         """
         row = table.get((state, event))
         if row is None:
-            story = [f"{old} {cause}" for name, old, cause in self._story if name in (subject, self._port.address)]
+            address = self._port.address
+            story = [f"{name} {old} {cause}" for name, old, cause in self._story if name in (subject, address)]
             raise AssertionError(
-                f"{self._port.address}, epoch {self.epoch}: {subject} is {state.name} and cannot take {event.name}; "
-                f"it was {', '.join(story) or 'never anything else'}"
+                f"{address}, epoch {self.epoch}: {subject} is {state.name} and cannot take {event.name}; "
+                f"transitions before: {', '.join(story) or 'none'}"
             )
         self._story.append((subject, state.name, event.name))
         return row
@@ -343,51 +345,63 @@ class Leadership:
     # Actions: what else a transition does.
 
     def _nothing(self) -> None:
-        pass
+        """Nothing else is done."""
 
     def _forget(self) -> None:
+        """The master forgets its account of all nodes."""
         self.master.forget_all()
 
     def _begin(self) -> None:
+        """All nodes are unreported, and the master forgets its account of them."""
         self.node_states = dict.fromkeys(self.nodes, NodeState.UNREPORTED)
         self._unreported_count = len(self.nodes)
         self.master.forget_all()
 
     def _open(self) -> None:
+        """The master begins to place tasks."""
         self.master.all_reachable_reported()
 
     def _settle(self) -> None:
+        """The master gives up attempts that no node has reported."""
         self.master.all_reported()
 
     def _adopt(self, node: Address, status: Status | None) -> None:
+        """The account of the node becomes what its status says."""
         assert status is not None, "a report without a status"
         self._port.cancel_timer(("lease", node))
         self.master.node_reported(node, status)
         self.advance()
 
     def _admit(self, node: Address, status: Status | None) -> None:
+        """Tasks may be placed there, if it can be reached."""
         if self.reachable(node):
             self.master.node_back(node)
 
     def _leave(self, node: Address, status: Status | None) -> None:
+        """Nothing more is sent there, and what runs may go on."""
         self.master.node_away(node)
 
     def _bury(self, node: Address, status: Status | None) -> None:
+        """The master gives up all attempts there."""
         self.master.node_dead(node)
         self.advance()
 
     def _start_lease(self, node: Address, now: Time) -> None:
+        """The lease is counted from now on."""
         self._port.set_timer(("lease", node), now + self.lease.lease_us)
 
     def _restart_lease(self, node: Address, now: Time) -> None:
+        """The lease is counted from now on, whatever has passed of it."""
         self.lease_over_us.pop(node, None)
         self._start_lease(node, now)
 
     def _end_lease(self, node: Address, now: Time) -> None:
+        """The lease is counted no more."""
         self.lease_over_us.pop(node, None)
         self._port.cancel_timer(("lease", node))
 
     def _note_expiry(self, node: Address, now: Time) -> None:
+        """The time is noted: it tells answers of the voters from those to earlier questions."""
         self.lease_over_us[node] = now
 
 
@@ -399,6 +413,7 @@ def _table(*rows: tuple[Iterable[State], Happening, State, Action]) -> Table[Sta
     return {(state, event): (following, action) for states, event, following, action in rows for state in states}
 
 
+# Drawn in docs/architectures/leadership.md.
 _FOLLOWS = (LeaderState.FOLLOWING, LeaderState.CLAIMING)
 _LEADS = (LeaderState.COLLECTING, LeaderState.OPEN, LeaderState.SETTLED)
 _CERTAIN = (NodeState.UNREPORTED, NodeState.REPORTED, NodeState.VOID)

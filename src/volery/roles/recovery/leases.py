@@ -3,7 +3,7 @@
 Two masters, a pair, may lead it; it obeys the one of the highest epoch that it has received, so that an older one
 can never launch again (fencing). What runs here, and what has finished and is not forgotten yet, it sends to every new
 master. Cut off from its master for longer than its grace it ends what runs, and opens new sessions, so that whatever it
-had been sent is refused: the master may then give the tasks to others (the other half of the lease is in `election`).
+had been sent is refused: the master may then give the tasks to others (the other half of the lease is in `leadership`).
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def test_samples_are_taken_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -
 
 def test_running_and_unknown_attempts_have_not_ended() -> None:
     counts = AttemptCounts()
-    counts.told |= {"running": 5, "finished": 3, "failed": 2, "unknown": 1}
-    assert ended_of(counts.told) == 5
+    counts.by_state |= {"running": 5, "finished": 3, "failed": 2, "unknown": 1}
+    assert ended_of(counts.by_state) == 5
 
 
 def test_throughput_is_that_of_the_last_minute() -> None:

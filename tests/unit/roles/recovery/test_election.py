@@ -77,7 +77,7 @@ class Pupil(Component):
         assert self.election.is_lease(event)
         self.election.on_lease_timer(event, now)
 
-    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
+    def adopt_moves(self, new_moves: Sequence[Reassignment]) -> None:
         pass
 
     def all_fenced(self) -> None:

@@ -412,9 +412,9 @@ class Paired:
         if self.opened and self._election.fenced:
             self._report(source, (), (), whole=False)
 
-    def adopt_moves(self, new_attempts: Sequence[Reassignment]) -> None:
+    def adopt_moves(self, new_moves: Sequence[Reassignment]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
-        for move in new_attempts:
+        for move in new_moves:
             if move.origin not in self._host.gms:  # stored by nodes when the federation had more GMs
                 continue
             self._host.forget_update_request(move.origin)

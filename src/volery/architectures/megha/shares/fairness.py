@@ -320,7 +320,7 @@ class WeightedFairness:
             self._released_tasks.discard(task)
 
     def on_holdings(self, message: Holdings, source: Address) -> None:
-        """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
+        """Learn which tasks of others run where; a repeat is ignored: another leader's news may be newer."""
         if message.is_whole:
             # It belongs to the report that follows, and counts with it.
             self._whole_holdings[source] = message
@@ -354,9 +354,8 @@ class WeightedFairness:
         for holding in started:
             if holding.task not in self.account.held and holding.task not in self._placed:
                 request = holding.request or SLOT
-                self._forget_victim(
-                    holding.task
-                )  # what was taken from it is over: it runs again, and may be taken again
+                # What was taken from it is over: it runs again, and may be taken again.
+                self._forget_victim(holding.task)
                 self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
             self._users_without_victims.clear()
 
@@ -383,7 +382,7 @@ class WeightedFairness:
         self._host.send(source, PreemptionVote(message.number, agreed, loss))
 
     def on_preempted(self, message: AttemptsLost) -> None:
-        """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
+        """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is ignored."""
         gm = self._host
         for active in message.attempts:
             number = active.task
@@ -435,7 +434,7 @@ class WeightedFairness:
                 self.took(*self._placed[task])
 
     def followed(self, task: Task, active: RunningAttempt) -> None:
-        """The user has it, unless it was given up."""
+        """The user has it, unless it was given up, or claimed for a task of another user."""
         # Of a job that was moved here, it may have been claimed while it was another's.
         if task.id in self._leaving_tasks or task.id in self._beneficiary_of:
             self._release(task.id)

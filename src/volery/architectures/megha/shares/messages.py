@@ -25,7 +25,7 @@ class Preempt(Message, frozen=True):
         loser, victims: User who is to lose tasks, and these tasks.
         weights_number: Number of the last `Reweigh` that the GM has received.
         gain, loss: Holdings of the two users before and after it, in the GM's view.
-        epoch, term: see `Request`.
+        epoch, term: See `Request`.
     """
 
     number: int
@@ -48,7 +48,7 @@ class PreemptionRequest(Message, frozen=True):
 
     Args:
         number: Number of the message among those of this LM, to any GM.
-        last_request: the last of the GM's requests that this LM has heard.
+        last_request: Number of the last of the GM's requests that this LM has received.
         tasks: Tasks that are to be ended.
     """
 
@@ -87,9 +87,9 @@ class Holdings(Message, frozen=True):
 
     Args:
         number: Number of the message among those of this LM to this GM.
-        is_whole: it goes before a whole report, and shows all that runs here.
-        leaving_tasks: then, tasks of the GM that it, or an earlier incarnation, has given up and that have not ended
-            yet.
+        is_whole: Whether it goes before a whole report, and shows all that runs here.
+        leaving_tasks: Tasks of the GM in such a message that it, or an earlier incarnation, has given up and that have
+            not ended yet.
     """
 
     number: int

@@ -41,7 +41,7 @@ other attempts are for what is lost."""
 
 
 class HoldingsNews:
-    """Tasks of other GMs of which one GM does not know yet, and the last of its requests that it knows to be heard."""
+    """Tasks of other GMs that one GM has still to be sent, and the last of its requests that it knows to have come."""
 
     def __init__(self) -> None:
         self.last_request = 0
@@ -55,13 +55,13 @@ class PreemptionClaim:
 
     Attributes:
         wanted: Message that asks for it.
-        owner: the GM that asked.
+        owner: GM that asked.
         position: Place of the machine's partition among this LM's, and of the machine there.
-        node: the machine.
-        losers: users who have lost the place, now or before.
-        victims: those that have not ended yet; they are active.
+        node: Machine on which the victims run, and the beneficiary will.
+        losers: Users who have lost the place, now or before.
+        victims: Victims that have not ended yet; they are active.
         pool: Amount that is set aside, packed.
-        asked: the GM that has been asked for the victims; nobody while that is not needed.
+        asked: GM that has been asked for the victims; empty while that is not needed.
         agreed: Whether the victims' GM has given them up.
         withdrawn: Whether the job of the beneficiary was cancelled meanwhile.
         loss: Holdings of the loser before and after it; its own GM knows best.

@@ -8,7 +8,7 @@ import numpy as np
 
 from volery.conformance.cases import trace_of
 from volery.core.records import PATH_SHIFT
-from volery.metrics.columns import arrival_of_task_us, halves, largest_per_job, tasks_per_job, view
+from volery.metrics.arrays import arrival_of_task_us, halves, largest_per_job, tasks_per_job, view
 
 
 def test_a_path_is_read_in_two_halves_without_a_copy() -> None:
