@@ -67,10 +67,16 @@ def fill(folder: Path, architectures: tuple[str, ...], seeds: int, jobs: int) ->
         drawn = own.lognormal(-2 + 0.3 * (number % 5), 2, jobs)
         delay_s = np.where(own.random(jobs) < 0.1, 0, np.round(drawn, 6))
         outcome.jobs = {
-            "job": np.arange(jobs), "submit_s": submit_s, "tasks": np.full(jobs, TASKS),
-            "unsatisfiable": np.zeros(jobs, dtype=np.int64), "ideal_s": ideal_s, "jrt_s": ideal_s + delay_s,
-            "delay_s": delay_s, "is_short": is_short, "wait_s": delay_s,
-        }  # fmt: skip
+            "job": np.arange(jobs),
+            "submit_s": submit_s,
+            "tasks": np.full(jobs, TASKS),
+            "unsatisfiable": np.zeros(jobs, dtype=np.int64),
+            "ideal_s": ideal_s,
+            "jrt_s": ideal_s + delay_s,
+            "delay_s": delay_s,
+            "is_short": is_short,
+            "wait_s": delay_s,
+        }
         outcome.summary = msgspec.structs.replace(
             outcome.summary, jobs=jobs, tasks=TASKS * jobs, delay_s=distribution(delay_s)
         )
@@ -283,9 +289,12 @@ def command(folder: Path, word: str) -> dict[str, Any]:
         _, status, used = os.wait4(running.pid, 0)
         running.returncode = os.waitstatus_to_exitcode(status)
     return {
-        "command": f"volery {word}", "status": running.returncode, "wall_s": round(time.monotonic() - began, 1),
-        "cpu_s": round(used.ru_utime + used.ru_stime, 1), "peak_mb": round(used.ru_maxrss * 1024 / 1e6),
-    }  # fmt: skip
+        "command": f"volery {word}",
+        "status": running.returncode,
+        "wall_s": round(time.monotonic() - began, 1),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+        "peak_mb": round(used.ru_maxrss * 1024 / 1e6),
+    }
 
 
 def main() -> None:

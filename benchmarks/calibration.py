@@ -51,9 +51,14 @@ LOADS = {
     "80 %, jobs of 10, one in 1.25 ms": "poisson:load=0.8,workers=300,fanout=10,mean=0.03,jobs=1600",
     "80 %, jobs of 20, one in 8 ms": "poisson:load=0.8,workers=300,fanout=20,mean=0.1,jobs=250",
 }
-PACES = [f"poisson:load=0.5,workers=300,fanout=geometric:10,mean={mean},jobs={jobs}" for mean, jobs in (
-    (0.02, 1000), (0.1, 200), (0.5, 40),
-)]  # fmt: skip
+PACES = [
+    f"poisson:load=0.5,workers=300,fanout=geometric:10,mean={mean},jobs={jobs}"
+    for mean, jobs in (
+        (0.02, 1000),
+        (0.1, 200),
+        (0.5, 40),
+    )
+]
 """Of calibration."""
 PRIORITY = 10
 SEED = 100

@@ -40,8 +40,10 @@ LOADS = {
     "50 %, jobs of 10, one in 13 ms": "poisson:load=0.5,workers=300,fanout=10,mean=0.2,jobs=400",
     "80 %, jobs of 10, one in 8.3 ms": "poisson:load=0.8,workers=300,fanout=10,mean=0.2,jobs=600",
 }
-PACES = ("poisson:load=0.5,workers=300,fanout=geometric:10,mean=0.2,jobs=400",
-         "poisson:load=0.7,workers=300,fanout=geometric:10,mean=0.1,jobs=800")  # fmt: skip
+PACES = (
+    "poisson:load=0.5,workers=300,fanout=geometric:10,mean=0.2,jobs=400",
+    "poisson:load=0.7,workers=300,fanout=geometric:10,mean=0.1,jobs=800",
+)
 HOSTS = {
     "megha": {"gm": ["gm/*"], "lm": ["lm/*"], "node": ["node/*"]},
     "pigeon": {"distributor": ["distributor/*"], "master": ["master/*"], "node": ["node/*"]},
@@ -69,9 +71,14 @@ class Server(NamedTuple):
 def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] = Host) -> LoadMeasurements:
     """Load a federation over NATS."""
     file = FederationFile(
-        architecture=architecture, broker=server.url, api="127.0.0.1:0", executor="sleep",
-        parameters=SIZES[architecture], machines=[{"count": NODES}], hosts=HOSTS[architecture],
-    )  # fmt: skip
+        architecture=architecture,
+        broker=server.url,
+        api="127.0.0.1:0",
+        executor="sleep",
+        parameters=SIZES[architecture],
+        machines=[{"count": NODES}],
+        hosts=HOSTS[architecture],
+    )
     gc.collect()
     with tempfile.TemporaryDirectory() as folder:
         return load_apart(file, Path(folder), choose, trace, make_host, server.cpu_s)

@@ -87,9 +87,12 @@ LEVELS: Final = {
 def federation_of(level: Level, folder: Path) -> Federation:
     """A federation in one process."""
     file = FederationFile(
-        machines=[{"count": NODES, "capacity": {"cpu_milli": level.milli}}], architecture="megha-2021", reports=False,
-        parameters={"lms": LMS, "gms": GMS, "heartbeat_s": HEARTBEAT_S}, folder=str(folder.absolute()),
-    )  # fmt: skip
+        machines=[{"count": NODES, "capacity": {"cpu_milli": level.milli}}],
+        architecture="megha-2021",
+        reports=False,
+        parameters={"lms": LMS, "gms": GMS, "heartbeat_s": HEARTBEAT_S},
+        folder=str(folder.absolute()),
+    )
     return resolve(file, Path(), choose)
 
 
@@ -101,7 +104,7 @@ def work_of(level: Level, span_s: float, mean_s: float, seed: int = 0) -> Trace:
     trace, asked = load_trace(spec, seed=seed), array("H", [0])
     return msgspec.structs.replace(
         trace, resources=("cpu_milli",), requests=((TASK_MILLI,),), request=asked * trace.task_count
-    )  # fmt: skip
+    )
 
 
 def share_of(level: Level) -> float:

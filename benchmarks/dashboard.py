@@ -54,12 +54,17 @@ BUSY_S: Final = 30.0
 """A window is as long as pages leave costly views as they are, so that each costs what it costs on average."""
 CHUNK: Final = 50_000
 VIEWS: Final = {
-    "federation": "/", "jobs": "/dashboard/jobs", "jobs by name": "/dashboard/jobs?sort=name",
-    "large job": "/dashboard/jobs/0", "its last tasks": f"/dashboard/jobs/0?first={TASKS - 500}",
+    "federation": "/",
+    "jobs": "/dashboard/jobs",
+    "jobs by name": "/dashboard/jobs?sort=name",
+    "large job": "/dashboard/jobs/0",
+    "its last tasks": f"/dashboard/jobs/0?first={TASKS - 500}",
     "a task": "/dashboard/jobs/0/tasks/999999",
-    "nodes": "/dashboard/nodes", "a node": "/dashboard/nodes/node/5", "users": "/dashboard/users",
+    "nodes": "/dashboard/nodes",
+    "a node": "/dashboard/nodes/node/5",
+    "users": "/dashboard/users",
     "preemptions": "/dashboard/preemptions",
-}  # fmt: skip
+}
 PARTS: Final = ("paint", "work", "core", "throughput", "memory")
 NO_OP: Final = {"command": "true"}
 FILE: Final = f"""
@@ -93,14 +98,21 @@ def fill(folder: Path) -> None:
             "started_us, ended_us, revision) VALUES (?, ?, ?, ?, ?, 'done', ?, ?, ?, ?, ?, ?)",
             (
                 (
-                    number, encoded(tasks_of(number)), TASKS + number if number else 0, f"job {number}",
+                    number,
+                    encoded(tasks_of(number)),
+                    TASKS + number if number else 0,
+                    f"job {number}",
                     f"user{number % USERS}",
-                    tasks_of(number), tasks_of(number), begin_us + number, begin_us + number + 500,
-                    begin_us + 2000 * number, TASKS + number + 1,
+                    tasks_of(number),
+                    tasks_of(number),
+                    begin_us + number,
+                    begin_us + number + 500,
+                    begin_us + 2000 * number,
+                    TASKS + number + 1,
                 )
                 for number in range(JOBS)
             ),
-        )  # fmt: skip
+        )
         for first in range(0, TASKS, CHUNK):
             sql.executemany(
                 "INSERT INTO tasks (job, place, state, node, started_us, ended_us, revision) "

@@ -89,8 +89,11 @@ def known(constraints: list[int], free: int) -> Search:
 
 
 WAYS: Final[dict[str, Callable[[list[int], int], Search]]] = {
-    "bits": by_bits, "words": by_words, "tables": by_tables, "known": known,
-}  # fmt: skip
+    "bits": by_bits,
+    "words": by_words,
+    "tables": by_tables,
+    "known": known,
+}
 
 
 def seconds(search: Search, mask: int) -> float:

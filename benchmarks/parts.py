@@ -41,9 +41,16 @@ def summary() -> None:
     np.asarray(records.finish_us)[:] = np.asarray(records.start_us) + 9
     records.answered_us[:] = array("q", [arrival + 2000 for arrival in arrivals])
     summarise(
-        records, Cluster.uniform(4), architecture="megha", parameters={}, seed=3, cutoff_us=5, wall_s=0.0, cpu_s=0.0,
+        records,
+        Cluster.uniform(4),
+        architecture="megha",
+        parameters={},
+        seed=3,
+        cutoff_us=5,
+        wall_s=0.0,
+        cpu_s=0.0,
         peak_rss_mb=0.0,
-    )  # fmt: skip
+    )
 
 
 def comparison() -> None:

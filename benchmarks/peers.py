@@ -95,11 +95,14 @@ def measure(name: str, tasks: int) -> dict[str, Any]:
             time.sleep(PAUSE_S)
     took.sort()
     return {
-        "name": name, "version": importlib.import_module(module).__version__, "tasks": tasks,
-        "tasks_per_s": round(tasks / seconds), "cpu_us_per_task_in_all": round(cpu_s * 1e6 / tasks, 1),
+        "name": name,
+        "version": importlib.import_module(module).__version__,
+        "tasks": tasks,
+        "tasks_per_s": round(tasks / seconds),
+        "cpu_us_per_task_in_all": round(cpu_s * 1e6 / tasks, 1),
         "task_p50_ms": round(1000 * took[len(took) // 2], 3),
         "task_p99_ms": round(1000 * took[len(took) * 99 // 100], 3),
-    }  # fmt: skip
+    }
 
 
 def compare(path: Path) -> Iterator[dict[str, Any]]:

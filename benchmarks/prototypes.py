@@ -134,9 +134,13 @@ def federation_of(design: str, schedulers: int, setting: Setting, cutoff_s: floa
     """A federation in one process."""
     counted, parameters = DESIGNS[design]
     file = FederationFile(
-        machines=[{"count": setting.nodes}], architecture=design, seed=setting.seed, reports=False,
-        parameters=parameters | {counted: schedulers, "cutoff_s": cutoff_s}, folder=str(folder.absolute()),
-    )  # fmt: skip
+        machines=[{"count": setting.nodes}],
+        architecture=design,
+        seed=setting.seed,
+        reports=False,
+        parameters=parameters | {counted: schedulers, "cutoff_s": cutoff_s},
+        folder=str(folder.absolute()),
+    )
     return resolve(file, Path(), choose)
 
 

@@ -200,8 +200,10 @@ def federation(
     environment = os.environ | ({"PYTHONPATH": source} if source else {})
     made = subprocess.run(
         [*volery, "token", "add", "bench", "-o", str(folder / "federation"), "--json"],
-        stdout=subprocess.PIPE, check=True, env=environment,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        check=True,
+        env=environment,
+    )
     words = [*volery, "up", str(config), "--json"]
     if hasattr(os, "sched_setaffinity"):
         words = ["taskset", "-c", "0", *words]

@@ -1,7 +1,7 @@
 """Claims of papers as inequalities with tolerances, and the words of their verdicts.
 
 A claim says: left RELATION factor x right, where left is a metric of an architecture on a workload, and right is
-another one, a number, or what theory expects of the same run (see `analysis.py`). A claim is judged once per
+another one, a number, or what theory expects of the same run (see `closed_forms.py`). A claim is judged once per
 workload, pair of architectures and machine population (a case); `judgement.py` judges.
 
     < >       an order. It must show an effect: at least `effect` percent of the right side (5 unless the claim's own

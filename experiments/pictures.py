@@ -33,9 +33,11 @@ BINNED: Final = {
 def draw(reproduction: Reproduction) -> Iterator[tuple[str, str]]:
     """Yield the file name and the SVG text of every picture that there is something to draw for."""
     of_experiment = {
-        "utilisation_ratio": _utilisation_ratio, "stage_times": _stage_times, "conflicts": _conflicts,
+        "utilisation_ratio": _utilisation_ratio,
+        "stage_times": _stage_times,
+        "conflicts": _conflicts,
         "analysis": _analysis,
-    }  # fmt: skip
+    }
     for kind in reproduction.experiment.pictures:
         if kind in of_experiment:
             pictures = {f"{kind}.svg": of_experiment[kind](reproduction)}
@@ -86,9 +88,13 @@ def _demand(reproduction: Reproduction, workload: Workload, title: str) -> str:
             times = np.linspace(0, end.max(initial=0), CURVE_POINTS)
             slots = np.searchsorted(np.sort(begin), times, "right") - np.searchsorted(np.sort(end), times, "right")
             axes.step(
-                times / SECOND / divisor, slots, where="post", color=plots.colour(place), linestyle=plots.dash(place),
+                times / SECOND / divisor,
+                slots,
+                where="post",
+                color=plots.colour(place),
+                linestyle=plots.dash(place),
                 label=f"seed {run.spec.seed}",
-            )  # fmt: skip
+            )
         axes.axhline(inputs[0].cluster.slot_count, color=plots.colour(len(runs)), linewidth=1, label="slots")
         axes.set_xlabel(f"time since the first arrival ({unit})")
         axes.set_ylabel("slots that tasks require")
@@ -167,9 +173,12 @@ def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
             share = np.arange(1, ordered.size + 1) / ordered.size
             points = np.unique(np.linspace(0, ordered.size - 1, CURVE_POINTS).astype(np.int64))
             axes.plot(
-                100 * ordered[points], 100 * share[points], color=plots.colour(place), linestyle=plots.dash(place),
+                100 * ordered[points],
+                100 * share[points],
+                color=plots.colour(place),
+                linestyle=plots.dash(place),
                 label=plots.literal(line.label),
-            )  # fmt: skip
+            )
         axes.set_xlabel("utilisation is at most (%)")
         axes.set_ylabel("share of the time (%)")
         axes.set_ylim(0, 102)
@@ -196,9 +205,12 @@ def _utilisation_ratio(reproduction: Reproduction) -> str:
         for number, of in enumerate(labels):
             ratios = [means[of, workload] / means[labels[0], workload] for workload in shown]
             axes.bar(
-                places + (number - (len(labels) - 1) / 2) * width, ratios, width, color=plots.colour(number),
+                places + (number - (len(labels) - 1) / 2) * width,
+                ratios,
+                width,
+                color=plots.colour(number),
                 label=plots.literal(of),
-            )  # fmt: skip
+            )
         axes.set_xticks(places, shown)
         axes.set_ylabel("ratio of mean utilisations")
         axes.grid(visible=False, axis="x")
@@ -206,8 +218,11 @@ def _utilisation_ratio(reproduction: Reproduction) -> str:
 
 
 def _mean_utilisation(reproduction: Reproduction, of: str, workload: str) -> float:
-    runs = [run for population in reproduction.experiment.population
-            for run in reproduction.planned.runs.get((of, workload, population.label), [])]  # fmt: skip
+    runs = [
+        run
+        for population in reproduction.experiment.population
+        for run in reproduction.planned.runs.get((of, workload, population.label), [])
+    ]
     values = [summary.utilisation_mean for summary in reproduction.summaries(runs)]
     return sum(values) / len(values) if values else 0.0
 
@@ -248,8 +263,10 @@ def _conflicts(reproduction: Reproduction) -> str:
         return ""
     with plots.style():
         figure, axes = plots.new_figure(4, f"{reproduction.experiment.figure}: conflicts per second")
-        places, bars = np.arange(len(shown)), [("waiting", "mean"), ("waiting", "p99"), ("collisions", "mean"),
-                                               ("collisions", "p99")]  # fmt: skip
+        places, bars = (
+            np.arange(len(shown)),
+            [("waiting", "mean"), ("waiting", "p99"), ("collisions", "mean"), ("collisions", "p99")],
+        )
         for number, (kind, statistic) in enumerate(bars):
             heights: Floats = np.array(
                 [

@@ -18,15 +18,32 @@ from experiments.measures import STAGE_COSTS, check_metric
 from volery.statistics import InterimLook
 
 FACTS: Final = (
-    "delay_s.p50", "delay_s.mean", "delay_s.p90", "delay_s.p99", "delay_s.max", "short.delay_s.p99", "long.delay_s.p99",
-    "utilisation_mean", "messages_per_task", "unsatisfiable_tasks", "counters.inconsistencies",
-    "counters.external_placements", "counters.update_entries",
-)  # fmt: skip
+    "delay_s.p50",
+    "delay_s.mean",
+    "delay_s.p90",
+    "delay_s.p99",
+    "delay_s.max",
+    "short.delay_s.p99",
+    "long.delay_s.p99",
+    "utilisation_mean",
+    "messages_per_task",
+    "unsatisfiable_tasks",
+    "counters.inconsistencies",
+    "counters.external_placements",
+    "counters.update_entries",
+)
 """Kept of every run, beside what claims use, unless the experiment names columns of its own."""
 INPUT_FACTS: Final = (
-    "load.mean", "load.median", "load.p99", "constraint_load.highest.p99", "constraint_load.average.p99",
-    "conflicts.waiting.mean", "conflicts.waiting.max", "conflicts.collisions.mean", "conflicts.collisions.max",
-)  # fmt: skip
+    "load.mean",
+    "load.median",
+    "load.p99",
+    "constraint_load.highest.p99",
+    "constraint_load.average.p99",
+    "conflicts.waiting.mean",
+    "conflicts.waiting.max",
+    "conflicts.collisions.mean",
+    "conflicts.collisions.max",
+)
 """Kept of every input that was measured."""
 DIGITS: Final = 10
 """Significant digits of a kept value; verdicts are drawn from the kept values, at once and later."""

@@ -143,8 +143,13 @@ def test_the_architecture_is_one_page_whose_files_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 100
     assert len(table("Changes that cross rooms")) <= 15
-    named = {name for row in [*table("Ten files to read first"), *table("Changes that cross rooms")] for cell in row
-             for name in code(cell) if "/" in name or name.endswith(".py")}  # fmt: skip
+    named = {
+        name
+        for row in [*table("Ten files to read first"), *table("Changes that cross rooms")]
+        for cell in row
+        for name in code(cell)
+        if "/" in name or name.endswith(".py")
+    }
     assert not [name for name in sorted(named) if not (PACKAGE / name).exists()]
 
 
@@ -163,8 +168,9 @@ def test_ten_files_of_two_thousand_lines_are_read_first() -> None:
 def test_the_import_rules_of_the_page_are_those_of_contracts_and_code() -> None:
     allowed = imports_on_the_page()
     assert set(allowed) == ROOMS
-    assert not [f"{room} imports {sorted(more)}" for room, has in imports_of_the_code().items()
-                if (more := has - allowed[room])]  # fmt: skip
+    assert not [
+        f"{room} imports {sorted(more)}" for room, has in imports_of_the_code().items() if (more := has - allowed[room])
+    ]
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     assert not list(contradictions(allowed, tool["importlinter"]["contracts"]))
 

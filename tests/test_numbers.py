@@ -51,9 +51,15 @@ def sentences(text: str) -> Iterator[str]:
 def check_the_first_picture(folder: Path) -> None:
     """README.md: Megha below 3 ms; PigeonC below 3 ms for two jobs in three; the public code up to minutes."""
     compare(
-        "megha", "pigeonc", "pigeonc:constraint_counting=published-code",
-        trace="syn:250x300", workers=10_000, constraints="sharma2011", seeds=3, folder=folder,
-    )  # fmt: skip
+        "megha",
+        "pigeonc",
+        "pigeonc:constraint_counting=published-code",
+        trace="syn:250x300",
+        workers=10_000,
+        constraints="sharma2011",
+        seeds=3,
+        folder=folder,
+    )
     jobs = pq.read_table(folder / "jobs.parquet").to_pandas()
     delay_s = {label: rows.to_numpy() for label, rows in jobs.groupby("label")["delay_s"]}
     megha, exact, published = (delay_s[label] for label in sorted(delay_s))

@@ -27,9 +27,34 @@ from volery.core.model import SECOND, Cluster
 
 SEED = int(os.environ.get("VOLERY_FUZZ_SEED", "1"))
 EXTREMES = (
-    "inf", "-inf", "nan", "", " ", "-1", "0", "1", "1e308", "-1e308", "1e-308", "1e-9", "1e9", "9" * 30, "-" + "9" * 30,
-    "9000000000000000000", "1.5", "true", "None", "[]", "{}", "x", "a:1+b:2", "a:inf", "a:0", "0x10", "é",
-)  # fmt: skip
+    "inf",
+    "-inf",
+    "nan",
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "1e308",
+    "-1e308",
+    "1e-308",
+    "1e-9",
+    "1e9",
+    "9" * 30,
+    "-" + "9" * 30,
+    "9000000000000000000",
+    "1.5",
+    "true",
+    "None",
+    "[]",
+    "{}",
+    "x",
+    "a:1+b:2",
+    "a:inf",
+    "a:0",
+    "0x10",
+    "é",
+)
 CONSTRAINTS = 3
 AMOUNTS = (4000, 8192, 2)
 """Of each machine, where there are amounts."""

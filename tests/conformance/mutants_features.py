@@ -30,6 +30,11 @@ def build_heeds_by_no_parameter(cluster: Cluster, config: OracleConfig, streams:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
+@mutant("check_features_are_declared", features={"constraints": "", "amounts": "order=drf"})
+def build_places_amounts_at_times(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
+
+
 @mutant("check_ignored_features_change_nothing", features={"constraints": "", "locality": ""})
 def build_claims_locality(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})

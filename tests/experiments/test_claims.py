@@ -10,9 +10,16 @@ from volery.core.errors import InputError
 
 @pytest.mark.parametrize(
     ("text", "value", "half_unit"),
-    [("1.003", 1.003, 0.0005), ("12,000", 12_000, 0.5), ("5", 5, 0.5), ("2.3e5", 230_000, 5_000), ("10^6", 1e6, 5e5),
-     ("-0.9", -0.9, 0.05), ("0", 0, 0.5)],
-)  # fmt: skip
+    [
+        ("1.003", 1.003, 0.0005),
+        ("12,000", 12_000, 0.5),
+        ("5", 5, 0.5),
+        ("2.3e5", 230_000, 5_000),
+        ("10^6", 1e6, 5e5),
+        ("-0.9", -0.9, 0.05),
+        ("0", 0, 0.5),
+    ],
+)
 def test_the_precision_of_a_number_is_half_a_unit_of_its_last_digit(text: str, value: float, half_unit: float) -> None:
     found = read_printed(text, "p")
     assert found.value == pytest.approx(value)

@@ -143,13 +143,15 @@ def test_what_cannot_be_judged_again_is_refused_alone_and_named_among_others(com
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [(("--seeds", "5"), "--seeds: '5' is not auto; the first seeds of an experiment stand in its file"),
-     (("--seeds-max", "5"), "--seeds-max: belongs to seeds that are added; set --seeds to auto"),
-     (("--budget-s", "5"), "--budget-s: belongs to seeds that are added; set --seeds to auto"),
-     (("--seeds", "auto", "--budget-s", "0"), "--budget-s: a budget of 0 pays for no run"),
-     (("--seeds", "auto", "--seeds-max", "1"), "--seeds-max: 1 seed decides no comparison; give 2 or more"),
-     (("--seeds", "auto", "--quick"), "--seeds: auto draws further seeds; leave out --quick")],
-)  # fmt: skip
+    [
+        (("--seeds", "5"), "--seeds: '5' is not auto; the first seeds of an experiment stand in its file"),
+        (("--seeds-max", "5"), "--seeds-max: belongs to seeds that are added; set --seeds to auto"),
+        (("--budget-s", "5"), "--budget-s: belongs to seeds that are added; set --seeds to auto"),
+        (("--seeds", "auto", "--budget-s", "0"), "--budget-s: a budget of 0 pays for no run"),
+        (("--seeds", "auto", "--seeds-max", "1"), "--seeds-max: 1 seed decides no comparison; give 2 or more"),
+        (("--seeds", "auto", "--quick"), "--seeds: auto draws further seeds; leave out --quick"),
+    ],
+)
 def test_seeds_that_cannot_be_drawn_are_refused(command: Command, words: tuple[str, ...], problem: str) -> None:
     status, _, err = command("run", "small", *words)
     assert (status, problem in err) == (2, True)

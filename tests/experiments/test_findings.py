@@ -97,13 +97,16 @@ def test_numbers_come_from_records(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "right", "problem"),
     [
-        ('of = "naive", metric = "locality.node" }\nfive', 'of = "naiv", metric = "locality.node" }\nfive',
-         r"finding\[0\].value.naive: the record of eurosys2010_small_jobs has no locality.node of 'naiv'"),
+        (
+            'of = "naive", metric = "locality.node" }\nfive',
+            'of = "naiv", metric = "locality.node" }\nfive',
+            r"finding\[0\].value.naive: the record of eurosys2010_small_jobs has no locality.node of 'naiv'",
+        ),
         ("{naive} and", "{nave} and", r"finding\[0\].text: the text names \['nave'\]"),
         ('over = "naive"', 'over = "none"', "'none' is no value of this finding"),
         ('experiment = "eurosys2010_small_jobs"', 'experiment = "iot"', "'iot' has no record; run it first"),
     ],
-)  # fmt: skip
+)
 def test_what_no_record_has_is_named(folder: Path, wrong: str, right: str, problem: str) -> None:
     assert wrong in TOLD
     (folder / FINDINGS).write_text(TOLD.replace(wrong, right), encoding="utf-8")

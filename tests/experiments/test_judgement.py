@@ -95,9 +95,14 @@ def test_an_interval_that_touches_the_bound_holds_a_bound_and_fails_an_order() -
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [([10, 10.5, 11], REPRODUCED), ([8.9, 9, 9.1], REPRODUCED), ([7, 7.1, 7.2], DIFFERS), ([12.5, 12.6, 12.7], DIFFERS),
-     ([11, 12, 13], UNDECIDED)],
-)  # fmt: skip
+    [
+        ([10, 10.5, 11], REPRODUCED),
+        ([8.9, 9, 9.1], REPRODUCED),
+        ([7, 7.1, 7.2], DIFFERS),
+        ([12.5, 12.6, 12.7], DIFFERS),
+        ([11, 12, 13], UNDECIDED),
+    ],
+)
 def test_a_published_number_is_tested_within_20_percent_whatever_its_order(values: list[float], verdict: str) -> None:
     assert one(claim("about", printed="10.0"), values).verdict == verdict
 
@@ -114,8 +119,12 @@ def test_a_published_change_in_percent_is_tested_as_a_change() -> None:
         return judge(tested, scope(seeds=2), lookup(values))[0].verdict
 
     assert [judged(share) for share in (0.81, 0.83, 0.87, 0.89, 1.0)] == [
-        DIFFERS, REPRODUCED, REPRODUCED, DIFFERS, DIFFERS,
-    ]  # fmt: skip
+        DIFFERS,
+        REPRODUCED,
+        REPRODUCED,
+        DIFFERS,
+        DIFFERS,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,20 +29,34 @@ from volery.study.spec import RunSpec
 LOADS = (ConstraintLoad(0, 0.1, 0.2, 0.3, 0.4), ConstraintLoad(5, 0.3, 0.4, 0.5, 0.9))
 
 
-@pytest.mark.parametrize("path", ["load.p99", "constraint_load.highest.mean", "constraint_load.c5.p95",
-                                  "conflicts.waiting.mean"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["load.p99", "constraint_load.highest.mean", "constraint_load.c5.p95", "conflicts.waiting.mean"]
+)
 def test_metrics_of_the_input_are_known(path: str) -> None:
     assert check_metric(path, "here")
 
 
-@pytest.mark.parametrize("path", ["delay_s.p50", "short.delay_s.p99", "counters.anything", "utilisation_mean",
-                                  "slowdown.p50", "messages"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["delay_s.p50", "short.delay_s.p99", "counters.anything", "utilisation_mean", "slowdown.p50", "messages"]
+)
 def test_metrics_of_a_run_are_known(path: str) -> None:
     assert not check_metric(path, "here")
 
 
-@pytest.mark.parametrize("path", ["load", "load.p98", "load.p99.x", "conflicts.waiting", "delay", "delay_s",
-                                  "delay_s.p50.x", "digest", "short.delay"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "load",
+        "load.p98",
+        "load.p99.x",
+        "conflicts.waiting",
+        "delay",
+        "delay_s",
+        "delay_s.p50.x",
+        "digest",
+        "short.delay",
+    ],
+)
 def test_what_is_no_metric_is_refused_at_its_place(path: str) -> None:
     with pytest.raises(InputError, match=r"^here: "):
         check_metric(path, "here")
@@ -70,8 +84,12 @@ def test_a_distribution_of_nothing_has_no_value() -> None:
 
 def test_units_follow_from_names() -> None:
     assert [unit(path) for path in ("delay_s.p50", "short.jrt_s.max", "load.p99", "counters.x", "tasks_per_cpu_s")] == [
-        "s", "s", "%", "", "",
-    ]  # fmt: skip
+        "s",
+        "s",
+        "%",
+        "",
+        "",
+    ]
 
 
 def test_the_count_of_a_distribution_has_no_unit() -> None:

@@ -146,8 +146,12 @@ def test_the_details_hold_every_claim_its_first_form_and_the_measured_values(
     page = details(folder)["test.html"]
     rows = Cells(page).rows
     assert [row[4] for row in rows if len(row) == 5 and row[0] != "claim"] == [
-        "reproduced", "reproduced", "differs", "reproduced", "not decidable: trace tr/gone.tr.gz is not here",
-    ]  # fmt: skip
+        "reproduced",
+        "reproduced",
+        "differs",
+        "reproduced",
+        "not decidable: trace tr/gone.tr.gz is not here",
+    ]
     (impossible,) = (row[0] for row in rows if "impossible" in row[0])
     assert "Changed: the figure was misread" in impossible
     assert '"right":1' in impossible

@@ -215,9 +215,13 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
     drawn = dict(draw(a))
     assert drawn == dict(draw(b))
     assert sorted(drawn) == [
-        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "demand_w.svg", "utilisation_cdf_w.svg",
+        "conflicts.svg",
+        "constraint_load_w.svg",
+        "delay_cdf_w.svg",
+        "demand_w.svg",
+        "utilisation_cdf_w.svg",
         "utilisation_ratio.svg",
-    ]  # fmt: skip
+    ]
     assert all(picture.startswith("<svg") for picture in drawn.values())
 
 

@@ -29,9 +29,15 @@ def played(scenario: Scenario, *, why: bool) -> Records:
 
 
 def crashed(
-    *addresses: str, arrivals_s: tuple[int, ...] = (1, 1), tasks: int = 5, at_s: int = 5, back_s: int = 60,
-    again: Sequence[Crash] = (), seed: int = 3, **given: object,
-) -> dict[int, list[LoggedDecision]]:  # fmt: skip
+    *addresses: str,
+    arrivals_s: tuple[int, ...] = (1, 1),
+    tasks: int = 5,
+    at_s: int = 5,
+    back_s: int = 60,
+    again: Sequence[Crash] = (),
+    seed: int = 3,
+    **given: object,
+) -> dict[int, list[LoggedDecision]]:
     """Decisions per task: jobs of tasks of 30 s on twelve machines of one slot, under two GMs and two pairs of LMs."""
     jobs = tuple(
         ScenarioJob(at * SECOND + number, (30 * SECOND,) * tasks, (0,) * tasks) for number, at in enumerate(arrivals_s)
@@ -114,7 +120,7 @@ def test_a_global_master_that_crashes_twice_has_the_whole_grace_after_the_second
     for seed in range(8):  # moments at which crashes are noticed
         decided = crashed(
             "gm/1", arrivals_s=(1, 1, 2, 26), tasks=3, back_s=16, again=[second], seed=seed, detection_s=10.0
-        )  # fmt: skip
+        )
         late = [noted for task, kept in decided.items() if task >= 9 for noted in kept]
         assert {noted.by for noted in late} == {"gm/1"}, seed
         assert all(noted.time_us > 37 * SECOND for noted in late), seed

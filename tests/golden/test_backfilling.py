@@ -72,9 +72,11 @@ def _workload(seed: int) -> tuple[Trace, list[int]]:
     trace = trace_of("easy", arrivals, [[run] for run in runs])
     sizes = sorted(set(width))
     trace = msgspec.structs.replace(
-        trace, resources=("cpus",), requests=tuple([(size,) for size in sizes]),
+        trace,
+        resources=("cpus",),
+        requests=tuple([(size,) for size in sizes]),
         request=array("H", [sizes.index(size) for size in width]),
-    )  # fmt: skip
+    )
     return trace, width
 
 

@@ -74,10 +74,12 @@ def published(trace: Trace, fit: str, *, fifo: bool = False) -> tuple[list[Time]
             running.remove(task)
             free[machine_of[task]] += cores[task]
         ready = [
-            task for task in range(count)
-            if start_us[task] < 0 and submit_us[task] <= now
+            task
+            for task in range(count)
+            if start_us[task] < 0
+            and submit_us[task] <= now
             and all(finish_us[parent] <= now for parent in trace.parents_of(task))
-        ]  # fmt: skip
+        ]
         order = {task: submit_us[task] if fifo else trace.duration_us[task] * cores[task] for task in ready}
         for task in sorted(ready, key=order.__getitem__):
             fitting = [machine for machine in range(len(free)) if free[machine] >= cores[task]]

@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(
         self, folder: Path, workers: int = 0, accounts: Accounts | None = None, rules: NodeRules = NO_RULES
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.reports: list[TaskReport] = []
         self.outcomes: dict[int, str] = {}
         self._changed = asyncio.Event()
@@ -65,9 +65,12 @@ class Bench:
 
 
 def bench(
-    folder: Path, scenario: Callable[[Bench], Awaitable[None]], workers: int = 0, accounts: Accounts | None = None,
+    folder: Path,
+    scenario: Callable[[Bench], Awaitable[None]],
+    workers: int = 0,
+    accounts: Accounts | None = None,
     rules: NodeRules = NO_RULES,
-) -> None:  # fmt: skip
+) -> None:
     async def play() -> None:
         played = Bench(folder, workers, accounts, rules)
         try:

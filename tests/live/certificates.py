@@ -19,9 +19,18 @@ class Authority:
         self.folder = folder
         self.name = name
         _openssl(
-            "req", "-x509", *_KEY, "-days", "1", "-subj", f"/CN={name}", "-out", self.of(f"{name}.crt"),
-            "-keyout", self.of(f"{name}.key"),
-        )  # fmt: skip
+            "req",
+            "-x509",
+            *_KEY,
+            "-days",
+            "1",
+            "-subj",
+            f"/CN={name}",
+            "-out",
+            self.of(f"{name}.crt"),
+            "-keyout",
+            self.of(f"{name}.key"),
+        )
 
     def of(self, name: str) -> str:
         return str(self.folder / name)
@@ -35,10 +44,22 @@ class Authority:
             "req", *_KEY, "-subj", f"/CN={name}", "-out", self.of(f"{name}.csr"), "-keyout", self.of(f"{name}.key")
         )
         _openssl(
-            "x509", "-req", "-days", "1", "-in", self.of(f"{name}.csr"), "-CA", self.of(f"{self.name}.crt"),
-            "-CAkey", self.of(f"{self.name}.key"), "-CAcreateserial", "-extfile", str(extensions),
-            "-out", self.of(f"{name}.crt"),
-        )  # fmt: skip
+            "x509",
+            "-req",
+            "-days",
+            "1",
+            "-in",
+            self.of(f"{name}.csr"),
+            "-CA",
+            self.of(f"{self.name}.crt"),
+            "-CAkey",
+            self.of(f"{self.name}.key"),
+            "-CAcreateserial",
+            "-extfile",
+            str(extensions),
+            "-out",
+            self.of(f"{name}.crt"),
+        )
 
 
 def _openssl(*words: str) -> None:

@@ -73,10 +73,15 @@ class Federation:
     """Hosts on one loop; one of them holds the loader."""
 
     def __init__(
-        self, plan: FederationPlan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
-        durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
+        self,
+        plan: FederationPlan,
+        executor: Executor | None = None,
+        split: bool = False,
+        journal: Path | None = None,
+        durability: Durability = "flush",
+        transport: Callable[[], Transport] | None = None,
         size: JournalSize | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         split = split or transport is not None
         self.plan = plan
         self.loader = Loader()
@@ -101,9 +106,14 @@ class Federation:
                 scheduling = {address: hosted[address] for address in header.addresses}
                 writer = SegmentedJournal(journal, header, durability, size or JournalSize(), scheduling)
             self.hosts[name] = Host(
-                name, hosted, Inbox(located(layout), clock), executor=executor or InstantExecutor(), codec=codec,
-                transport=(transport or medium.transport)() if split else None, journal=writer,
-            )  # fmt: skip
+                name,
+                hosted,
+                Inbox(located(layout), clock),
+                executor=executor or InstantExecutor(),
+                codec=codec,
+                transport=(transport or medium.transport)() if split else None,
+                journal=writer,
+            )
         self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
 
     async def __aenter__(self) -> Federation:
@@ -116,9 +126,7 @@ class Federation:
         for host in self.hosts.values():
             await host.close()
 
-    def submit(
-        self, tasks: int, estimate_us: Time = 0, constraints: Sequence[int] = (), payload: bytes = b""
-    ) -> JobId:  # fmt: skip
+    def submit(self, tasks: int, estimate_us: Time = 0, constraints: Sequence[int] = (), payload: bytes = b"") -> JobId:
         job = self._jobs
         self._jobs += 1
         made = tuple(
@@ -152,6 +160,14 @@ class Federation:
 
 def header_of(plan: FederationPlan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
     return Header(
-        "test", host, 1, plan.seed, plan.architecture.name, msgspec.to_builtins(plan.config), plan.cluster, addresses,
-        plan.configuration, origin_unix_us,
-    )  # fmt: skip
+        "test",
+        host,
+        1,
+        plan.seed,
+        plan.architecture.name,
+        msgspec.to_builtins(plan.config),
+        plan.cluster,
+        addresses,
+        plan.configuration,
+        origin_unix_us,
+    )

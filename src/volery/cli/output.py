@@ -29,6 +29,20 @@ if TYPE_CHECKING:
     from volery.report.schema import StageProfile
     from volery.study import Results
 
+INTERRUPTED = 130
+LEFT_OUT = 3
+TABLE_WIDTH = 132
+"""Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+STAGE_HEADS = (
+    "calls",
+    "cycles",
+    "CPU us/\ncycle",
+    "wall us/\ncycle",
+    "median\nus/call",
+    "p99\nus/call",
+    "CPU s",
+    "share",
+)
 STANDARD_OUTPUT: Final = "standard output"
 _NAMES: Final = ("stdin", "stdout", "stderr")
 
@@ -139,22 +153,6 @@ def _guarded(number: int, stream: Any, is_closed: bool) -> io.TextIOWrapper:
         return io.TextIOWrapper(io.BufferedWriter(descriptor), encoding, errors, line_buffering=is_drawn)
     # Under the name of ASCII, click takes the encoding for a mistake and writes UTF-8 all the same.
     return _AsciiWriter(io.BufferedWriter(descriptor), "latin-1", errors, line_buffering=is_drawn)
-
-
-INTERRUPTED = 130
-LEFT_OUT = 3
-TABLE_WIDTH = 132
-"""Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
-STAGE_HEADS = (
-    "calls",
-    "cycles",
-    "CPU us/\ncycle",
-    "wall us/\ncycle",
-    "median\nus/call",
-    "p99\nus/call",
-    "CPU s",
-    "share",
-)
 
 
 def print_json(content: Any) -> None:

@@ -1,4 +1,7 @@
-"""`volery show`, `report`, `export`, `timeline`, `browse`, `verify` and `check`: the commands on a results folder."""
+"""`volery show`, `report`, `export`, `timeline`, `browse`, `verify` and `check`: the commands on a results folder.
+
+`check` takes the state folder of a federation, too.
+"""
 
 from __future__ import annotations
 

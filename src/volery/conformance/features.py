@@ -15,7 +15,7 @@ import msgspec
 from volery.conformance.cases import MACHINES, Case, mixed_cases, tag_cases
 from volery.conformance.outcomes import demand_capacity, demand_constraints, demand_sound
 from volery.conformance.verdict import Echo, check, demand, run
-from volery.core.component import Architecture
+from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
 from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.features import (
@@ -84,6 +84,10 @@ def check_features_are_declared(architecture: Architecture) -> None:
         is_parameter = all(not parameter or parameter in fields for parameter, _ in alternatives(condition))
         demand(is_parameter, f"uses {feature} when {condition}, but there is no such parameter")
 
+    for feature in (AMOUNTS, DEPENDENCIES):
+        condition = architecture.features.get(feature, "")
+        demand(not condition, f"uses {feature} when {condition}; a design uses it always or never")
+
     demand(
         architecture.features.get(CONSTRAINTS) == "",
         "does not declare the features that it uses; constraints at least, always",
@@ -105,9 +109,8 @@ def check_ignored_features_change_nothing(architecture: Architecture) -> None:
 
     for feature, differs in changed.items():
         demand(feature in used or not differs, f"declares that it ignores {feature}; without them a run changes")
-        is_always_used = (
-            architecture.features.get(feature) == ""
-        )  # by a parameter it may be no more than a rule for ties
+        # By a parameter it may be no more than a rule for ties.
+        is_always_used = architecture.features.get(feature) == ""
         demand(differs or not is_always_used, f"declares that it uses {feature}; without them no run changes")
 
 

@@ -156,8 +156,7 @@ class Deployment(msgspec.Struct, frozen=True):
     entry_of_user: Mapping[str, Address] = {}
 
     def __post_init__(self) -> None:
-        kinds = [type(capability) for capability in self.capabilities]
-        assert len(kinds) == len({*kinds}), f"two capabilities of one class: {[kind.__name__ for kind in kinds]}"
+        _check_classes(self.capabilities)
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
@@ -284,6 +283,9 @@ class Architecture(msgspec.Struct, frozen=True):
     features: Mapping[str, str] = {}
     capabilities: tuple[object, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_classes(self.capabilities)
+
     @property
     def vectors(self) -> bool:
         """True if it places requests for several resources."""
@@ -305,6 +307,11 @@ class Architecture(msgspec.Struct, frozen=True):
     def captions(self) -> Mapping[str, str]:
         """Texts of recordings by names of messages and facts; empty where it declares none."""
         return (self.capability(DeclaredCaptions) or DeclaredCaptions()).texts
+
+
+def _check_classes(capabilities: Iterable[object]) -> None:
+    kinds = [type(capability) for capability in capabilities]
+    assert len(kinds) == len({*kinds}), f"two capabilities of one class: {[kind.__name__ for kind in kinds]}"
 
 
 def _of_class(capabilities: Iterable[object], kind: type[Capability]) -> Capability | None:

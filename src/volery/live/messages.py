@@ -5,6 +5,7 @@ Reports travel from a node's host to the submitter; they never pass through a sc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -14,6 +15,8 @@ from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.reasons import Decision
 
 HostName = str
+Send = Callable[[Address, Message], None]
+"""Sends a message of the submitter to a component; it arrives in a later turn of its host."""
 
 NUMBER_BITS: Final = 32
 """Bits of the number, as people see it, in a job's or a task's identity; the upper bits are the origin.

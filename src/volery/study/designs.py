@@ -41,11 +41,11 @@ def pages(entries: Iterable[Architecture]) -> dict[str, str]:
             texts[f"{entry.name}.svg"] = flow_svg(design.flow)
 
         if fault_parameters := entry.conformance.fault_parameters:
-            bearing = example_flow(entry, architectures.configure(entry, fault_parameters))
-            if bearing != design.flow:
+            flow_under_faults = example_flow(entry, architectures.configure(entry, fault_parameters))
+            if flow_under_faults != design.flow:
                 parameters = ",".join(f"{name}={str(value).lower()}" for name, value in fault_parameters.items())
                 pictures.append((f"{entry.name}-bearing.svg", parameters))
-                texts[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
+                texts[f"{entry.name}-bearing.svg"] = flow_svg(flow_under_faults)
 
         texts[f"{entry.name}.md"] = design_page(design, base, pictures)
     return texts

@@ -250,7 +250,8 @@ def compare(
         seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
         baseline: the one that the others are compared with; empty: the first.
         processes, folder, force, watcher: see `run_study`.
-        setting: the fields of `volery.setting.SettingFields`, of which `trace` and `workers` are needed.
+        setting: the fields of `volery.setting.SettingFields`, of which `trace` and `workers` are needed; `Setting` has
+            their meanings and defaults.
 
     Raises:
         InputError: when anything that is named here is wrong.

@@ -9,11 +9,23 @@ from tests.live.calls import harms
 
 HARM_EVERY: Final = 20
 HARMFUL: Final[tuple[Callable[[], Any], ...]] = (
-    harms.forks_and_returns, harms.forks_and_raises, harms.forks_and_exits, harms.raises, harms.exits,
-    harms.closes_the_lowest_descriptors, harms.closes_its_output, harms.has_no_output, harms.sets_an_alarm,
-    harms.exits_at_once, harms.kills_itself, harms.closes_all_descriptors, harms.writes_to_all_descriptors,
-    harms.lowers_hard_limits, harms.leaves_a_thread, harms.ignores_signals,
-)  # fmt: skip
+    harms.forks_and_returns,
+    harms.forks_and_raises,
+    harms.forks_and_exits,
+    harms.raises,
+    harms.exits,
+    harms.closes_the_lowest_descriptors,
+    harms.closes_its_output,
+    harms.has_no_output,
+    harms.sets_an_alarm,
+    harms.exits_at_once,
+    harms.kills_itself,
+    harms.closes_all_descriptors,
+    harms.writes_to_all_descriptors,
+    harms.lowers_hard_limits,
+    harms.leaves_a_thread,
+    harms.ignores_signals,
+)
 
 
 def harm_of(number: int) -> Callable[[], Any] | None:

@@ -52,9 +52,15 @@ class Chaos:
     """
 
     def __init__(
-        self, folder: Path, program: str, schedule: Schedule, tell: Callable[[str], None],
-        *, tls: bool = False, namespaces: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        program: str,
+        schedule: Schedule,
+        tell: Callable[[str], None],
+        *,
+        tls: bool = False,
+        namespaces: bool = False,
+    ) -> None:
         self._folder = folder
         self._program = program
         self._schedule = schedule
@@ -74,9 +80,7 @@ class Chaos:
         with ExitStack() as stack:
             broker = Server(self._program, *self._broker_words())
             stack.callback(broker.kill)
-            links = (
-                Namespaces(names, broker.port, outside=(API,)) if self._namespaces else Relay(names, broker.port)
-            )  # fmt: skip
+            links = Namespaces(names, broker.port, outside=(API,)) if self._namespaces else Relay(names, broker.port)
             stack.callback(links.close)
             self._api = f"{'https' if self._tls else 'http'}://127.0.0.1:{_free_port()}"
             words = {name: (self._write_file(name, links), links.words(name)) for name in names}
@@ -187,10 +191,8 @@ class Chaos:
         for request in job.requests:
             locks = [
                 f"{name}:{amount // unit}:{offered // unit}"
-                for name, amount, offered, unit in zip(
-                    RESOURCES, request, self._schedule.capacity, UNITS, strict=True
-                )
-            ]  # fmt: skip
+                for name, amount, offered, unit in zip(RESOURCES, request, self._schedule.capacity, UNITS, strict=True)
+            ]
             amounts = dict(zip(RESOURCES, request, strict=True))
             tasks.append({"command": [*command, *locks], "request": amounts})
         return described | {"tasks": tasks}

@@ -107,9 +107,13 @@ class Starts:
     """
 
     def __init__(
-        self, folder: Path, broker: str, seed: int = 1, tell: Callable[[str], None] = lambda line: None,
+        self,
+        folder: Path,
+        broker: str,
+        seed: int = 1,
+        tell: Callable[[str], None] = lambda line: None,
         detection_s: float = DETECTION_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.measured: list[Start] = []
         self.wrong: list[str] = []
         self._folder = folder

@@ -132,11 +132,16 @@ def test_mistakes_are_named_without_a_traceback(command: Command, words: tuple[s
 @pytest.mark.parametrize(
     "words",
     [
-        ("jobs", "--since", "1e300"), ("jobs", "--before", "9" * 20), ("job", "9" * 20), ("cancel", "9" * 20),
-        ("logs", "0", "9" * 20), ("record", "export", "-o", "none.jsonl", "--since", "1e300"),
-        ("users", "preemptions", "--job", "9" * 20), ("token", "add", "ada", "--days", "1e300"),
+        ("jobs", "--since", "1e300"),
+        ("jobs", "--before", "9" * 20),
+        ("job", "9" * 20),
+        ("cancel", "9" * 20),
+        ("logs", "0", "9" * 20),
+        ("record", "export", "-o", "none.jsonl", "--since", "1e300"),
+        ("users", "preemptions", "--job", "9" * 20),
+        ("token", "add", "ada", "--days", "1e300"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_no_job_or_time_has_are_refused(command: Command, words: tuple[str, ...]) -> None:
     ended = command(*words)
     assert ended.status == 2

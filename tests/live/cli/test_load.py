@@ -61,9 +61,10 @@ def test_speed_divides_all_times() -> None:
     trace = workload.load_trace(SPEC)
     fast = sped_up(trace, 4)
     for slow_column, fast_column in (
-        (trace.arrival_us, fast.arrival_us), (trace.duration_us, fast.duration_us),
+        (trace.arrival_us, fast.arrival_us),
+        (trace.duration_us, fast.duration_us),
         (trace.estimate_us, fast.estimate_us),
-    ):  # fmt: skip
+    ):
         assert list(fast_column) == [round(value / 4) for value in slow_column]
     assert sped_up(trace, 1).arrival_us is not trace.arrival_us
     due = msgspec.structs.replace(trace_of("due", [0, 8], [[4], [4]]), deadline_us=array("q", [NEVER, 40]))

@@ -92,9 +92,13 @@ def test_why_a_task_waits_is_told_with_counts_and_history(client: Client) -> Non
     assert (found.state, found.waiting, found.index) == ("pending", 2, 0)
     decision = last_queued(client, waiting.id)
     assert [(step.machines, step.demand) for step in client.why(waiting.id).funnel] == [
-        (6, "machines"), (3, "meet its constraints"), (3, "are not drained"), (0, "have a free slot now"),
-        (0, f"have room in the view of {decision.by}"), (0, "were given to tasks of the job"),
-    ]  # fmt: skip
+        (6, "machines"),
+        (3, "meet its constraints"),
+        (3, "are not drained"),
+        (0, "have a free slot now"),
+        (0, f"have room in the view of {decision.by}"),
+        (0, "were given to tasks of the job"),
+    ]
     assert decision.by[:3] == "gm/"
     assert sum(one.count for one in decision.passed if one.reason == "busy") == 3
     assert sum(one.count for one in decision.passed if one.reason == "constraint") == 3

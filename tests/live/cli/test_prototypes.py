@@ -70,15 +70,18 @@ def test_a_missing_trace_ends_with_its_path(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize(("words", "problem"), [
-    (["--span", "0"], "argument --span: 0 is below 0.1 or no finite number"),
-    (["--span", "nan"], "argument --span: nan is below 0.1 or no finite number"),
-    (["--nodes", "0"], "argument --nodes: 0 is below 1 or no finite number"),
-    (["--schedulers", "2", "x"], "argument --schedulers: invalid int value: 'x'"),
-    (["--seed", "-1"], "argument --seed: -1 is below 0 or no finite number"),
-    (["--designs", "megha"], "argument --designs: invalid choice: 'megha'"),
-    (["--levels", "dense"], "argument --levels: invalid choice: 'dense'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--span", "0"], "argument --span: 0 is below 0.1 or no finite number"),
+        (["--span", "nan"], "argument --span: nan is below 0.1 or no finite number"),
+        (["--nodes", "0"], "argument --nodes: 0 is below 1 or no finite number"),
+        (["--schedulers", "2", "x"], "argument --schedulers: invalid int value: 'x'"),
+        (["--seed", "-1"], "argument --seed: -1 is below 0 or no finite number"),
+        (["--designs", "megha"], "argument --designs: invalid choice: 'megha'"),
+        (["--levels", "dense"], "argument --levels: invalid choice: 'dense'"),
+    ],
+)
 def test_a_setting_that_cannot_be_run_is_refused(
     words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,10 +132,16 @@ def run_line(design: str, ratio: float, live_ms: float = 100.0, schedulers: int 
     return {"name": "run", "trace": "ngo_50", "design": design, "schedulers": schedulers, "short": figures}
 
 
-@pytest.mark.parametrize(("kind", "ratio", "verdict"), [
-    ("short", 1.14, "holds"), ("short", 1.16, "fails"), ("short", 0.84, "fails"), ("long", 0.96, "holds"),
-    ("long", 1.06, "fails"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "ratio", "verdict"),
+    [
+        ("short", 1.14, "holds"),
+        ("short", 1.16, "fails"),
+        ("short", 0.84, "fails"),
+        ("long", 0.96, "holds"),
+        ("long", 1.06, "fails"),
+    ],
+)
 def test_verdicts_have_the_bounds_of_the_paper(kind: str, ratio: float, verdict: str) -> None:
     line = run_line("pigeon", ratio)
     line[kind] = line.pop("short")

@@ -28,9 +28,14 @@ KEYS: Final[dict[str, Any]] = {
         {"count": 24, "slots": 2, "labels": {"zone": zone, "disk": "ssd" if zone == "a" else "hdd"}} for zone in "abc"
     ],
     "parameters": {
-        "gms": 3, "lms": 3, "why": True, "heartbeat_s": 0.2, "shares": "ann:2+lab:3(bob:2+eve:1)", "reliable": False,
+        "gms": 3,
+        "lms": 3,
+        "why": True,
+        "heartbeat_s": 0.2,
+        "shares": "ann:2+lab:3(bob:2+eve:1)",
+        "reliable": False,
     },
-}  # fmt: skip
+}
 SETTLE_S: Final = 45.0
 """The page shows what has happened since it was opened, and its curves have a point every ten seconds."""
 Scheme = Literal["light", "dark"]
@@ -75,10 +80,15 @@ def seen(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme) -> P
 def take_all(browser: Browser, url: str, wide: int, folder: Path) -> None:
     """Every view, at every size, light and dark."""
     views = {
-        "federation": "/", "jobs": "/dashboard/jobs", "job": f"/dashboard/jobs/{wide}",
-        "task": f"/dashboard/jobs/{wide}/tasks/59", "nodes": "/dashboard/nodes", "node": "/dashboard/nodes/node/3",
-        "users": "/dashboard/users", "preemptions": "/dashboard/preemptions",
-    }  # fmt: skip
+        "federation": "/",
+        "jobs": "/dashboard/jobs",
+        "job": f"/dashboard/jobs/{wide}",
+        "task": f"/dashboard/jobs/{wide}/tasks/59",
+        "nodes": "/dashboard/nodes",
+        "node": "/dashboard/nodes/node/3",
+        "users": "/dashboard/users",
+        "preemptions": "/dashboard/preemptions",
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for scheme in ("light", "dark"):
         for size in SIZES:

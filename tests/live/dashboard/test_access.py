@@ -24,14 +24,24 @@ from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 KEYS: dict[str, Any] = {
-    "machines": [{"count": 6, "labels": {"disk": "ssd"}}], "executor": "sleep",
+    "machines": [{"count": 6, "labels": {"disk": "ssd"}}],
+    "executor": "sleep",
     "parameters": {"gms": 2, "lms": 3, "heartbeat_s": 0.05, "why": True, "shares": "ada:1+bob:1"},
-}  # fmt: skip
+}
 VIEWS = (
-    "/", "/dashboard/jobs", "/dashboard/jobs/0", "/dashboard/jobs/0/tasks/0", "/dashboard/jobs/1", "/dashboard/nodes",
-    "/dashboard/nodes/node/0", "/dashboard/hosts", "/dashboard/users", "/dashboard/preemptions",
-    "/dashboard/plan", "/dashboard/jobs/99",
-)  # fmt: skip
+    "/",
+    "/dashboard/jobs",
+    "/dashboard/jobs/0",
+    "/dashboard/jobs/0/tasks/0",
+    "/dashboard/jobs/1",
+    "/dashboard/nodes",
+    "/dashboard/nodes/node/0",
+    "/dashboard/hosts",
+    "/dashboard/users",
+    "/dashboard/preemptions",
+    "/dashboard/plan",
+    "/dashboard/jobs/99",
+)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +156,16 @@ def test_a_forecast_is_made_where_one_asks_when_a_job_ends(
     page.get_by_role("button", name="forecast").click()
     expect(page.get_by_role("heading", name="When it would start, and end")).to_be_visible(timeout=LIMIT_S * 1000)
     assert "constraints=label.disk" in page.url
-    told = httpx2.post(f"{busy}/plan", trust_env=False, json={
-        "command": "true", "user": "bob", "tasks": 2, "constraints": ['label.disk == "ssd"'],
-    }).json()["groups"][0]["funnel"]  # fmt: skip
+    told = httpx2.post(
+        f"{busy}/plan",
+        trust_env=False,
+        json={
+            "command": "true",
+            "user": "bob",
+            "tasks": 2,
+            "constraints": ['label.disk == "ssd"'],
+        },
+    ).json()["groups"][0]["funnel"]
     steps = page.locator("ol.funnel .demand").all_inner_texts(), page.locator("ol.funnel .count").all_inner_texts()
     assert list(zip(*steps, strict=True)) == [(step["demand"], str(step["machines"])) for step in told]
     page.get_by_role("button", name="submit this job").click()

@@ -24,9 +24,10 @@ SHOWN = "<script>throw 1</script> \u05e9\u05dc\u05d5\u05dd"
 SLOTS = 9
 MACHINES = [{"count": SLOTS, "labels": {"zone": "<b>" + "x" * 10_000 + "\u202eturned"}}]
 KEYS = {
-    "machines": MACHINES, "executor": "sleep",
+    "machines": MACHINES,
+    "executor": "sleep",
     "parameters": {"gms": 2, "lms": 3, "heartbeat_s": 0.05, "why": True, "shares": f"bob:1+{EVE}:1"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def walk_users(page: Page, http: httpx2.Client, of_bob: int, of_eve: int) -> Non
     assert [cells[:4] for cells in rows(page)] == [
         ["bob", "50.0 %", "55.6 %", str(told["bob"]["tasks_running"])],
         [EVE, "50.0 %", "44.4 %", str(told[EVE]["tasks_running"])],
-    ]  # fmt: skip
+    ]
     ledger = http.get("/preemptions").json()
     assert [[cells[1], cells[2], cells[4], cells[5]] for cells in rows(page, "Preemptions")] == [
         ["bob", f"{of_bob}/{one['index']}", EVE, f"{of_eve}/{one['for_index']}"] for one in ledger
@@ -160,9 +161,13 @@ def walk_jobs(page: Page, http: httpx2.Client, of_eve: int) -> None:
     assert page.locator(".cell").count() == SLOTS
     funnel = [(step["demand"], str(step["machines"])) for step in http.get(f"/jobs/{of_eve}/why").json()["funnel"]]
     assert funnel == [
-        ("machines", "9"), ("meet its constraints", "9"), ("are not drained", "9"), ("have a free slot now", "0"),
-        ("have room in the view of gm/1", "0"), ("were given to tasks of the job", "6"),
-    ]  # fmt: skip
+        ("machines", "9"),
+        ("meet its constraints", "9"),
+        ("are not drained", "9"),
+        ("have a free slot now", "0"),
+        ("have room in the view of gm/1", "0"),
+        ("were given to tasks of the job", "6"),
+    ]
     shown = page.locator("ol.funnel .demand").all_inner_texts(), page.locator("ol.funnel .count").all_inner_texts()
     assert list(zip(*shown, strict=True)) == funnel
     assert len(rows(page, "Preemptions")) == 6

@@ -106,8 +106,11 @@ def test_the_command_of_a_job_is_shown_without_the_values_of_its_environment(htt
     page = http.get(f"/dashboard/jobs/{number}").text
     shown = facts(page)
     assert [shown[name] for name in ("command", "environment", "directory", "constraints")] == [
-        "echo 'hello world'", "KEY", "/", "cores >= 1",
-    ]  # fmt: skip
+        "echo 'hello world'",
+        "KEY",
+        "/",
+        "cores >= 1",
+    ]
     assert "secret" not in page
     several = submit(http, tasks=[{"command": "true"}, {"command": "sleep 0", "count": 3}])
     assert facts(http.get(f"/dashboard/jobs/{several}").text)["command"] == "true (of task 0; 2 different ones)"
@@ -356,45 +359,67 @@ def test_every_number_of_the_federation_is_that_of_the_api(still: Still) -> None
     http = still.http
     told, page = http.get("/summary").json(), http.get("/").text
     assert figures_of(
-        page, "nodes", "drained", "slots", "tasks that run", "utilisation of usable slots", "jobs pending",
-        "jobs running", "tasks that wait", "tasks that have ended",
+        page,
+        "nodes",
+        "drained",
+        "slots",
+        "tasks that run",
+        "utilisation of usable slots",
+        "jobs pending",
+        "jobs running",
+        "tasks that wait",
+        "tasks that have ended",
     ) == [
         *(str(told[name]) for name in ("nodes", "drained", "slots", "running")),
         percent(told["used"], told["usable"]),
         *(str(told[name]) for name in ("jobs_pending", "jobs_running", "tasks_pending", "ended")),
-    ]  # fmt: skip
+    ]
     users = {one["user"]: one for one in http.get("/users").json()}
     assert told["tasks_pending"] == sum(user["tasks_pending"] for user in users.values())
     assert told["running"] == sum(node["running"] for node in http.get("/nodes").json()) == 8
     in_clusters, old, wrong = tables(page)
     assert in_clusters == [
-        [one["name"], *(str(one[name]) for name in ("nodes", "drained", "lost", "slots", "running")),
-         f" {percent(one['used'], one['usable'])}"] for one in told["clusters"]
-    ]  # fmt: skip
+        [
+            one["name"],
+            *(str(one[name]) for name in ("nodes", "drained", "lost", "slots", "running")),
+            f" {percent(one['used'], one['usable'])}",
+        ]
+        for one in told["clusters"]
+    ]
     shown = re.findall(r'demand">(p..)</span><span class="count">(.*?)</span>', page)
     assert shown == [(name, time_span(told["allocation"][name])) for name in ("p50", "p95", "p99")]
     views = {(one["by"], one["asked"]): one for one in told["views"]}
     pairs = [[views[f"gm/{gm}", f"lm/{lm}"] for lm in range(3)] for gm in range(2)]
     assert old == [[f"{time_span(one['recent_view_age_us'])}{one['recent']} decisions" for one in row] for row in pairs]
     assert wrong == [
-        [f"{one['recent_refused']} of {one['recent']}since the start {one['refused']} of {one['decisions']}"
-         for one in row] for row in pairs
-    ]  # fmt: skip
+        [
+            f"{one['recent_refused']} of {one['recent']}since the start {one['refused']} of {one['decisions']}"
+            for one in row
+        ]
+        for row in pairs
+    ]
 
 
 def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
     http, of_bob = still
     listed = rows(http.get("/dashboard/jobs").text)
     assert [[row[0], row[1], row[3], row[4], row[5]] for row in listed] == [
-        [str(job["id"]), job["state"], job["user"], str(job["tasks"]),
-         f"{progress_words(job)} {percent(job['finished'], job['tasks'])}"] for job in http.get("/jobs").json()
-    ]  # fmt: skip
+        [
+            str(job["id"]),
+            job["state"],
+            job["user"],
+            str(job["tasks"]),
+            f"{progress_words(job)} {percent(job['finished'], job['tasks'])}",
+        ]
+        for job in http.get("/jobs").json()
+    ]
 
     job, page = http.get(f"/jobs/{of_bob}").json(), http.get(f"/dashboard/jobs/{of_bob}").text
     states = ("tasks", "running", "finished", *(one for one in ("failed", "killed", "unsatisfiable") if job[one]))
     assert figures_of(page, *states, "pending") == [
-        *(str(job[state]) for state in states), str(job["tasks"] - job["running"]),
-    ]  # fmt: skip
+        *(str(job[state]) for state in states),
+        str(job["tasks"] - job["running"]),
+    ]
     why = http.get(f"/jobs/{of_bob}/why").json()
     funnel = re.findall(r'demand">(.*?)</span><span class="count">(.*?)</span>', page)
     assert funnel == [(step["demand"], str(step["machines"])) for step in why["funnel"]]
@@ -411,13 +436,20 @@ def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
     ]
     ledger = http.get("/preemptions").json()
     assert [row[1:6] for row in lost] == [
-        [one["user"], f"{one['job']}/{one['index']}", str(one["attempt"]), one["for_user"],
-         f"{one['for_job']}/{one['for_index']}"] for one in ledger
-    ]  # fmt: skip
+        [
+            one["user"],
+            f"{one['job']}/{one['index']}",
+            str(one["attempt"]),
+            one["for_user"],
+            f"{one['for_job']}/{one['for_index']}",
+        ]
+        for one in ledger
+    ]
     assert [row[7] for row in lost] == [
         f"{percent(one['loss']['before'])} \N{RIGHTWARDS ARROW} {percent(one['loss']['after'])}, due "
-        f"{percent(one['loss']['due'])}" for one in ledger
-    ]  # fmt: skip
+        f"{percent(one['loss']['due'])}"
+        for one in ledger
+    ]
     at_work_now = [task for task in http.get(f"/jobs/{of_bob}/tasks").json() if task["state"] == "running"]
     assert re.findall(r'aria-label="task (\d+): running on (.*?)"', page) == [
         (str(task["index"]), task["node"]) for task in at_work_now
@@ -429,10 +461,14 @@ def test_every_number_of_users_and_nodes_is_that_of_the_api(still: Still) -> Non
     told, users = http.get("/summary").json(), http.get("/users").json()
     used, due, _ = tables(http.get("/dashboard/users").text)
     assert [[row[0], row[1], row[2].strip(), *row[3:7]] for row in used] == [
-        [user["user"], percent(user["share"]), percent(user["tasks_running"], told["usable"]),
-         *(str(user[name]) for name in ("tasks_running", "tasks_pending", "jobs_running", "jobs_pending"))]
+        [
+            user["user"],
+            percent(user["share"]),
+            percent(user["tasks_running"], told["usable"]),
+            *(str(user[name]) for name in ("tasks_running", "tasks_pending", "jobs_running", "jobs_pending")),
+        ]
         for user in sorted(users, key=lambda user: -user["tasks_running"])
-    ]  # fmt: skip
+    ]
     assert [[row[0].strip("\N{EM SPACE}").removesuffix(" and its members"), *row[1:3]] for row in due] == [
         [one["name"], str(one["weight"]), percent(one["share"])] for one in http.get("/shares").json()
     ]
@@ -440,9 +476,11 @@ def test_every_number_of_users_and_nodes_is_that_of_the_api(still: Still) -> Non
     for node, row in zip(http.get("/nodes").json(), rows(http.get("/dashboard/nodes").text), strict=True):
         state = "drained" if node["drained"] else "in use"
         assert row[:6] == [
-            node["address"], state, *(str(node[name]) for name in ("running", "slots", "cores")),
+            node["address"],
+            state,
+            *(str(node[name]) for name in ("running", "slots", "cores")),
             f"{node['memory_mb']:,}",
-        ]  # fmt: skip
+        ]
         shown_node = http.get(f"/dashboard/nodes/{node['address']}").text
         assert facts(shown_node)["running"] == f"{node['running']} of {node['slots']} slots"
         assert len(rows(shown_node)) == node["running"]

@@ -33,9 +33,22 @@ count = 2
 HARMS = ("missing", "older", "damaged", "unreadable")
 JOBS = 4
 PARTS = (
-    "agents", "agents/all", "jobs.lock", "jobs.mark", "jobs.sqlite", "jobs.sqlite-shm", "jobs.sqlite-wal", "journal",
-    "journal/all-1.journal", "journal/all-2.journal", "lives", "lives/all", "lives/all.lock", "tasks", "tasks/0",
-)  # fmt: skip
+    "agents",
+    "agents/all",
+    "jobs.lock",
+    "jobs.mark",
+    "jobs.sqlite",
+    "jobs.sqlite-shm",
+    "jobs.sqlite-wal",
+    "journal",
+    "journal/all-1.journal",
+    "journal/all-2.journal",
+    "lives",
+    "lives/all",
+    "lives/all.lock",
+    "tasks",
+    "tasks/0",
+)
 OFTEN = ("jobs.sqlite", "missing")
 """The case of `make test`."""
 CASES = [

@@ -119,7 +119,7 @@ def test_the_loop_of_these_tests_is_the_one_that_ships() -> None:
 
 def test_a_worker_for_calls_is_started_as_the_account_on_the_loop_that_ships(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     """The worker is played by a shell, which every account may execute, and gives one prepared answer."""
     free = open_folder / "free"
     free.mkdir()

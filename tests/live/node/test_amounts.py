@@ -74,9 +74,14 @@ async def at_work(folder: Path, broker: str, **parameters: Any) -> AsyncIterator
     given = {"gms": 2, "lms": 2, "heartbeat_s": 0.05} | parameters
     keys: dict[str, Any] = {"broker": broker, "hosts": HOSTS} if broker else {}
     file = FederationFile(
-        machines=[SMALL, LARGE], folder=str(folder), api="127.0.0.1:0", journal=False, parameters=given,
-        name=f"amounts-{folder.name}", **keys,
-    )  # fmt: skip
+        machines=[SMALL, LARGE],
+        folder=str(folder),
+        api="127.0.0.1:0",
+        journal=False,
+        parameters=given,
+        name=f"amounts-{folder.name}",
+        **keys,
+    )
     federation = resolve(file, Path(), choose)
     hosts: dict[str, LiveHost] = {}
 
@@ -112,21 +117,20 @@ def asks(cpu_milli: int, memory_mb: int, gpus: int = 0, disk_mb: int = 0, **also
 
 
 @pytest.mark.parametrize("over", ["one process", "a broker"])
-def test_no_node_gives_more_than_it_has_of_anything(
-    over: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:  # fmt: skip
+def test_no_node_gives_more_than_it_has_of_anything(over: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each kind of task is short of something else; who is given a GPU has it alone."""
     alone = 'for d in $(echo $VOLERY_GPUS | tr , " "); do mkdir {0}/$d || exit 9; done; sleep 0.02; '
     alone += 'for d in $(echo $VOLERY_GPUS | tr , " "); do rmdir {0}/$d; done'
 
     async def scenario(client: AsyncClient, audited: Audited) -> None:
         tasks = [
-            asks(700, 10, command="sleep 0.03", count=12), asks(10, 400, command="sleep 0.03", count=12),
+            asks(700, 10, command="sleep 0.03", count=12),
+            asks(10, 400, command="sleep 0.03", count=12),
             asks(10, 10, disk_mb=300, command="sleep 0.03", count=12),
             asks(100, 10, gpus=1, command=alone.format(tmp_path), count=12),
             asks(3000, 10, gpus=2, command=alone.format(tmp_path), count=4),
             asks(100, 10, gpus=3, command="true"),
-        ]  # fmt: skip
+        ]
         receipt = await client.submit({"tasks": tasks})
         assert receipt.warnings == ("task 52 will never run: needs 3 gpus; the largest machine has 2 gpus",)
         job = await client.wait(receipt.id)
@@ -161,7 +165,7 @@ def test_users_get_their_dominant_shares_of_amounts_that_real_processes_hold(tmp
 @pytest.mark.parametrize("reliable", [False, True])
 def test_where_nothing_confines_tasks_all_views_say_so(
     reliable: bool, open_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     parameters = {"gms": 1, "lms": 1, "reliable": reliable}
     keys: dict[str, Any] = {
         "machines": [{}],

@@ -197,7 +197,7 @@ def test_an_attempt_has_a_group_of_its_own_and_leaves_none(base: Path, tmp_path:
 
 def test_control_groups_that_are_required_and_not_there_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     def nowhere() -> Path:
         raise NotPermittedError("cgroup v2 is not mounted")
 
@@ -243,9 +243,7 @@ def test_without_control_groups_tasks_are_held_process_by_process_and_told_so(tm
         (Command(("speak",), cwd="{}", env={"PATH": "b:/bin"}, memory_mb=50), ""),
     ],
 )
-def test_what_waits_to_be_held_starts_and_fails_as_anything_else(
-    tmp_path: Path, command: Command, reason: str
-) -> None:  # fmt: skip
+def test_what_waits_to_be_held_starts_and_fails_as_anything_else(tmp_path: Path, command: Command, reason: str) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b/speak").write_text("#!/bin/sh\nprintf given\n")
     (tmp_path / "b/speak").chmod(0o755)

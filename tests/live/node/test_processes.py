@@ -181,7 +181,7 @@ def test_what_a_finished_command_leaves_running_ends_with_it(tmp_path: Path) -> 
 
 def test_a_task_gets_the_usual_variables_of_its_host_and_those_that_the_file_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     given = {"AWS_SECRET_ACCESS_KEY": "1", "CUDA_HOME": "/cuda", "LC_TIME": "C", "TZ": "UTC", "VOLERY_TOKEN": "secret"}
     for name, text in given.items():
         monkeypatch.setenv(name, text)
@@ -393,7 +393,7 @@ def test_an_agent_elsewhere_than_on_linux_says_so(tmp_path: Path, monkeypatch: p
 
 def test_of_long_output_the_newest_is_kept_while_the_task_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr("volery.live.node.output.LOOK_S", 0.05)
     stdout, go = tmp_path / "3" / "0.0" / "stdout", tmp_path / "go"
     os.mkfifo(go)

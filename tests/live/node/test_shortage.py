@@ -62,9 +62,14 @@ PLACES: dict[str, tuple[str, Callable[..., bool]]] = {
     "a pipe": ("pipe", lambda *_: True),
 }
 ERRORS = {
-    errno.EMFILE: "file descriptors", errno.ENFILE: "file descriptors", errno.EAGAIN: "processes",
-    errno.ENOMEM: "memory", errno.ENOSPC: "disk space", errno.EDQUOT: "disk space", errno.EROFS: "disk space",
-}  # fmt: skip
+    errno.EMFILE: "file descriptors",
+    errno.ENFILE: "file descriptors",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+    errno.ENOSPC: "disk space",
+    errno.EDQUOT: "disk space",
+    errno.EROFS: "disk space",
+}
 
 
 @pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)

@@ -61,8 +61,11 @@ def test_every_count_is_that_of_the_records(now: int) -> None:
     spans = list(zip(RECORDS.start_us, RECORDS.finish_us, strict=True))
     running = [task for task, (start, end) in enumerate(spans) if 0 <= start <= now < end]
     finished = [task for task, (start, end) in enumerate(spans) if start >= 0 and end <= now]
-    waited = [start - TRACE.arrival_us[job] for job, (start, _) in zip(TRACE.job_of_task(), spans, strict=True)
-              if 0 <= start <= now]  # fmt: skip
+    waited = [
+        start - TRACE.arrival_us[job]
+        for job, (start, _) in zip(TRACE.job_of_task(), spans, strict=True)
+        if 0 <= start <= now
+    ]
     assert sorted(snapshot.allocations_us(1_000)) == sorted(waited)
     nodes = snapshot.nodes()
     assert sum(node.running for node in nodes) == len(running)
@@ -97,8 +100,10 @@ def test_jobs_are_filtered_and_sorted_as_a_desk_does() -> None:
     assert {job.state for job in snapshot.jobs(JobQuery(state="running"), 1_000)} <= {"running"}
     assert [job.id for job in snapshot.jobs(JobQuery(reason="constraint"), 10)] == [0]
     for key in ("tasks", "user", "state", "submitted_us", "ended_us", "reason"):
-        ranked = [getattr(job, key) or 0 if key == "ended_us" else getattr(job, key)
-                  for job in snapshot.jobs(JobQuery(), 1_000, JobOrder(key, falling=False))]  # fmt: skip
+        ranked = [
+            getattr(job, key) or 0 if key == "ended_us" else getattr(job, key)
+            for job in snapshot.jobs(JobQuery(), 1_000, JobOrder(key, falling=False))
+        ]
         assert ranked == sorted(ranked)
     assert snapshot.jobs(JobQuery(), 2, JobOrder("id", falling=True, skip=1)) == every[1:3]
 
@@ -134,9 +139,15 @@ def test_why_is_as_it_was_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PATHS = (
-    "/", "/dashboard/jobs", "/dashboard/jobs/1", "/dashboard/jobs/1/tasks/2", "/dashboard/nodes",
-    "/dashboard/nodes/node/3", "/dashboard/users", "/dashboard/preemptions",
-)  # fmt: skip
+    "/",
+    "/dashboard/jobs",
+    "/dashboard/jobs/1",
+    "/dashboard/jobs/1/tasks/2",
+    "/dashboard/nodes",
+    "/dashboard/nodes/node/3",
+    "/dashboard/users",
+    "/dashboard/preemptions",
+)
 
 
 def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> None:

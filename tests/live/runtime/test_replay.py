@@ -182,9 +182,17 @@ def damaged(content: bytes, how: str) -> bytes:
 
 @pytest.mark.parametrize(
     "how",
-    ["something else", "zeros", "zeros to the end", "a block twice", "a block lost", "the version", "the header",
-     "the last bit"],
-)  # fmt: skip
+    [
+        "something else",
+        "zeros",
+        "zeros to the end",
+        "a block twice",
+        "a block lost",
+        "the version",
+        "the header",
+        "the last bit",
+    ],
+)
 def test_a_damaged_journal_is_told_with_its_place_and_all_others_replay(tmp_path: Path, how: str) -> None:
     record("megha", tmp_path / "journal", split=True)
     first, *others = journals(tmp_path / "journal")

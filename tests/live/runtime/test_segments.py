@@ -37,9 +37,14 @@ def kilobytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lived(
-    folder: Path, name: str, jobs: int = 60, split: bool = False, size: JournalSize = SMALL,
-    until: Callable[[], bool] = lambda: True, reliable: bool = False,
-) -> None:  # fmt: skip
+    folder: Path,
+    name: str,
+    jobs: int = 60,
+    split: bool = False,
+    size: JournalSize = SMALL,
+    until: Callable[[], bool] = lambda: True,
+    reliable: bool = False,
+) -> None:
     """Some jobs, and more of them until something holds."""
 
     async def play() -> None:
@@ -56,10 +61,18 @@ def lived(
 
 @pytest.mark.parametrize(
     ("name", "split", "reliable"),
-    [("megha", False, False), ("megha", True, False), ("megha-2021", False, False), ("pigeon", True, False),
-     ("oracle", False, False), ("jockey", False, False), ("tetrisched", False, False), ("megha", True, True),
-     ("pigeon", True, True)],
-)  # fmt: skip
+    [
+        ("megha", False, False),
+        ("megha", True, False),
+        ("megha-2021", False, False),
+        ("pigeon", True, False),
+        ("oracle", False, False),
+        ("jockey", False, False),
+        ("tetrisched", False, False),
+        ("megha", True, True),
+        ("pigeon", True, True),
+    ],
+)
 def test_each_file_of_a_rotated_journal_replays_from_its_snapshot(
     name: str, split: bool, reliable: bool, tmp_path: Path
 ) -> None:
@@ -198,10 +211,11 @@ def test_a_damaged_file_of_a_rotated_journal_is_told_and_the_others_are_proved(t
     assert damaged == ([first, second] if how == "a file without snapshot" else [second if "snap" in how else first])
     assert all(result.is_proved and result.events > 0 for result in results[2:])
     expected = {
-        "a journal": "is damaged in the record at byte ", "a snapshot": f"{snapshot_path(second)}: is damaged in the ",
+        "a journal": "is damaged in the record at byte ",
+        "a snapshot": f"{snapshot_path(second)}: is damaged in the ",
         "a torn file that is continued": f"ends within a record, although {second.name} continues it",
         "a file without snapshot": "continues a file that is not proved, and has no snapshot",
-    }  # fmt: skip
+    }
     assert expected[how] in results[paths.index(damaged[-1])].damage
     with nullcontext() if how == "a snapshot" else pytest.raises(DamagedError):
         read_period(paths, "lived", lookup)
@@ -239,9 +253,11 @@ def test_a_snapshot_that_fails_later_keeps_what_came_before_it(
     monkeypatch.setattr("volery.live.runtime.snapshots.write_snapshot", failing)
     monkeypatch.setattr(snapshots, "obstacle", lambda _: "")
     lived(
-        tmp_path, "megha", until=lambda: len(list(tmp_path.glob("*.journal"))) > 2,
+        tmp_path,
+        "megha",
+        until=lambda: len(list(tmp_path.glob("*.journal"))) > 2,
         size=JournalSize(segment_mb=20, keep_mb=1),
-    )  # fmt: skip
+    )
     assert "no snapshot of host all could be written, earlier files are kept: RuntimeError" in caplog.text
     results = list(replay_all(journals(tmp_path), lookup))
     assert (results[0].segment, results[-1].segment > 1) == (0, True)

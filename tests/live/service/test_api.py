@@ -121,9 +121,13 @@ def test_several_jobs_in_one_request(http: httpx2.Client) -> None:
     again = http.post("/jobs/many", json=[one])
     assert (again.status_code, again.json()[0]["known"]) == (200, True)
     for wrong, place in (
-        ([], "jobs"), ({}, "jobs"), ([one] * 1001, "jobs"), ([one, {"command": 3}], "jobs[1].command"),
-        ([one, {}], "jobs[1].command"), ([{"command": "true", "tasks": 600_000}] * 2, "jobs"),
-    ):  # fmt: skip
+        ([], "jobs"),
+        ({}, "jobs"),
+        ([one] * 1001, "jobs"),
+        ([one, {"command": 3}], "jobs[1].command"),
+        ([one, {}], "jobs[1].command"),
+        ([{"command": "true", "tasks": 600_000}] * 2, "jobs"),
+    ):
         refused = http.post("/jobs/many", json=wrong)
         assert (refused.status_code, refused.json()["error"]["place"]) == (422, place), refused.text
     conflict = http.post("/jobs/many", json=[{"command": "true"}, one | {"command": "false"}])

@@ -84,13 +84,20 @@ def test_a_clock_that_is_set_during_a_load_changes_no_measurement(step_s: int, m
     start_us = unix_now_us()
     monkeypatch.setattr(time, "time_ns", lambda: real() + step_s * 1_000_000_000)
     for place, started_us in enumerate((start_us, unix_now_us())):  # one before the step, one after it
-        load.take_in(
-            TaskStatus(job=3, index=place, state="finished", started_us=started_us, ended_us=started_us + 100)
-        )  # fmt: skip
-    load.take_in(JobStatus(
-        id=3, name="", user="", state="done", tasks=2, submitted_us=start_us, started_us=start_us,
-        ended_us=start_us + 100, revision=9,
-    ))  # fmt: skip
+        load.take_in(TaskStatus(job=3, index=place, state="finished", started_us=started_us, ended_us=started_us + 100))
+    load.take_in(
+        JobStatus(
+            id=3,
+            name="",
+            user="",
+            state="done",
+            tasks=2,
+            submitted_us=start_us,
+            started_us=start_us,
+            ended_us=start_us + 100,
+            revision=9,
+        )
+    )
     took_us = monotonic_now_us() - load._origin_us
     records = load.records
     for start, finish in zip(records.start_us, records.finish_us, strict=True):

@@ -23,13 +23,24 @@ from volery.live.transport.broker import FrameAssembly
 from volery.live.transport.delivery import Codec, CodecError, HostFrame
 
 QUICK: Final = settings(
-    derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate],
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 NAMES: Final = (
-    "<script>alert(1)</script>", "x" * 10_000, "\u202eevil", "\U0001f469\u200d\U0001f680", "a\x1b[31m", "\x00",
-    "'; DROP TABLE jobs; --", "../../etc/passwd", "%s%n", "\u0645\u0631\u062d\u0628\u0627",
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    "x" * 10_000,
+    "\u202eevil",
+    "\U0001f469\u200d\U0001f680",
+    "a\x1b[31m",
+    "\x00",
+    "'; DROP TABLE jobs; --",
+    "../../etc/passwd",
+    "%s%n",
+    "\u0645\u0631\u062d\u0628\u0627",
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +86,28 @@ def test_the_api_bears_whatever_its_description_allows(federation: tuple[str, st
 
 
 BODIES: Final = (
-    b"", b"[", b"[" * 100_000, b'{"a":' * 50_000, b"null", b"1e999", b'"' + b"x" * 100_000, b"\xff\xfe",
-    b'{"command":"\\ud800"}', b'{"command":"a\\u0000b"}', b'{"call":"!!!"}', b'{"command":"true","env":{"":""}}',
-    b'{"command":"true","tasks":1e300}', b'{"command":"true","tasks":99999999999999999999}',
-    b'{"command":"true","estimate_s":1e308}', b'{"command":"true","timeout_s":-1}',
+    b"",
+    b"[",
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b"null",
+    b"1e999",
+    b'"' + b"x" * 100_000,
+    b"\xff\xfe",
+    b'{"command":"\\ud800"}',
+    b'{"command":"a\\u0000b"}',
+    b'{"call":"!!!"}',
+    b'{"command":"true","env":{"":""}}',
+    b'{"command":"true","tasks":1e300}',
+    b'{"command":"true","tasks":99999999999999999999}',
+    b'{"command":"true","estimate_s":1e308}',
+    b'{"command":"true","timeout_s":-1}',
     b'{"command":["true"],"tasks":1000000,"stdin":"' + b"x" * 1000 + b'"}',
     b'{"command":"true","constraints":["cores >= 99999999999999999999999"]}',
     b'{"command":"true","constraints":["label.zone in [' + b'\\"a\\",' * 100 + b'\\"b\\"]"]}',
-    b'{"command":"true","outputs":["../x"]}', b'{"command":"true","request":{"x":-1}}',
-)  # fmt: skip
+    b'{"command":"true","outputs":["../x"]}',
+    b'{"command":"true","request":{"x":-1}}',
+)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))

@@ -269,8 +269,11 @@ def test_too_many_different_tasks_or_demands_are_refused_with_place_and_fix() ->
 def test_a_large_body_is_read_elsewhere_as_it_is_here() -> None:
     """Pieces of it are put together in order, and what is refused there is refused here in the same words."""
     tasks = [TaskDescription(stdin=str(at) * 40, count=1 + at % 3) for at in range(1_000)]
-    body = bytearray(json.dumps({"name": "n", "tasks": [{"stdin": t.stdin, "count": t.count} for t in tasks],
-                                 "command": ["cat"]}).encode())  # fmt: skip
+    body = bytearray(
+        json.dumps(
+            {"name": "n", "tasks": [{"stdin": t.stdin, "count": t.count} for t in tasks], "command": ["cat"]}
+        ).encode()
+    )
     wrong = bytearray(body.replace(b'"count": 2', b'"count": 0'))
     assert len(body) > HERE_BYTES_MAX
 

@@ -129,8 +129,10 @@ def _everything_is_up(client: Client, url: str) -> None:
     found = {host.name: host for host in client.hosts()}
     assert list(found) == list(HOSTS)
     assert (found["lm"].components, found["node-b"].nodes, found["api"].components) == (
-        ("lm/0", "lm/0/standby", "lm/1", "lm/1/standby"), 2, ("submitter",),
-    )  # fmt: skip
+        ("lm/0", "lm/0/standby", "lm/1", "lm/1/standby"),
+        2,
+        ("submitter",),
+    )
     me = this_host()
     assert all((host.version, host.hostname) == (me.version, me.hostname) for host in found.values())
     assert {host.incarnation for host in found.values()} == {1}
@@ -260,8 +262,11 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
     register.receive("gm-0", TOLD, 8)
     register.receive("stranger", TOLD, 8)
     assert [(host.name, host.state) for host in register.statuses()] == [
-        ("gm-0", "up"), ("node-a", "unseen"), ("node-b", "unseen"), ("api", "up"),
-    ]  # fmt: skip
+        ("gm-0", "up"),
+        ("node-a", "unseen"),
+        ("node-b", "unseen"),
+        ("api", "up"),
+    ]
     assert not register.lost_nodes, "they may be about to come"
     register.receive("node-a", TOLD, 1)
     for _ in range(MISSED_MAX - 1):
@@ -274,10 +279,13 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
     assert register.absent() == [
         "gm/0 (host gm-0) has not answered since 2001-09-09 01:46:40Z; 14 jobs are assigned to it",
         "host node-b (1 node) has never answered since this API started at 2001-09-09 01:46:40Z",
-    ]  # fmt: skip
+    ]
     assert [(host.name, host.state, host.jobs, host.incarnation) for host in register.statuses()] == [
-        ("gm-0", "lost", 14, 8), ("node-a", "up", 0, 1), ("node-b", "unseen", 0, 0), ("api", "up", 0, 3),
-    ]  # fmt: skip
+        ("gm-0", "lost", 14, 8),
+        ("node-a", "up", 0, 1),
+        ("node-b", "unseen", 0, 0),
+        ("api", "up", 0, 3),
+    ]
     register.check()
     assert caplog.text.count("has not answered since") == 1, "the log names it once"
     register.receive("gm-0", TOLD, 9)

@@ -368,8 +368,10 @@ def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:
         one, other = {"command": "true", "key": "k"}, {"command": "false", "key": "k"}
         many = await it.service.submit_many(described({"command": "true", "tasks": 2}, one, one))
         assert [(receipt.id, receipt.tasks, receipt.known) for receipt in many] == [
-            (0, 2, False), (1, 1, False), (1, 1, True),
-        ]  # fmt: skip
+            (0, 2, False),
+            (1, 1, False),
+            (1, 1, True),
+        ]
         assert [(await ended(it, number)).state for number in (0, 1)] == ["done"] * 2
         for wrong, place in ((other, "jobs[1].key"), ({"command": "true", "constraints": ["core > 1"]}, "jobs[1]")):
             with pytest.raises(InputError, match=r"job 1|core") as caught:

@@ -70,14 +70,16 @@ def test_users_have_what_they_are_due_after_a_change_and_the_ledger_says_who_los
         until_running(door, ada=2, bob=6)
         assert "the weight of 'bob' is 9, and was 1, by root" in caplog.text
         assert [(one.name, one.was, one.weight, one.by) for one in door.olga.reweighs()] == [
-            ("bob", 1, 9, "root"), ("ada", 1, 3, "root"),
-        ]  # fmt: skip
+            ("bob", 1, 9, "root"),
+            ("ada", 1, 3, "root"),
+        ]
 
         ledger = until_noted(door, 4 + 2 + 4)
         assert [one.for_user for one in reversed(ledger)] == ["bob"] * 4 + ["ada"] * 2 + ["bob"] * 4
         assert {(one.job, one.for_job, one.reason) for one in ledger} == {
-            (of_ada, of_bob, "share"), (of_bob, of_ada, "share"),
-        }  # fmt: skip
+            (of_ada, of_bob, "share"),
+            (of_bob, of_ada, "share"),
+        }
         # Two Local Masters preempt at the same time, and either may report first. One that is asked for what another
         # GM has just done with the machine refuses, and is asked again when bob has something elsewhere: that a
         # preemption finds bob with nothing is likely, and not sure.
@@ -122,9 +124,11 @@ def test_who_may_change_shares_and_what_lasts(tmp_path: Path, capsys: pytest.Cap
             with pytest.raises(InputError, match="takes the role admin"):
                 client.share("ada", 9)
         for name, weight, problem in (
-            ("eve", 2, "is not in the tree of shares"), ("ada", 0, "is not a weight"), ("", 2, "is not in the tree"),
+            ("eve", 2, "is not in the tree of shares"),
+            ("ada", 0, "is not a weight"),
+            ("", 2, "is not in the tree"),
             ("ada", 1 << 40, "is not a weight"),
-        ):  # fmt: skip
+        ):
             with pytest.raises(InputError, match=problem):
                 door.root.share(name, weight)
         with pytest.raises(InputError, match="nobody of that name has a share"):
@@ -132,8 +136,9 @@ def test_who_may_change_shares_and_what_lasts(tmp_path: Path, capsys: pytest.Cap
         assert door.root.share("a/b_c", 3).share == 3 / 8
         assert door.root.share("dev", 3).organisation
         assert [(one.name, one.within, one.share) for one in door.bob.shares()] == [
-            ("dev", (), 0.75), ("bob", ("dev",), 0.1875),
-        ], "and nobody else's"  # fmt: skip
+            ("dev", (), 0.75),
+            ("bob", ("dev",), 0.1875),
+        ], "and nobody else's"
         with pytest.raises(InputError, match="nobody of that name"):
             door.bob.share("ada")
         refused = httpx2.put(f"{door.url}/shares/ada", json={"weight": 2}, trust_env=False)

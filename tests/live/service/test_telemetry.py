@@ -84,8 +84,11 @@ def test_a_job_is_a_span_and_each_attempt_one_within(kept: Kept, tmp_path: Path)
     assert sorted(jobs) == [first.id, taken.id]
     done, cancelled = (attributes(jobs[number]) for number in (first.id, taken.id))
     assert (done["volery.name"], done["volery.user"], done["volery.state"], done["volery.finished"]) == (
-        "six", "ada", "done", 6,
-    )  # fmt: skip
+        "six",
+        "ada",
+        "done",
+        6,
+    )
     assert (cancelled["volery.state"], cancelled["volery.reason"]) == ("cancelled", gone.reason)
     assert jobs[taken.id].status.status_code is StatusCode.ERROR
     within = [span for span in kept.spans("attempt") if span.parent == jobs[first.id].context]

@@ -63,9 +63,14 @@ def checked(folder: Path, status: int) -> dict[str, list[str]]:
 
 
 KINDS = [
-    "jobs.sqlite", "tokens.json", "archive/jobs-000001.parquet", "lives/all", "agents/all/processes",
-    "journal/all-1.000001.snapshot", "journal/all-1.journal",
-]  # fmt: skip
+    "jobs.sqlite",
+    "tokens.json",
+    "archive/jobs-000001.parquet",
+    "lives/all",
+    "agents/all/processes",
+    "journal/all-1.000001.snapshot",
+    "journal/all-1.journal",
+]
 
 
 def test_a_folder_in_which_nothing_is_damaged_has_status_0(folder: Path) -> None:

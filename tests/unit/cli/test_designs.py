@@ -110,8 +110,10 @@ def test_json_holds_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert megha["stages"]["J3"] == {"match": "none"}
     borg = content["paper"][2]
     assert (borg["name"], borg["designed"], borg["percent_printed"]) == (
-        "Borg", "industry", {"J": 57, "T": 79, "M": 0, "R": 64},
-    )  # fmt: skip
+        "Borg",
+        "industry",
+        {"J": 57, "T": 79, "M": 0, "R": 64},
+    )
     assert borg["stages"]["R6"] == {"match": "undetermined"}
     assert len(content["paper"]) == 14
 

@@ -36,19 +36,45 @@ from volery.live.status import (
 
 SECOND = 1_000_000
 DONE = JobStatus(
-    id=7, name="sort[red]", user="ann", state="done", tasks=2, finished=2, submitted_us=SECOND, started_us=2 * SECOND,
-    ended_us=5 * SECOND, revision=1,
-)  # fmt: skip
+    id=7,
+    name="sort[red]",
+    user="ann",
+    state="done",
+    tasks=2,
+    finished=2,
+    submitted_us=SECOND,
+    started_us=2 * SECOND,
+    ended_us=5 * SECOND,
+    revision=1,
+)
 RUNNING = JobStatus(id=8, name="", user="bob", state="running", tasks=3, running=1, submitted_us=0, revision=1)
 TASKS = [
-    TaskStatus(job=7, index=0, state="finished", node="node/3", exit_code=0, started_us=2 * SECOND,
-               ended_us=4 * SECOND, usage=TaskUsage(cpu_us=1_500_000, memory_peak_bytes=3 << 20, held="a group")),
+    TaskStatus(
+        job=7,
+        index=0,
+        state="finished",
+        node="node/3",
+        exit_code=0,
+        started_us=2 * SECOND,
+        ended_us=4 * SECOND,
+        usage=TaskUsage(cpu_us=1_500_000, memory_peak_bytes=3 << 20, held="a group"),
+    ),
     TaskStatus(job=7, index=1, state="finished", attempt=1, node="node/4"),
-]  # fmt: skip
+]
 NODE = NodeStatus(
-    address="node/3", slots=2, running=1, drained=True, arch="x86_64", os="Linux", kernel="6.1", cores=4,
-    memory_mb=8192, labels={"rack": "r1"}, held="nothing holds tasks", host="nodes",
-)  # fmt: skip
+    address="node/3",
+    slots=2,
+    running=1,
+    drained=True,
+    arch="x86_64",
+    os="Linux",
+    kernel="6.1",
+    cores=4,
+    memory_mb=8192,
+    labels={"rack": "r1"},
+    held="nothing holds tasks",
+    host="nodes",
+)
 JOB_FILE = 'command = ["true"]\n'
 
 Answer = Callable[..., Any]
@@ -159,8 +185,11 @@ def test_records_are_exported_page_by_page(
     assert command("record", "export", "-o", output).out == f"{output}: 2 jobs, 2 tasks\n"
     lines = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     assert [(line["record"], line.get("id"), line.get("index")) for line in lines] == [
-        ("job", 8, None), ("job", 7, None), ("task", None, 0), ("task", None, 1)
-    ]  # fmt: skip
+        ("job", 8, None),
+        ("job", 7, None),
+        ("task", None, 0),
+        ("task", None, 1),
+    ]
     assert "exists already" in command("record", "export", "-o", output).err
 
 
@@ -180,9 +209,19 @@ def test_nodes_and_hosts_are_listed_and_drained(command: Command, answers: dict[
 
 def test_users_shares_and_preemptions_are_listed(command: Command, answers: dict[str, Answer]) -> None:
     lost = PreemptionStatus(
-        number=1, at_us=0, by="lm/0", reason="share", job=7, index=0, attempt=0, user="ann", for_job=-1, for_index=0,
-        for_user="bob", loss=SharePart(0.5, 0.75, 0.7),
-    )  # fmt: skip
+        number=1,
+        at_us=0,
+        by="lm/0",
+        reason="share",
+        job=7,
+        index=0,
+        attempt=0,
+        user="ann",
+        for_job=-1,
+        for_index=0,
+        for_user="bob",
+        loss=SharePart(0.5, 0.75, 0.7),
+    )
     share = ShareStatus(name="ann", within=("org",), weight=3, share=0.25)
     answers |= {
         "users": lambda: [UserStatus(user="ann", share=0.25, weight=3, tasks_running=1234)],
@@ -228,9 +267,11 @@ def test_a_plan_tells_what_never_runs_and_when_the_rest_would(
     assert "2.0 s" in ended.out
     assert "not known" in ended.out
     record = ForecastRecord(
-        expected=0.8, open=4, moments=(MomentRecord(moment="first_start", settled=10, covered=7, off_us=SECOND),),
+        expected=0.8,
+        open=4,
+        moments=(MomentRecord(moment="first_start", settled=10, covered=7, off_us=SECOND),),
         last=(),
-    )  # fmt: skip
+    )
     answers["forecasts"] = lambda: record
     assert "70.0 % (7)" in command("plan", "--record").out
     assert command("plan").status == 2

@@ -17,9 +17,13 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("name", "jrt_s", "waits"),
-    [("01-names-1.4.json", 45, 4), ("01-names-1.3.json", 45, 4), ("01-jobs-1.0.json", 30, 1),
-     ("02-part-memory.json", 60, 2)],
-)  # fmt: skip
+    [
+        ("01-names-1.4.json", 45, 4),
+        ("01-names-1.3.json", 45, 4),
+        ("01-jobs-1.0.json", 30, 1),
+        ("02-part-memory.json", 60, 2),
+    ],
+)
 def test_a_workflow_takes_its_critical_path(
     command: Command, tmp_path: Path, name: str, jrt_s: float, waits: int
 ) -> None:

@@ -95,9 +95,18 @@ def test_work_that_never_ran_is_counted_in_resources_of_any_name(command: Comman
     model = tmp_path / "gold.toml"
     model.write_text('resources = ["gold"]\nclasses = [{ weight = 1, request = [1] }, { weight = 1, request = [9] }]\n')
     ended = command(
-        "compare", "oracle", "--trace", "syn:20x8", "--workers", "60", "--requests", model, "--capacity", "gold=4",
+        "compare",
+        "oracle",
+        "--trace",
+        "syn:20x8",
+        "--workers",
+        "60",
+        "--requests",
+        model,
+        "--capacity",
+        "gold=4",
         "--json",
-    )  # fmt: skip
+    )
     assert (ended.status, ended.err) == (0, "")
     assert ended.json["runs"][0]["never_ran"]["unit"] == "gold-seconds"
 

@@ -266,9 +266,15 @@ def test_tables_and_figures_are_exported_for_a_paper(command: Command, tmp_path:
     command("compare", "oracle", "sparrow", "--trace", "syn:5x8", "--workers", 10, "--seeds", 2, "-o", folder)
     written = command("export", folder, "--csv", "--latex", "--pdf", "--into", into, "--json").json["files"]
     assert {Path(one).name for one in written} == {
-        "runs.csv", "delay.csv", "differences.csv", "on_days_like_this.csv", "delay.tex", "differences.tex",
-        "on_days_like_this.tex", "delay-all.pdf",
-    }  # fmt: skip
+        "runs.csv",
+        "delay.csv",
+        "differences.csv",
+        "on_days_like_this.csv",
+        "delay.tex",
+        "differences.tex",
+        "on_days_like_this.tex",
+        "delay-all.pdf",
+    }
     assert (into / "delay-all.pdf").read_bytes().startswith(b"%PDF-")
     assert "\\toprule" in (into / "delay.tex").read_text(encoding="utf-8")
     refused = command("export", folder)

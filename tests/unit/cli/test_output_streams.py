@@ -19,20 +19,25 @@ EVERY_KIND = ("architectures", "architectures --json", "--version", "--help")
 
 def run(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {_VOLERY} {line}"], capture_output=True, text=True, check=False,
+        ["bash", "-c", f"set -o pipefail; {_VOLERY} {line}"],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("words", EVERY_KIND)
 def test_an_output_that_cannot_be_written_is_one_line_and_no_traceback(words: str) -> None:
     full, closed = run(f"{words} > /dev/full"), run(f"{words} >&-")
     assert (full.returncode, full.stderr) == (
-        2, "error: standard output: cannot be written: No space left on device; make room, or send it elsewhere\n",
-    )  # fmt: skip
+        2,
+        "error: standard output: cannot be written: No space left on device; make room, or send it elsewhere\n",
+    )
     assert (closed.returncode, closed.stderr) == (
-        2, "error: standard output: is closed; send it to a file, or to /dev/null\n",
-    )  # fmt: skip
+        2,
+        "error: standard output: is closed; send it to a file, or to /dev/null\n",
+    )
 
 
 @pytest.mark.parametrize("words", EVERY_KIND[:2])
@@ -54,9 +59,11 @@ def test_a_file_that_a_command_opens_does_not_take_the_number_of_a_closed_stream
         f"with guarded_streams(): print(os.open({str(tmp_path / 'x')!r}, os.O_CREAT | os.O_RDWR))"
     )
     found = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -c \"$CODE\" <&- 2>&-"], env={**os.environ, "CODE": code},
-        capture_output=True, check=True,
-    )  # fmt: skip
+        ["bash", "-c", f'{sys.executable} -c "$CODE" <&- 2>&-'],
+        env={**os.environ, "CODE": code},
+        capture_output=True,
+        check=True,
+    )
     assert int(found.stdout) > 2
 
 
@@ -73,8 +80,11 @@ def test_characters_in_json_are_escaped_where_there_is_no_utf8() -> None:
     code += "with guarded_streams(): print_json({'name': name}); print(name)"
     found = subprocess.run(
         [sys.executable, "-c", code.replace("print_json;", "print_error; from volery.cli.output import print_json;")],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
     *document, line = found.stdout.splitlines()
     assert json.loads("".join(document)) == {"name": "r\u00e9seau \U0001f680"}
     assert line == "r?seau ?"

@@ -95,9 +95,12 @@ def test_the_picture_is_the_same_every_time(suffix: str, tmp_path: Path, capsys:
 
 @pytest.mark.parametrize(
     ("words", "place"),
-    [(("--picture", "out.gif"), "--picture"), (("--load", "0,0.5", "--simulate", "100"), "--load"),
-     (("--picture", "no/such/folder.svg", "--simulate", "100"), "no/such/folder.svg")],
-)  # fmt: skip
+    [
+        (("--picture", "out.gif"), "--picture"),
+        (("--load", "0,0.5", "--simulate", "100"), "--load"),
+        (("--picture", "no/such/folder.svg", "--simulate", "100"), "no/such/folder.svg"),
+    ],
+)
 def test_a_picture_that_cannot_be_drawn_is_refused(
     words: tuple[str, ...], place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

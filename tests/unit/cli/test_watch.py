@@ -52,9 +52,11 @@ def test_a_trace_holds_the_part_that_is_asked_for(tmp_path: Path, capsys: pytest
     assert min(counters) == 1_500_000
     assert max(counters) == 3_000_000 - 3750
     for words, problem in (
-        (("--from", 3, "--to", 3), "--to: 3 s is not after 3 s"), (("--from", 99), "--from: 99 s is after its end"),
-        (("--to", -1), "--to: -1 s is before its beginning"), (("--demo",), "PLACE: give a results folder or journals"),
-    ):  # fmt: skip
+        (("--from", 3, "--to", 3), "--to: 3 s is not after 3 s"),
+        (("--from", 99), "--from: 99 s is after its end"),
+        (("--to", -1), "--to: -1 s is before its beginning"),
+        (("--demo",), "PLACE: give a results folder or journals"),
+    ):
         status, _, error = said(capsys, folder, *words)
         assert (status, problem in error) == (2, True), error
     assert said(capsys)[0] == said(capsys, "--demo", "--seed", 1)[0] == 2

@@ -19,11 +19,18 @@ def table_of(path: Path, seconds: int = 30) -> Path:
     stream = Random(1)
     rows = [
         TaskRow(
-            job=f"{user}-{second}", task=str(task), user=user, submit_us=second * SECOND,
-            runtime_us=stream.randrange(SECOND // 2, SECOND * 3 // 2), cpu_milli=cpu, gpu_milli=gpu,
+            job=f"{user}-{second}",
+            task=str(task),
+            user=user,
+            submit_us=second * SECOND,
+            runtime_us=stream.randrange(SECOND // 2, SECOND * 3 // 2),
+            cpu_milli=cpu,
+            gpu_milli=gpu,
         )
-        for second in range(seconds) for user, (cpu, gpu) in USERS.items() for task in range(14)
-    ]  # fmt: skip
+        for second in range(seconds)
+        for user, (cpu, gpu) in USERS.items()
+        for task in range(14)
+    ]
     with table_output(path) as writer:
         for batch in batches(rows):
             writer.add(batch)

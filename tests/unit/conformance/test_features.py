@@ -27,9 +27,12 @@ def pair(one: TagConstraint, first: tuple[str, ...] = CACHE, second: tuple[str, 
 
 
 def judge(
-    case: Case, runs: Mapping[int, tuple[int, int, int]], answers: Mapping[int, int] = DONE, given_up: int = 0,
+    case: Case,
+    runs: Mapping[int, tuple[int, int, int]],
+    answers: Mapping[int, int] = DONE,
+    given_up: int = 0,
     first_of_all: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """`given_up`: tasks of the second job."""
     _demand_tags(case, records_of(case, runs, answers, {1: given_up}), first_of_all=first_of_all)
 
@@ -67,9 +70,10 @@ NEAR_CACHE = TagConstraint(WORKER, CACHE, 1, UNLIMITED)
 
 
 @pytest.mark.parametrize(
-    ("machine", "at", "is_allowed"), [(0, 2_000, True), (1, 2_000, False), (0, 500, False)],
+    ("machine", "at", "is_allowed"),
+    [(0, 2_000, True), (1, 2_000, False), (0, 500, False)],
     ids=["beside it", "elsewhere", "before it"],
-)  # fmt: skip
+)
 def test_affinity_needs_a_target_at_the_start(machine: int, at: int, is_allowed: bool) -> None:
     case, runs = pair(NEAR_CACHE), {0: (0, 1_000, 5_000), 1: (machine, at, at + 4_000)}
     if is_allowed:

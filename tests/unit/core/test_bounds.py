@@ -29,8 +29,12 @@ def test_defaults_descriptions_and_bounds_reach_the_schema() -> None:
     assert Longer() == Longer(count=3, share=0.5, plain=False, name=None)
     properties: dict[str, Any] = msgspec.json.schema(Longer)["$defs"]["Longer"]["properties"]
     assert properties["count"] == {
-        "type": "integer", "minimum": 0, "maximum": 10**9, "description": "of something", "default": 3,
-    }  # fmt: skip
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 10**9,
+        "description": "of something",
+        "default": 3,
+    }
     assert properties["share"]["exclusiveMinimum"] == 0
     assert properties["plain"] == {"type": "boolean", "default": False}
     assert properties["name"]["description"] == "its name"

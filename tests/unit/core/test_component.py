@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
 import pytest
 from tests.unit.effects import RecordingPort, Sent
 
+from volery.architectures import lookup
 from volery.core.capabilities import Draining, Replication, Resumption
-from volery.core.component import Component, Deployment, Sends, UnknownMessageError, role_of
+from volery.core.component import Component, DeclaredCaptions, Deployment, Sends, UnknownMessageError, role_of
 from volery.core.events import Event, Look
 from volery.core.model import Address, Message, Time
 
@@ -101,7 +103,7 @@ def test_a_role_is_what_stands_before_the_stroke() -> None:
     assert [role_of(address) for address in ("lm/4", "node/117", "submitter")] == ["lm", "node", "submitter"]
 
 
-def test_a_deployment_has_at_most_one_capability_of_each_class() -> None:
+def test_a_deployment_or_a_design_has_at_most_one_capability_of_each_class() -> None:
     owners = Draining(lambda node: (Address("owner"),))
     once = Deployment({}, {}, lambda job: Address("entry"), capabilities=(owners, Resumption()))
     assert once.capability(Draining) is owners
@@ -109,3 +111,5 @@ def test_a_deployment_has_at_most_one_capability_of_each_class() -> None:
     assert once.replaced(Resumption(preempted=True)).capability(Resumption) == Resumption(preempted=True)
     with pytest.raises(AssertionError, match="two capabilities of one class"):
         Deployment({}, {}, lambda job: Address("entry"), capabilities=(Resumption(), Resumption()))
+    with pytest.raises(AssertionError, match="two capabilities of one class"):
+        msgspec.structs.replace(lookup("megha"), capabilities=(DeclaredCaptions(), DeclaredCaptions()))

@@ -60,8 +60,12 @@ def test_a_hop_is_what_both_tables_agree_on() -> None:
 def test_roles_say_who_plays_them_and_what_the_driver_tells_them() -> None:
     chief, hand = toy().roles
     assert (chief.name, chief.kinds, chief.count, chief.on_machines, chief.driver) == (
-        "chief", ("Chief",), 1, False, ("TimerFired",)
-    )  # fmt: skip
+        "chief",
+        ("Chief",),
+        1,
+        False,
+        ("TimerFired",),
+    )
     assert (hand.name, hand.count, hand.on_machines, hand.driver) == ("hand", 2, True, ())
 
 

@@ -73,9 +73,10 @@ def test_nothing_is_done_that_the_design_does_not_say_it_bears() -> None:
 def test_a_restart_of_all_hosts_crashes_everything_that_is_there() -> None:
     schedule = draw_schedule(lookup("megha"), 1, 60 * SECOND)
     faults = (
-        HostFault(1, "lose", 10, "gm-a"), HostFault(2 * SECOND, "kill", 3 * SECOND, "lm-a"),
+        HostFault(1, "lose", 10, "gm-a"),
+        HostFault(2 * SECOND, "kill", 3 * SECOND, "lm-a"),
         HostFault(3 * SECOND, "restart", 0),
-    )  # fmt: skip
+    )
     plan = msgspec.structs.replace(schedule, faults=faults).scenario().plan
     crashed = [crash.address for crash in plan.crashes if crash.at_us == 3 * SECOND]
     everyone = {address for addresses in schedule.hosts.values() for address in addresses}

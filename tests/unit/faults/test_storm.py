@@ -229,8 +229,12 @@ def test_weights_change_in_storms_of_some_seeds_and_all_else_is_as_it_was() -> N
     assert all(seed % 5 in (1, 2, 4) and drawn[seed].parameters["shares"] for seed in changing)
     names = {change.name for seed in changing for change in drawn[seed].reweighs}
     assert names <= {share.name for seed in changing for share in shares_of(drawn[seed])}
-    kept = [seed for entry in tomllib.loads(KEPT.read_text())["kept"] for seed in entry["seeds"]
-            if entry["architecture"] == design.name]  # fmt: skip
+    kept = [
+        seed
+        for entry in tomllib.loads(KEPT.read_text())["kept"]
+        for seed in entry["seeds"]
+        if entry["architecture"] == design.name
+    ]
     assert not any(draw(design, seed).reweighs for seed in kept)
 
 

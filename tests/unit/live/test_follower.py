@@ -29,9 +29,7 @@ def test_a_result_that_is_damaged_fails_its_own_call_alone() -> None:
 
     follower = FutureFollower.__new__(FutureFollower)  # it has no connection
     follower.closing, follower._request = threading.Event(), answered
-    calls = [
-        EndedCall(Future(), 7, place, TaskStatus(job=7, index=place, state="finished")) for place in range(3)
-    ]  # fmt: skip
+    calls = [EndedCall(Future(), 7, place, TaskStatus(job=7, index=place, state="finished")) for place in range(3)]
     follower._settle_calls(7, calls)
     assert [calls[at].future.result(0) for at in (0, 2)] == [0, 20]
     with pytest.raises(InputError, match="place 1 is damaged"):

@@ -15,13 +15,20 @@ from volery.live.jobs import JobDescription, TaskDescription, job_from_json, job
 @pytest.mark.parametrize(
     ("key", "instead"),
     [
-        ("retries", "a task that fails is not run again"), ("max_retries", "is not run again"),
-        ("depends_on", "jobs do not wait for each other"), ("dependencies", "jobs do not wait for each other"),
-        ("needs", "jobs do not wait for each other"), ("priority", "the shares of users decide"),
-        ("array", "write tasks = 10"), ("Mem-Per-CPU", "memory_mb = 512"), ("time_limit", "write timeout_s"),
-        ("working_directory", "write cwd"), ("stdout", "`volery logs JOB` shows it"), ("image", "no containers"),
+        ("retries", "a task that fails is not run again"),
+        ("max_retries", "is not run again"),
+        ("depends_on", "jobs do not wait for each other"),
+        ("dependencies", "jobs do not wait for each other"),
+        ("needs", "jobs do not wait for each other"),
+        ("priority", "the shares of users decide"),
+        ("array", "write tasks = 10"),
+        ("Mem-Per-CPU", "memory_mb = 512"),
+        ("time_limit", "write timeout_s"),
+        ("working_directory", "write cwd"),
+        ("stdout", "`volery logs JOB` shows it"),
+        ("image", "no containers"),
     ],
-)  # fmt: skip
+)
 def test_a_key_of_another_system_is_answered_with_what_there_is_instead(key: str, instead: str, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text(f'command = "true"\n"{key}" = 3\n')

@@ -44,9 +44,11 @@ class TestLoad:
         offers = ((2, 100), (4, 100), (0, 100))
         cluster = Cluster((0b01, 0b01, 0b00), (1, 1, 1), resources=("cores", "memory_mb"), capacities=offers)
         trace = msgspec.structs.replace(
-            trace_of((0, 1, 0b01), (0, 1, 0)), resources=cluster.resources, requests=((3, 0), (0, 30)),
+            trace_of((0, 1, 0b01), (0, 1, 0)),
+            resources=cluster.resources,
+            requests=((3, 0), (0, 30)),
             request=array("H", [0, 1]),
-        )  # fmt: skip
+        )
         assert [load.mean for load in constraint_load(trace, cluster)] == [0.5]
         assert total_load(trace, cluster).mean == 0.5
 

@@ -69,9 +69,12 @@ def test_an_attempt_that_no_other_has_followed_ran_in_vain_too() -> None:
 
 def test_shares_are_of_each_users_dominant_resource() -> None:
     trace = msgspec.structs.replace(
-        trace_of("t", [0, 0], [[SECOND], [SECOND]]), user=("a", "b"), resources=("cpu_milli", "gpus"),
-        requests=((100, 3), (600, 0)), request=array("H", [0, 1]),
-    )  # fmt: skip
+        trace_of("t", [0, 0], [[SECOND], [SECOND]]),
+        user=("a", "b"),
+        resources=("cpu_milli", "gpus"),
+        requests=((100, 3), (600, 0)),
+        request=array("H", [0, 1]),
+    )
     records = Records(trace)
     for task in (0, 1):
         records.start_us[task], records.finish_us[task], records.worker[task] = 0, SECOND, 0

@@ -44,8 +44,10 @@ def test_attempts_that_were_killed_have_rows_of_their_own() -> None:
     columns = timeline(records, Cluster((0,), (2,)))[TASK_RUNS]
     names = ("task", "start_us", "finish_us", "attempt", "killed")
     assert list(zip(*(columns[name].tolist() for name in names), strict=True)) == [
-        (0, 0, 30, 0, True), (1, 5, 9, 0, True), (0, 40, 60, 1, False),
-    ]  # fmt: skip
+        (0, 0, 30, 0, True),
+        (1, 5, 9, 0, True),
+        (0, 40, 60, 1, False),
+    ]
 
 
 def test_with_amounts_a_machine_has_as_many_lanes_as_ran_at_once_and_tasks_their_dominant_share() -> None:

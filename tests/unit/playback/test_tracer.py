@@ -105,7 +105,10 @@ def test_a_crash_ends_what_ran_there_and_the_next_incarnation_is_traced_too() ->
     died = [(task, end) for task, end, outcome in ended if outcome == KILLED]
     assert died == [(one.task, 2_300_000) for one in records.lost], "and nothing else"
     assert sorted(task for task, _, outcome in ended if outcome == FINISHED) == list(range(24))
-    later = [start for start, machine in zip(found.attempts["start_us"], found.attempts["machine"], strict=True)
-             if machine == 1 and start > 4_100_000]  # fmt: skip
+    later = [
+        start
+        for start, machine in zip(found.attempts["start_us"], found.attempts["machine"], strict=True)
+        if machine == 1 and start > 4_100_000
+    ]
     assert later, "it runs tasks again, and that is seen"
     assert any("node/1 is restarted" in what for _, what in found.moments)

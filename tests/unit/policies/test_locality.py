@@ -125,10 +125,20 @@ def lone_locality(tasks: int, skips: int, rounds: int) -> float:
 @pytest.mark.parametrize(
     ("tasks", "skips", "expected"),
     [
-        (4, 0, 0.07), (12, 0, 0.17), (20, 0, 0.26), (4, 10, 0.41), (12, 10, 0.66), (20, 10, 0.79),
-        (4, 23, 0.69), (12, 23, 0.88), (20, 23, 0.93), (4, 50, 0.92), (20, 50, 0.98), (20, 100, 1.0),
+        (4, 0, 0.07),
+        (12, 0, 0.17),
+        (20, 0, 0.26),
+        (4, 10, 0.41),
+        (12, 10, 0.66),
+        (20, 10, 0.79),
+        (4, 23, 0.69),
+        (12, 23, 0.88),
+        (20, 23, 0.93),
+        (4, 50, 0.92),
+        (20, 50, 0.98),
+        (20, 100, 1.0),
     ],
-)  # fmt: skip
+)
 def test_lone_jobs_reach_the_locality_of_the_vectors(tasks: int, skips: int, expected: float) -> None:
     """Computed elsewhere by a program of its own: +-0.02, and chance here."""
     found = lone_locality(tasks, skips, 600)

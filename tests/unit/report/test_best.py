@@ -36,9 +36,12 @@ def test_the_lowest_is_told_from_the_next_by_the_paired_difference() -> None:
 
 def test_whom_chance_may_have_put_behind_is_not_called_next() -> None:
     (found,) = median_ranking(
-        with_medians("a", [1.0, 1.0, 4.0]), with_medians("b", [2.0, 3.0, 2.0]), with_medians("c", [9.0, 9.0, 36.0]),
-        with_medians("d", [1.0, 1.0, 4.0]), with_medians("e", [9.0, 9.0, 36.0]),
-    )  # fmt: skip
+        with_medians("a", [1.0, 1.0, 4.0]),
+        with_medians("b", [2.0, 3.0, 2.0]),
+        with_medians("c", [9.0, 9.0, 36.0]),
+        with_medians("d", [1.0, 1.0, 4.0]),
+        with_medians("e", [9.0, 9.0, 36.0]),
+    )
     assert (found.label, found.level, found.next) == ("a", ("d", "b"), ("c", "e"))
     (sentence,) = sentences([found])
     assert sentence.endswith("that of a, 2.00 s, not told apart from d and b; next is c and e, 18.0 s.")

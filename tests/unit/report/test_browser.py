@@ -183,8 +183,7 @@ def means_over(folder: Path, label: str, low: float, high: float) -> list[float]
 def test_means_under_the_curves_are_those_of_the_stretch_that_the_page_names(browser: Browser, tmp_path: Path) -> None:
     """Designs that end at different times are averaged over the same time, the whole of it or a part."""
     trace = "poisson:load=1.6,workers=20,fanout=5,mean=2,jobs=200"
-    compare("oracle", "eagle:schedulers=1", "pigeon", trace=trace, workers=20, cutoff_s=1.0, seeds=2,
-            folder=tmp_path)  # fmt: skip
+    compare("oracle", "eagle:schedulers=1", "pigeon", trace=trace, workers=20, cutoff_s=1.0, seeds=2, folder=tmp_path)
     ends = parquet.read_table(tmp_path / "utilisation.parquet").to_pandas().groupby("label").time_s.max()
     assert ends.max() > 1.1 * ends.min(), "the designs end at different times"
     visit = Visit(browser, f"file://{tmp_path}/report.html")
@@ -237,8 +236,10 @@ def test_conflicts_and_refusals_over_time_are_those_of_the_folder(browser: Brows
     kept = parquet.read_table(tmp_path / "conflicts.parquet").to_pydict()
     (row,) = visit.rows("[data-view=conflicts]")
     assert [row[0], float(row[2]), float(row[4])] == [
-        "syn_250 on 10,000 workers", max(kept["waiting_max"]), max(kept["collisions_max"]),
-    ]  # fmt: skip
+        "syn_250 on 10,000 workers",
+        max(kept["waiting_max"]),
+        max(kept["collisions_max"]),
+    ]
     assert [float(row[1]), float(row[3])] == pytest.approx(
         [np.mean(kept["waiting"]), np.mean(kept["collisions"])], abs=0.005
     )

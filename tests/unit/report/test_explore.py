@@ -240,8 +240,12 @@ def test_questions_are_answered_from_all_jobs(whole: ExploredContent) -> None:
     top = str(whole.content.grid.bins)
     query = {"labels": "0,2", "from": "-1,-1", "to": f"{top},{top}", "class": "long", "first": "10", "count": "5"}
     found = answers.answer("jobs", query)
-    both = [(d, place) for place, label in ((0, LABELS[0]), (2, LABELS[2]))
-            for seed in range(3) for d in delays_s(label, seed)[200:-1]]  # fmt: skip
+    both = [
+        (d, place)
+        for place, label in ((0, LABELS[0]), (2, LABELS[2]))
+        for seed in range(3)
+        for d in delays_s(label, seed)[200:-1]
+    ]
     assert found["total"] == len(both) == 2 * 3 * 199
     expected = sorted((delay for delay, _ in both), reverse=True)[10:15]
     assert [row[5] for row in found["rows"]] == pytest.approx(expected, rel=1e-5)
@@ -255,8 +259,9 @@ def test_any_part_of_a_list_is_that_of_all_jobs_sorted_and_equal_delays_follow_t
     labels = [[made(np.round(draw.exponential(1, n), 1).tolist(), label=str(n))] for n in (0, 7, 300, 150)]
     grid, ranked = rank(labels)
     spans = [(of, *of.within(0, grid.bins)) for of in ranked]
-    listed = [(-of.delay_s(rank), place, rank) for place, (of, first, last) in enumerate(spans)
-              for rank in range(first, last)]  # fmt: skip
+    listed = [
+        (-of.delay_s(rank), place, rank) for place, (of, first, last) in enumerate(spans) for rank in range(first, last)
+    ]
     listed.sort()
     answers = Answers(grid, ranked, 0, lambda _, __: [])
     query = {"labels": "0,1,2,3", "from": "0,0,0,0", "to": ",".join([str(grid.bins)] * 4), "class": "short"}

@@ -99,8 +99,10 @@ def test_ratios_are_taken_within_each_setting(runs: list[RunSummary]) -> None:
     assert [row[0] for row in rows] == [
         f"sparrow:probe_ratio={ratio} [load={load}]" for load in (0.5, 0.8) for ratio in (1, 2)
     ]
-    means = {label: np.mean([run.delay_s.mean for run in runs if run.label == label]) for label in (
-        "sparrow:probe_ratio=2 [load=0.8]", "oracle [load=0.8]")}  # fmt: skip
+    means = {
+        label: np.mean([run.delay_s.mean for run in runs if run.label == label])
+        for label in ("sparrow:probe_ratio=2 [load=0.8]", "oracle [load=0.8]")
+    }
     sparrow, oracle = means.values()
     assert float(rows[3][3]) == pytest.approx(sparrow / oracle, rel=0.005)
 
@@ -142,9 +144,10 @@ def test_the_tables_of_an_export_hold_the_axes_as_columns(folder: Path, tmp_path
     rows = list(csv.DictReader((tmp_path / "runs.csv").read_text().splitlines()))
     assert len(rows) == len(runs) == 12
     assert {(row["architecture"], row["load"], row["sparrow.probe_ratio"]) for row in rows} == {
-        ("oracle", "0.5", ""), ("oracle", "0.8", ""),
+        ("oracle", "0.5", ""),
+        ("oracle", "0.8", ""),
         *((f"sparrow:probe_ratio={ratio}", load, ratio) for ratio in "12" for load in ("0.5", "0.8")),
-    }  # fmt: skip
+    }
     assert [float(row["mean_delay_s"]) for row in rows] == [run.delay_s.mean for run in runs]
 
 
@@ -184,8 +187,13 @@ def test_file_names_tell_the_setting_and_long_ones_stay_apart() -> None:
 
 
 def test_small_differences_have_a_scale_of_their_own_in_each_setting() -> None:
-    found = sample_differences([sample_run("megha [load=0.5]"), sample_run("pigeonc [load=0.5]"),
-                                *(sample_run(f"{name} [load=0.9]") for name in ("megha", "pigeonc"))])  # fmt: skip
+    found = sample_differences(
+        [
+            sample_run("megha [load=0.5]"),
+            sample_run("pigeonc [load=0.5]"),
+            *(sample_run(f"{name} [load=0.9]") for name in ("megha", "pigeonc")),
+        ]
+    )
     within = [one for one in found if one.b == "pigeonc [load=0.5]" and one.jobs == "all"]
     picture = interval_picture(within)
     assert "median delay, load=0.5" in picture

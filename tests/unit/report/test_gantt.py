@@ -22,10 +22,17 @@ SVG = "{http://www.w3.org/2000/svg}"
 def small(**columns: list[int]) -> Timeline:
     """Three task runs of two jobs on two machines, 0 to 100 s; the middle one was killed."""
     given = {
-        "task": [0, 1, 2], "job": [0, 0, 1], "machine": [0, 1, 0], "lane": [0, 0, 1], "lanes": [2, 1, 2],
-        "start_us": [0, 25_000_000, 50_000_000], "finish_us": [50_000_000, 75_000_000, 100_000_000],
-        "attempt": [0, 1, 0], "killed": [False, True, False], "share": [0.5, 1.0, 0.5],
-    } | columns  # fmt: skip
+        "task": [0, 1, 2],
+        "job": [0, 0, 1],
+        "machine": [0, 1, 0],
+        "lane": [0, 0, 1],
+        "lanes": [2, 1, 2],
+        "start_us": [0, 25_000_000, 50_000_000],
+        "finish_us": [50_000_000, 75_000_000, 100_000_000],
+        "attempt": [0, 1, 0],
+        "killed": [False, True, False],
+        "share": [0.5, 1.0, 0.5],
+    } | columns
     curve = np.arange(0.0, 100.0, 10.0), np.linspace(0.1, 1.0, 10)
     arrays = {name: np.array(column) for name, column in given.items()}
     return Timeline("megha & co", 3, 2, True, arrays, np.array([0.0, 40.0]), curve)
@@ -90,9 +97,12 @@ def test_the_same_run_gives_the_same_bytes_from_its_folder(tmp_path: Path) -> No
 
 def test_a_heat_map_fills_what_was_busy() -> None:
     cells = {
-        "machine": [0, 0, 5, 5], "machines": [5] * 4, "begin_us": [0, 50_000_000] * 2,
-        "end_us": [50_000_000, 100_000_000] * 2, "percent": [100, 100, 0, 31],
-    }  # fmt: skip
+        "machine": [0, 0, 5, 5],
+        "machines": [5] * 4,
+        "begin_us": [0, 50_000_000] * 2,
+        "end_us": [50_000_000, 100_000_000] * 2,
+        "percent": [100, 100, 0, 31],
+    }
     arrays = {name: np.array(column) for name, column in cells.items()}
     one = Timeline("megha", 0, 10, False, arrays, np.zeros(1), (np.array([0.0, 50.0]), np.array([0.5, 0.65])))
     root = ElementTree.fromstring(heat_map(one))

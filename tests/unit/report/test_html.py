@@ -59,15 +59,28 @@ def test_the_page_is_well_formed_and_has_every_section(whole: Path) -> None:
     page = Page(whole.read_text(encoding="utf-8"))
     text = "".join(page.text)
     for heading in (
-        "What was run", "Delay", "Paired differences", "Slowdown", "Utilisation and cost",
-        "Where the allocation time went", "Counters", "Load per placement constraint", "How to verify",
-    ):  # fmt: skip
+        "What was run",
+        "Delay",
+        "Paired differences",
+        "Slowdown",
+        "Utilisation and cost",
+        "Where the allocation time went",
+        "Counters",
+        "Load per placement constraint",
+        "How to verify",
+    ):
         assert heading in text
     for fact in (
-        "volery compare megha pigeonc", "syn_250 (2,000 jobs, 500,000 tasks)", "10,000 workers", "0, 1, 2",
+        "volery compare megha pigeonc",
+        "syn_250 (2,000 jobs, 500,000 tasks)",
+        "10,000 workers",
+        "0, 1, 2",
         "9 finished",
-        "The median delay is lower under megha than under pigeonc", "volery verify", "inconsistencies", LABELS[2],
-    ):  # fmt: skip
+        "The median delay is lower under megha than under pigeonc",
+        "volery verify",
+        "inconsistencies",
+        LABELS[2],
+    ):
         assert fact in text
     of_delays, of_differences, others = 3, 2, 4  # utilisation, allocation, load, conflicts
     assert page.tags.count("svg") == of_delays + of_differences + others

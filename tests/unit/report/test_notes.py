@@ -107,11 +107,9 @@ def test_less_is_a_note_with_the_largest_share_of_any_run() -> None:
 def test_load_estimates_and_windows_are_told_once_for_all_runs() -> None:
     plain: dict[str, Any] = {"load_by": "machines", "estimates": "uniform:0.5"}
     runs = [
-        msgspec.structs.replace(
-            sample_run(seed=k), workers=workers, window=WindowSummary(10.0, end, jobs), **plain
-        )
+        msgspec.structs.replace(sample_run(seed=k), workers=workers, window=WindowSummary(10.0, end, jobs), **plain)
         for k, (workers, end, jobs) in enumerate([(100, 60.0, 40), (200, 60.0, 50)])
-    ]  # fmt: skip
+    ]
     assert list(measured_notes(runs)) == [
         (
             "Load is set by the number of machines, each with its constraints: jobs are the same at every load. "

@@ -37,9 +37,15 @@ from volery.statistics import CORRECTED, ComparedJobs, ComparedMeans, Difference
 
 def compared(a: list[float], b: list[float], unit: str = "s", jobs: str = "all") -> ComparedMeans:
     return ComparedMeans(
-        "megha", "pigeonc", jobs, "median delay", unit, sum(a) / len(a), sum(b) / len(b),
+        "megha",
+        "pigeonc",
+        jobs,
+        "median delay",
+        unit,
+        sum(a) / len(a),
+        sum(b) / len(b),
         paired_ratio(a, b) if unit == "s" else paired_difference(a, b),
-    )  # fmt: skip
+    )
 
 
 def by_job(ratio: float, low: float, high: float, verdict: str, b: str = "pigeonc") -> ComparedJobs:
@@ -221,9 +227,18 @@ class TestVerdict:
     def test_without_a_statement_the_values_of_the_day_are_named_alone(self) -> None:
         why = "no statement: fewer than 30 jobs"
         day = ComparedJobs(
-            "megha", "pigeonc", "all", "mean delay", "s", 2.0, 1.0, Difference(1.0, None, None, 1, why, "", 2.0),
-            seed=0, job_count=20, block=0,
-        )  # fmt: skip
+            "megha",
+            "pigeonc",
+            "all",
+            "mean delay",
+            "s",
+            2.0,
+            1.0,
+            Difference(1.0, None, None, 1, why, "", 2.0),
+            seed=0,
+            job_count=20,
+            block=0,
+        )
         assert sentence(day) == f"The mean delay of this day is 2.00 s under megha and 1.00 s under pigeonc; {why}."
         assert rule([day]) == f"Delays are compared as ratios b / a. A dash: {why}."
 

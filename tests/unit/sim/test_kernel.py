@@ -49,9 +49,17 @@ def test_an_instant_is_finishes_then_timers_then_delayed_messages_then_free_ones
     node = Actor(react)
     trace = trace_of("t", [0, at], [[at], []])
     free = Actor(lambda port, event, source, now: port.send("node/0", Note(3)))
-    play({"node/0": node, "free/0": free}, trace, network=Network(overrides={
-        ("node", "node"): at, ("node", "free"): 0, ("free", "node"): 0,
-    }))  # fmt: skip
+    play(
+        {"node/0": node, "free/0": free},
+        trace,
+        network=Network(
+            overrides={
+                ("node", "node"): at,
+                ("node", "free"): 0,
+                ("free", "node"): 0,
+            }
+        ),
+    )
     now = [type(event).__name__ + str(getattr(event, "number", "")) for time, event, _ in node.seen if time == at]
     assert now[:3] == ["TaskFinished", "TimerFired", "Note1"]
     assert now[3:] == ["Submit", "Note3"], "submissions are among the messages without delay, in the order of sending"

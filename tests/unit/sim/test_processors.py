@@ -198,9 +198,12 @@ def test_a_message_costs_its_sender_and_its_receiver_by_the_machines_that_it_tel
     trace = trace_of("t", [0], [[]])
     free = EventCost()
     cases = (
-        (free, free, 1000), (EventCost(entry_us=2), free, 1060), (free, EventCost(entry_us=3), 1090),
-        (EventCost(change_us=2), free, 1020), (free, EventCost(change_us=3), 1030),
-    )  # fmt: skip
+        (free, free, 1000),
+        (EventCost(entry_us=2), free, 1060),
+        (free, EventCost(entry_us=3), 1090),
+        (EventCost(change_us=2), free, 1020),
+        (free, EventCost(change_us=3), 1030),
+    )
     for send, entry, expected in cases:
         hosts = {
             "near": HostCosts({"entry": {}}, sends={"Told": send}),
@@ -288,9 +291,11 @@ def test_the_broker_takes_a_core_for_each_frame() -> None:
     far, near = Actor(), Actor()
     hosts = {name: HostCosts({name: {}}) for name in ("entry", "far", "near")}
     play(
-        {"entry/0": Actor(send), "far/0": far, "near/0": near}, ONE, network=FAR_NETWORK,
+        {"entry/0": Actor(send), "far/0": far, "near/0": near},
+        ONE,
+        network=FAR_NETWORK,
         options=options((50,), hosts, broker_us=30, cores=1),
-    )  # fmt: skip
+    )
     assert [far.times(Note), near.times(Note)] == [[70], [80]]
 
 
@@ -302,9 +307,12 @@ def test_the_submitter_on_a_host_of_its_own_sends_frames_and_reads_them_and_hear
     def run(reports: bool) -> tuple[list[int], list[int]]:
         hosts = {"api": api, "node": msgspec.structs.replace(node, reports=reports)}
         records = play(
-            {"node/0": Actor(launch_all)}, trace_of("t", [0, 1_400], [[10], [10]]), Cluster.uniform(1, 2),
-            network=FAR_NETWORK, options=options((100,), hosts),
-        )  # fmt: skip
+            {"node/0": Actor(launch_all)},
+            trace_of("t", [0, 1_400], [[10], [10]]),
+            Cluster.uniform(1, 2),
+            network=FAR_NETWORK,
+            options=options((100,), hosts),
+        )
         return list(records.start_us), list(records.path)
 
     start, path = run(reports=False)

@@ -27,10 +27,16 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
     page = all_pages()["pigeon.md"]
     for fact in (
         "Z. Wang, H. Li, Z. Li, X. Sun, J. Rao, H. Che, H. Jiang",
-        "**Roles.** Distributor", "**Deviations.** Idle lists", "![Message flow of pigeon]",
-        "| distributor | `GroupTasks` | master |", "| `reserved` | 9 |", "| T4 | `Master", "`crash:master`",
-        "It decides by constraints", "pigeon-bearing.svg",
-    ):  # fmt: skip
+        "**Roles.** Distributor",
+        "**Deviations.** Idle lists",
+        "![Message flow of pigeon]",
+        "| distributor | `GroupTasks` | master |",
+        "| `reserved` | 9 |",
+        "| T4 | `Master",
+        "`crash:master`",
+        "It decides by constraints",
+        "pigeon-bearing.svg",
+    ):
         assert fact in page
 
 
@@ -46,8 +52,12 @@ def test_the_page_of_leadership_has_its_idea_and_a_meaning_of_all_that_is_drawn(
 
 
 EXPLAINED = (
-    "Problem and idea", "Decisions and their view", "Cost", "Results", "When to choose it",
-)  # fmt: skip
+    "Problem and idea",
+    "Decisions and their view",
+    "Cost",
+    "Results",
+    "When to choose it",
+)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

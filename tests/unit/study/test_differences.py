@@ -49,8 +49,11 @@ def test_settings_are_not_mixed(summary: RunSummary) -> None:
 def test_classes_that_are_not_told_apart_are_left_out(summary: RunSummary) -> None:
     groups = {"a": [summary], "b": [summary]}
     assert {(d.jobs, d.quantity) for d in differences([groups])} == {
-        ("all", "median delay"), ("all", "mean delay"), ("all", "p99 delay"), ("all", "mean utilisation"),
-    }  # fmt: skip
+        ("all", "median delay"),
+        ("all", "mean delay"),
+        ("all", "p99 delay"),
+        ("all", "mean utilisation"),
+    }
 
 
 def test_several_designs_are_corrected_for_their_number(summary: RunSummary) -> None:
@@ -116,9 +119,12 @@ def test_classes_of_jobs_are_compared_where_both_occur() -> None:
 
 def test_jobs_outside_of_the_window_and_without_an_answer_do_not_count() -> None:
     columns = {
-        "submit_s": np.arange(3.0), "delay_s": np.array([1.0, 2.0, -1e-6]), "jrt_s": np.array([2.0, 3.0, -1e-6]),
-        "is_short": np.zeros(3, bool), "counted": np.array([False, True, True]),
-    }  # fmt: skip
+        "submit_s": np.arange(3.0),
+        "delay_s": np.array([1.0, 2.0, -1e-6]),
+        "jrt_s": np.array([2.0, 3.0, -1e-6]),
+        "is_short": np.zeros(3, bool),
+        "counted": np.array([False, True, True]),
+    }
     assert np.isnan(JobTimes.of(0, columns).delay_s).tolist() == [True, False, True]
     del columns["counted"]
     assert np.isnan(JobTimes.of(0, columns).delay_s).tolist() == [False, False, True]

@@ -140,10 +140,12 @@ MODEL = CostModel(
     hosts={
         "live": HostCosts(
             {"gm": {"Submit": EventCost(7.25, 1.5, 40)}, "lm": {"other": EventCost(2)}, "node": {}},
-            EventCost(5.5), EventCost(2.25), 4000.0,
+            EventCost(5.5),
+            EventCost(2.25),
+            4000.0,
         )
     },
-)  # fmt: skip
+)
 SETTING: dict[str, Any] = {"trace": "syn:5x4,interval=0.05", "workers": 60}
 
 

@@ -93,11 +93,17 @@ def test_runs_that_share_inputs_stand_together_and_tables_are_by_architecture() 
     study = a_study()
     runs = plan(study)
     assert [(run.spec.architecture, run.spec.seed) for run in runs] == [
-        ("megha", 0), ("central", 0), ("megha", 1), ("central", 1),
-    ]  # fmt: skip
+        ("megha", 0),
+        ("central", 0),
+        ("megha", 1),
+        ("central", 1),
+    ]
     assert [(run.spec.architecture, run.spec.seed) for run in in_table_order(runs, study)] == [
-        ("megha", 0), ("megha", 1), ("central", 0), ("central", 1),
-    ]  # fmt: skip
+        ("megha", 0),
+        ("megha", 1),
+        ("central", 0),
+        ("central", 1),
+    ]
 
 
 def test_names_are_checked_with_a_suggestion() -> None:

@@ -92,8 +92,9 @@ def test_a_run_that_is_missing_is_told(folder: Path) -> None:
     first("runs/*.json")(folder).unlink()
     (folder / "jobs.parquet").unlink()
     assert sorted(damage.partition(",")[0].split("/")[-1] for damage in damaged(folder)) == [
-        "is missing", "jobs.parquet: is missing",
-    ]  # fmt: skip
+        "is missing",
+        "jobs.parquet: is missing",
+    ]
 
 
 def test_a_damaged_run_is_run_again_with_its_study(folder: Path) -> None:

@@ -73,8 +73,11 @@ def digests(folder: Path) -> dict[tuple[str, int], str]:
 def test_runs_of_one_seed_share_their_input_and_seeds_do_not() -> None:
     results = compare(*PAIR, **SETTING, seeds=2)
     assert [(run.label, run.seed) for run in results.runs] == [
-        ("megha", 0), ("megha", 1), ("megha:gms=2", 0), ("megha:gms=2", 1),
-    ]  # fmt: skip
+        ("megha", 0),
+        ("megha", 1),
+        ("megha:gms=2", 0),
+        ("megha:gms=2", 1),
+    ]
     assert len(results.traces) == 2
     assert {(d.a, d.b) for d in results.differences} == {("megha", "megha:gms=2")}
     assert len({run.digest for run in results.runs}) == 4
@@ -152,23 +155,54 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     results = compare(*PAIR, **SETTING, seeds=2, cutoff_s=1.0, folder=tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
-        "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet", "constraint_load.parquet",
-        "conflicts.parquet", "task_runs.parquet", "flows.json", "report.html", "runs", ".lock",
-    }  # fmt: skip
+        "manifest.json",
+        "summary.json",
+        "jobs.parquet",
+        "utilisation.parquet",
+        "constraint_load.parquet",
+        "conflicts.parquet",
+        "task_runs.parquet",
+        "flows.json",
+        "report.html",
+        "runs",
+        ".lock",
+    }
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
-        "run", "architecture", "label", "seed", "trace", "workers", "job", "submit_s", "tasks", "unsatisfiable",
-        "ideal_s", "jrt_s", "delay_s", "is_short", "counted", "wait_s",
-    ]  # fmt: skip
+        "run",
+        "architecture",
+        "label",
+        "seed",
+        "trace",
+        "workers",
+        "job",
+        "submit_s",
+        "tasks",
+        "unsatisfiable",
+        "ideal_s",
+        "jrt_s",
+        "delay_s",
+        "is_short",
+        "counted",
+        "wait_s",
+    ]
     assert jobs.num_rows == 4 * 8
     first = jobs.filter((np.array(jobs["label"]) == "megha") & (np.array(jobs["seed"]) == 0))
     measured = np.array(first["delay_s"])[np.array(first["jrt_s"]) >= 0]
     assert float(np.percentile(measured, 50)) == pytest.approx(results.runs[0].delay_s.p50)
     curve = parquet.read_table(tmp_path / "utilisation.parquet")
     assert curve.column_names == [
-        "run", "architecture", "label", "seed", "trace", "workers", "time_s", "utilisation", "waiting_tasks",
+        "run",
+        "architecture",
+        "label",
+        "seed",
+        "trace",
+        "workers",
+        "time_s",
+        "utilisation",
+        "waiting_tasks",
         "refused_tasks",
-    ]  # fmt: skip
+    ]
     assert 0 < max(curve["utilisation"].to_pylist()) <= 1
     load = parquet.read_table(tmp_path / "constraint_load.parquet")
     assert set(load["seed"].to_pylist()) == {0, 1}
@@ -360,9 +394,13 @@ def test_a_study_of_several_settings_is_compared_within_each(tmp_path: Path) -> 
 
     results = run_study(read_study(tmp_path / "s.toml"), folder=tmp_path / "results")
     assert [run.label for run in results.runs] == [
-        "megha [workers=30]", "central [workers=30]", "megha [workers=60]", "central [workers=60]",
-    ]  # fmt: skip
+        "megha [workers=30]",
+        "central [workers=30]",
+        "megha [workers=60]",
+        "central [workers=60]",
+    ]
     assert {(d.a, d.b) for d in results.differences} == {
-        ("megha [workers=30]", "central [workers=30]"), ("megha [workers=60]", "central [workers=60]"),
-    }  # fmt: skip
+        ("megha [workers=30]", "central [workers=30]"),
+        ("megha [workers=60]", "central [workers=60]"),
+    }
     assert [run.workers for run in results.runs] == [30, 30, 60, 60]

@@ -34,9 +34,15 @@ RUN = RunSpec(trace="syn:5x4", workers=20, architecture="megha")
 def trace_of(requests: tuple[tuple[int, ...], ...]) -> Trace:
     """Two jobs of two tasks; the last task alone asks for the second of the requests."""
     return Trace(
-        "made", longs(2), array("q", [0, 2, 4]), array("q", [1_000_000] * 4), longs(2),
-        resources=("cpu_milli", "memory_mb"), requests=requests, request=array("I", [0, 0, 0, 1]),
-    )  # fmt: skip
+        "made",
+        longs(2),
+        array("q", [0, 2, 4]),
+        array("q", [1_000_000] * 4),
+        longs(2),
+        resources=("cpu_milli", "memory_mb"),
+        requests=requests,
+        request=array("I", [0, 0, 0, 1]),
+    )
 
 
 def test_the_input_of_the_run_before_is_not_read_again() -> None:
@@ -123,9 +129,13 @@ def test_work_with_tags_is_refused_for_a_design_that_does_not_heed_them(design: 
 def test_tasks_of_jobs_that_were_given_up_are_counted() -> None:
     """Of 40 workers, one to a machine, four at a time run in the rack of the cache, until it ends."""
     spec = RunSpec(
-        trace="medea:2,batch=0,workers=40,worker=60,per_node=1", workers=8, racks=2, slots=2,
-        architecture="pipeline", parameters={"tags": "true"},
-    )  # fmt: skip
+        trace="medea:2,batch=0,workers=40,worker=60,per_node=1",
+        workers=8,
+        racks=2,
+        slots=2,
+        architecture="pipeline",
+        parameters={"tags": "true"},
+    )
     summary = execute(spec).summary
     assert 0 < summary.unsatisfiable_tasks == summary.counters[TAG_TASKS_GIVEN_UP] < 40
     assert summary.jobs == 3

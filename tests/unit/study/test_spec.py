@@ -131,21 +131,28 @@ def swept(tmp_path: Path) -> StudySpec:
 
 def test_every_choice_of_a_design_is_run_with_each_value_and_others_once(swept: StudySpec) -> None:
     assert [choice.label for choice in swept.choices()] == [
-        "sparrow:probe_ratio=1,schedulers=5", "sparrow:probe_ratio=2,schedulers=5", "oracle",
-    ]  # fmt: skip
+        "sparrow:probe_ratio=1,schedulers=5",
+        "sparrow:probe_ratio=2,schedulers=5",
+        "oracle",
+    ]
     runs = outline(swept)
     assert len(runs) == 2 * 2 * 3
     assert {run.spec.label for run in runs if run.spec.load == 0.5} == {
-        "sparrow:probe_ratio=1,schedulers=5 [load=0.5]", "sparrow:probe_ratio=2,schedulers=5 [load=0.5]",
+        "sparrow:probe_ratio=1,schedulers=5 [load=0.5]",
+        "sparrow:probe_ratio=2,schedulers=5 [load=0.5]",
         "oracle [load=0.5]",
-    }  # fmt: skip
+    }
 
 
 def test_values_of_all_axes_are_told_run_by_run(swept: StudySpec) -> None:
     values = [swept.axis_values(run.spec) for run in outline(swept)]
     assert values[0] | {"trace": ""} == {
-        "trace": "", "workers": 20, "load": 0.5, "sparrow.probe_ratio": 1, "sparrow.schedulers": 5,
-    }  # fmt: skip
+        "trace": "",
+        "workers": 20,
+        "load": 0.5,
+        "sparrow.probe_ratio": 1,
+        "sparrow.schedulers": 5,
+    }
     assert {one["sparrow.probe_ratio"] for one in values} == {1, 2, None}
     assert list(swept.axis_columns()) == ["trace", "workers", "load", "sparrow.probe_ratio", "sparrow.schedulers"]
 
@@ -154,8 +161,9 @@ def test_values_of_all_axes_are_told_run_by_run(swept: StudySpec) -> None:
 def test_runs_are_compared_with_the_baseline_of_their_setting(swept: StudySpec, tmp_path: Path) -> None:
     results = run_study(swept, folder=tmp_path / "kept")
     assert {(one.a, one.b.rpartition(" ")[2]) for one in results.differences} == {
-        ("oracle [load=0.5]", "[load=0.5]"), ("oracle [load=0.9]", "[load=0.9]"),
-    }  # fmt: skip
+        ("oracle [load=0.5]", "[load=0.5]"),
+        ("oracle [load=0.9]", "[load=0.9]"),
+    }
     loads = {run.axes["load"]: run.load for run in results.runs}
     assert loads == pytest.approx({0.5: 0.5, 0.9: 0.9}, rel=1e-5)
     assert {run.window.jobs for run in results.runs if run.window} < set(range(50, 57))
@@ -206,7 +214,7 @@ def test_keys_of_runs_without_any_of_it_stay_what_they_were(tmp_path: Path) -> N
         ('"oracle"\n', '"megha"\n', r"study\.study\.baseline: no architecture 'megha' here"),
         ('"oracle"\n', '"sparrow"\n', r"study\.study\.baseline: 'sparrow' may be each of sparrow:probe_ratio=1"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named_by_its_place(tmp_path: Path, right: str, wrong: str, message: str) -> None:
     assert right in GOOD
     with pytest.raises(InputError, match=message):

@@ -160,14 +160,16 @@ TOGETHER: tuple[Changes, ...] = (
     },
     {
         "a truncated table": (
-            lambda at: (at / JOBS).write_bytes((at / JOBS).read_bytes()[:200]), r"^jobs\.parquet: is damaged",
+            lambda at: (at / JOBS).write_bytes((at / JOBS).read_bytes()[:200]),
+            r"^jobs\.parquet: is damaged",
         ),
         "a processor time": (
             lambda at: edit_json(at / SUMMARY, lambda found: found["runs"][0].update(cpu_s=1e-9)),
             r"^summary\.json: runs\[0\]\.cpu_s is 1e-09",
         ),
         "a table of nothing": (
-            lambda at: shutil.copy(at / JOBS, at / "heat.parquet"), r"^heat\.parquet does not come out",
+            lambda at: shutil.copy(at / JOBS, at / "heat.parquet"),
+            r"^heat\.parquet does not come out",
         ),
         "the input of a run, and the number of runs": (
             inputs_of_the_manifest,
@@ -183,7 +185,7 @@ TOGETHER: tuple[Changes, ...] = (
             r"^report\.html: 'style=display:none' stands where",
         ),
     },
-)  # fmt: skip
+)
 """Changes of different files: each alone is named."""
 
 

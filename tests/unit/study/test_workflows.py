@@ -43,9 +43,16 @@ def test_tasks_of_several_cores_run_on_a_described_cluster(cores: Path) -> None:
 def test_every_architecture_runs_workflows_on_slots_made_of_cores(cores: Path) -> None:
     designs = ("oracle", "megha", "central", "megha-2021", "sparrow", "hawk", "eagle", "phoenix")
     found = compare(
-        *designs, "pigeon:groups=2,reserved=1", "pigeonc:groups=2,reserved=1", trace=cores / "flow.gwf", workers=50,
-        machines=cores / "cluster.csv", reference_mhz=4000, slot_request="cpu_milli=1000", cutoff_s=60,
-    )  # fmt: skip
+        *designs,
+        "pigeon:groups=2,reserved=1",
+        "pigeonc:groups=2,reserved=1",
+        trace=cores / "flow.gwf",
+        workers=50,
+        machines=cores / "cluster.csv",
+        reference_mhz=4000,
+        slot_request="cpu_milli=1000",
+        cutoff_s=60,
+    )
     assert len(found.runs) == 10
     for run in found.runs:
         assert run.workflows is not None
@@ -66,8 +73,14 @@ def test_a_reference_speed_is_part_of_what_determines_the_machines(cores: Path) 
 
 def test_whole_seconds_and_exact_estimates_are_settings_of_a_run_on_machines_with_speeds(cores: Path) -> None:
     """Cut to whole seconds, 20 s of the reference machine stay 20 s, and all finishes are whole seconds."""
-    plain = RunSpec(architecture="pipeline", trace=str(cores / "flow.gwf"), workers=50, delay_us=0,
-                    machines=str(cores / "cluster.csv"), reference_mhz=3000)  # fmt: skip
+    plain = RunSpec(
+        architecture="pipeline",
+        trace=str(cores / "flow.gwf"),
+        workers=50,
+        delay_us=0,
+        machines=str(cores / "cluster.csv"),
+        reference_mhz=3000,
+    )
     cut = msgspec.structs.replace(plain, durations="whole-seconds", estimates="exact")
     assert len({inputs_key(plain), inputs_key(cut), inputs_key(msgspec.structs.replace(plain, estimates="exact"))}) == 3
     fractions = []

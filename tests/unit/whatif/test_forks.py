@@ -37,8 +37,15 @@ def known(*seconds: float) -> tuple[Lifetime, ...]:
     return tuple(Lifetime("history", 0, ((round(one * SECOND),),)) for one in seconds)
 
 
-def job(number: int, *, running: tuple[RunningTask, ...] = (), waiting: int = 0, kind: int = 0, mask: int = 0,
-        user: str = "") -> ActiveJob:  # fmt: skip
+def job(
+    number: int,
+    *,
+    running: tuple[RunningTask, ...] = (),
+    waiting: int = 0,
+    kind: int = 0,
+    mask: int = 0,
+    user: str = "",
+) -> ActiveJob:
     return ActiveJob(number, user, 0, running, (WaitingTasks(waiting, mask, kind),) if waiting else ())
 
 
@@ -134,8 +141,8 @@ def test_of_a_job_under_way_it_says_when_what_is_left_starts_and_ends() -> None:
 def test_it_says_whom_the_job_would_preempt() -> None:
     """The job's user has a half by right and nothing yet; the other one has it all."""
     state = FederationState(
-        0, (job(0, running=held(range(12), 1), user="ada"), ), job(1, waiting=4, user="bo"), known(60)
-    )  # fmt: skip
+        0, (job(0, running=held(range(12), 1), user="ada"),), job(1, waiting=4, user="bo"), known(60)
+    )
     told = ask(state, shares="ada:1+bo:1")
     assert [(one.job, one.user, one.runs) for one in told.preempts] == [(0, "ada", 5)]
     assert told.preempts[0].tasks == 4
@@ -146,9 +153,12 @@ def test_it_says_whom_the_job_would_preempt() -> None:
 def test_weights_are_those_that_hold_now() -> None:
     """With a weight of 1 to 11 in place of equal ones, one machine is all that the job's user may take."""
     state = FederationState(
-        0, (job(0, running=held(range(12), 1), user="ada"),), job(1, waiting=4, user="bo"), known(60),
+        0,
+        (job(0, running=held(range(12), 1), user="ada"),),
+        job(1, waiting=4, user="bo"),
+        known(60),
         weights=(("ada", 11),),
-    )  # fmt: skip
+    )
     assert ask(state, shares="ada:1+bo:1").preempts[0].tasks == 1
 
 

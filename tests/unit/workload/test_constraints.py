@@ -36,8 +36,12 @@ def test_the_model_names_what_the_paper_names() -> None:
     assert model.names == {0: "machine architecture (c.1.1)"}
     said = {kind for kind, source in model.kinds.items() if "IoT 2023" in source}
     assert said == {
-        "machine architecture", "platform family", "number of disks, minimum", "number of cores", "Ethernet speed"
-    }  # fmt: skip
+        "machine architecture",
+        "platform family",
+        "number of disks, minimum",
+        "number of cores",
+        "Ethernet speed",
+    }
 
 
 def test_tasks_need_each_constraint_as_often_as_the_model_says() -> None:

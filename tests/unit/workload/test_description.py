@@ -161,9 +161,16 @@ def test_workflows_have_depth_width_and_a_critical_path() -> None:
     trace = with_parents(trace, [(), (0,), (0,), (1, 2), (), (4,), ()])
     found = describe(trace, 1).workflows
     assert found == WorkflowShape(
-        jobs=2, tasks=6, waits=5, depth_mean=2.5, depth_max=3, width_mean=1.5, width_max=2, critical_path_mean_s=2.75,
+        jobs=2,
+        tasks=6,
+        waits=5,
+        depth_mean=2.5,
+        depth_max=3,
+        width_mean=1.5,
+        width_max=2,
+        critical_path_mean_s=2.75,
         critical_path_max_s=3.0,
-    )  # fmt: skip
+    )
     assert describe(trace_of("t", [0], [[1]]), 1).workflows is None
 
 

@@ -26,10 +26,22 @@ def clean(jobs: int = 40, tasks: int = 6) -> Rows:
     for job in range(jobs):
         for task in range(tasks):
             start = job * 10 * S + task * S
-            rows.append(TaskRow(
-                f"j{job}", f"t{task}", "u", job * 10 * S, start, start + S, S, instances=2, cpu_share=0.5,
-                parents=[f"t{task - 1}"] if task else [], status="finished", line=len(rows) + 1,
-            ))  # fmt: skip
+            rows.append(
+                TaskRow(
+                    f"j{job}",
+                    f"t{task}",
+                    "u",
+                    job * 10 * S,
+                    start,
+                    start + S,
+                    S,
+                    instances=2,
+                    cpu_share=0.5,
+                    parents=[f"t{task - 1}"] if task else [],
+                    status="finished",
+                    line=len(rows) + 1,
+                )
+            )
     return rows
 
 
@@ -237,12 +249,15 @@ SAMPLES: list[tuple[str, dict[str, int], dict[str, int]]] = [
     ("wta/spec_trace_1", {}, {"start_us": 14_630}),
     ("swf/SDSC-SP2-1998_first5000lines.swf.gz", {}, {"runtime_us": 355, "end_us": 355}),
     ("swf/NASA-iPSC-1993-3.1-cln.swf.gz", {"zero-runtime": 173}, {"start_us": 18_239, "estimate_us": 18_239}),
-    ("alibaba2017/batch_task.csv.gz",
-     {"end-before-start": 209, "zero-runtime": 64, "unsorted": 5_214, "clock-origin": 1}, {"cpu_milli": 9_017}),
+    (
+        "alibaba2017/batch_task.csv.gz",
+        {"end-before-start": 209, "zero-runtime": 64, "unsorted": 5_214, "clock-origin": 1},
+        {"cpu_milli": 9_017},
+    ),
     ("philly/philly_pollux.csv.gz", {"unsorted": 44_878, "clock-origin": 1}, {}),
     ("google2019/borg_traces_slice.csv", {"duplicate": 2, "unsorted": 42, "clock-origin": 1}, {}),
     ("alibaba_gpu/openb_pod_list_default.csv.gz", {}, {"start_us": 897}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "defects", "unknown"), SAMPLES)

@@ -37,9 +37,7 @@ def zstd(text: bytes) -> bytes:
 
 
 Pack = Callable[[bytes], bytes]
-PACKS: dict[str, Pack] = {
-    "gz": gzip.compress, "zst": zstd, "bz2": bz2.compress, "xz": lzma.compress, "zip": zipped
-}  # fmt: skip
+PACKS: dict[str, Pack] = {"gz": gzip.compress, "zst": zstd, "bz2": bz2.compress, "xz": lzma.compress, "zip": zipped}
 
 
 @pytest.mark.parametrize("ending", PACKS)

@@ -86,6 +86,8 @@ def test_defects_of_ids_and_graphs_are_found_over_all_batches() -> None:
     broken = found.broken()
     found.close()
     assert {rule: rows.tolist() for rule, rows in broken.rows.items()} == {
-        "duplicate": [5], "unknown-parent": [3], "cycle": [1, 2, 4]
-    }  # fmt: skip
+        "duplicate": [5],
+        "unknown-parent": [3],
+        "cycle": [1, 2, 4],
+    }
     assert broken.lines == {"duplicate": [15], "unknown-parent": [13], "cycle": [11, 12, 14]}

@@ -48,10 +48,14 @@ def test_scaled_arrivals_give_the_load_and_leave_the_jobs_alone() -> None:
 
 def test_deadlines_and_later_submissions_keep_their_distance_to_the_arrival() -> None:
     trace = Trace(
-        "made", array("q", [0, 10_000_000]), array("q", [0, 1, 3]), array("q", [4_000_000] * 3),
-        array("q", [4_000_000] * 2), deadline_us=array("q", [NEVER, 17_000_000]),
+        "made",
+        array("q", [0, 10_000_000]),
+        array("q", [0, 1, 3]),
+        array("q", [4_000_000] * 3),
+        array("q", [4_000_000] * 2),
+        deadline_us=array("q", [NEVER, 17_000_000]),
         submit_us=array("q", [0, 10_000_000, 12_000_000]),
-    )  # fmt: skip
+    )
     found = at_load(trace, Cluster.uniform(1), 0.6)
     assert found.arrival_us.tolist() == [0, 20_000_000]
     assert found.deadline_us.tolist() == [NEVER, 27_000_000]

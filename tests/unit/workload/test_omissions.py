@@ -131,9 +131,12 @@ def test_a_row_without_a_request_is_replayed_and_counted_though_its_machine_time
 def test_impossible_numbers_give_no_negative_machine_time() -> None:
     numbers = [float("nan"), -5000.0, 1e300, 1000.0, 1000.0, 1000.0]
     said: dict[str, list[object]] = {
-        "job": [str(k) for k in range(6)], "submit_us": [0] * 6, "cpu_milli": [*numbers],
-        "runtime_us": [S, S, S, -S, S, S], "instances": [1, 1, 1, 1, -3, 1],
-    }  # fmt: skip
+        "job": [str(k) for k in range(6)],
+        "submit_us": [0] * 6,
+        "cpu_milli": [*numbers],
+        "runtime_us": [S, S, S, -S, S, S],
+        "instances": [1, 1, 1, 1, -3, 1],
+    }
     columns = [pa.array(said.get(field.name, [None] * 6), field.type) for field in SCHEMA]
     batch = pa.record_batch(columns, schema=SCHEMA)
     amounts = {"cpu_milli": batch.column("cpu_milli")}
@@ -235,9 +238,11 @@ def test_a_row_of_no_instances_is_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_statuses_of_parts_in_a_log_that_means_other_things_by_them_lose_no_job(tmp_path: Path) -> None:
     rows = swf(
-        "1 0 -1 100 4 -1 -1 4 200 -1 3", "1 10 -1 50 2 -1 -1 2 60 -1 4", "3.0 20 -1 70 8 -1 -1 8 90 -1 2.0",
+        "1 0 -1 100 4 -1 -1 4 200 -1 3",
+        "1 10 -1 50 2 -1 -1 2 60 -1 4",
+        "3.0 20 -1 70 8 -1 -1 8 90 -1 2.0",
         "4 30 -1 9 1 -1 -1 1 90 -1 6",
-    )  # fmt: skip
+    )
     durations, left = read(tmp_path, rows)
     assert durations == [100, 50, 70, 9]
     assert left.reasons == ()
@@ -277,9 +282,13 @@ def test_a_wait_for_a_task_that_is_not_in_the_file_is_counted(
 
 def test_waits_that_a_wta_trace_states_by_children_alone_are_kept(tmp_path: Path) -> None:
     columns = {
-        "id": [1, 2, 3], "workflow_id": [9, 9, 9], "ts_submit": [0, 0, 0], "runtime": [10, 20, 30],
-        "parents": pa.array([[], [1], []], pa.list_(pa.int64())), "children": [[2.0, 3.0], [3.0], []],
-    }  # fmt: skip
+        "id": [1, 2, 3],
+        "workflow_id": [9, 9, 9],
+        "ts_submit": [0, 0, 0],
+        "runtime": [10, 20, 30],
+        "parents": pa.array([[], [1], []], pa.list_(pa.int64())),
+        "children": [[2.0, 3.0], [3.0], []],
+    }
     pq.write_table(pa.table(columns), tmp_path / "t")
     trace, reading = load_workload(tmp_path / "t")
     assert reading is not None
@@ -364,10 +373,13 @@ def changed(left: Omissions) -> dict[str, int]:
 
 def test_parts_that_differ_in_processors_or_lack_a_runtime_are_counted(tmp_path: Path) -> None:
     rows = swf(
-        "1 0 0 50 4 -1 -1 4 -1 -1 2", "1 -1 0 50 8 -1 -1 8 -1 -1 3",
-        "2 9 0 50 4 -1 -1 4 -1 -1 2", "2 -1 0 -1 4 -1 -1 4 -1 -1 3",
-        "3 9 0 50 4 -1 -1 4 -1 -1 2", "3 -1 0 10 4 -1 -1 4 -1 -1 3",
-    )  # fmt: skip
+        "1 0 0 50 4 -1 -1 4 -1 -1 2",
+        "1 -1 0 50 8 -1 -1 8 -1 -1 3",
+        "2 9 0 50 4 -1 -1 4 -1 -1 2",
+        "2 -1 0 -1 4 -1 -1 4 -1 -1 3",
+        "3 9 0 50 4 -1 -1 4 -1 -1 2",
+        "3 -1 0 10 4 -1 -1 4 -1 -1 3",
+    )
     durations, left = read(tmp_path, rows)
     assert durations == [100, 50, 60]
     assert changed(left) == {UNLIKE_PARTS: 2}
@@ -383,10 +395,14 @@ def test_a_part_of_an_unknown_job_is_left_out_and_counted(tmp_path: Path) -> Non
 def test_a_request_of_another_resource_than_processors_is_counted_in_a_wta_trace(tmp_path: Path) -> None:
     path = tmp_path / "w.parquet"
     columns = {
-        "id": [1, 2, 3, 4], "workflow_id": [1, 1, 1, 1], "ts_submit": [0] * 4, "runtime": [1000] * 4,
+        "id": [1, 2, 3, 4],
+        "workflow_id": [1, 1, 1, 1],
+        "ts_submit": [0] * 4,
+        "runtime": [1000] * 4,
         "parents": pa.array([[], [1], [], []], pa.list_(pa.int64())),
-        "resource_type": ["core", "gpu", None, "gpu"], "resource_amount_requested": [1.0, 2.0, 3.0, -1.0],
-    }  # fmt: skip
+        "resource_type": ["core", "gpu", None, "gpu"],
+        "resource_amount_requested": [1.0, 2.0, 3.0, -1.0],
+    }
     pq.write_table(pa.table(columns), path)
     _, reading = load_workload(str(path))
     assert reading is not None

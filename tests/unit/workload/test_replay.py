@@ -366,10 +366,17 @@ def test_googles_priorities_decide_who_is_served_first(tmp_path: Path) -> None:
     events = [
         f"{at},,{job},0,,{kind},u,3,{band},0.5,0.25,,0"
         for at, job, kind, band in [
-            (0, 1, 0, 0), (0, 1, 1, 0), (10, 2, 0, 0), (20, 3, 0, 9), (30, 1, 4, 0),
-            (30, 2, 1, 0), (60, 2, 4, 0), (60, 3, 1, 9), (90, 3, 4, 9),
+            (0, 1, 0, 0),
+            (0, 1, 1, 0),
+            (10, 2, 0, 0),
+            (20, 3, 0, 9),
+            (30, 1, 4, 0),
+            (30, 2, 1, 0),
+            (60, 2, 4, 0),
+            (60, 3, 1, 9),
+            (90, 3, 4, 9),
         ]
-    ]  # fmt: skip
+    ]
     trace, _ = read(tmp_path, "\n".join(events) + "\n")
     assert trace.priority.tolist() == [0, 0, 9]
     bare = msgspec.structs.replace(trace, resources=(), requests=(), request=array("H"))
@@ -403,10 +410,17 @@ def test_tasks_of_one_job_submitted_apart_are_one_job_where_the_source_says_so(t
     events = [
         f"{at},,{job},{task},,{kind},u,3,0,0.5,0.25,,0"
         for at, job, task, kind in [
-            (10, 1, 0, 0), (20, 1, 1, 0), (20, 2, 0, 0), (30, 1, 0, 1), (30, 1, 1, 1), (30, 2, 0, 1),
-            (50, 1, 1, 4), (60, 1, 0, 4), (70, 2, 0, 4),
+            (10, 1, 0, 0),
+            (20, 1, 1, 0),
+            (20, 2, 0, 0),
+            (30, 1, 0, 1),
+            (30, 1, 1, 1),
+            (30, 2, 0, 1),
+            (50, 1, 1, 4),
+            (60, 1, 0, 4),
+            (70, 2, 0, 4),
         ]
-    ]  # fmt: skip
+    ]
     trace, _ = read(tmp_path, "\n".join(events) + "\n")
     assert (trace.arrival_us.tolist(), trace.first.tolist()) == ([0, 10], [0, 2, 3])
     assert trace.submit_us.tolist() == [10, 0, 10]

@@ -6,15 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from volery.core.component import Component, Deployment
-from volery.core.model import Address, Message
+from volery.core.model import Address
 from volery.live.config.federation import Federation
-from volery.live.messages import HostName
+from volery.live.messages import HostName, Send
 from volery.live.node.runtime import reporter_of
 from volery.live.runtime.failure_detector import HostRegister
 from volery.live.transport.transport import Transport
-
-Send = Callable[[Address, Message], None]
-"""Sends a message of the submitter to a component; it arrives in a later turn of its host."""
 
 
 class SubmitterSite(NamedTuple):

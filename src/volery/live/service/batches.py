@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, TaskId
 from volery.live.clock import in_background, is_set_within, monotonic_now_us, unix_now_us
-from volery.live.messages import ReportsStored
-from volery.live.runtime.submitter import Send
+from volery.live.messages import ReportsStored, Send
 from volery.live.service.store import JobStore, News
 
 AGAIN_S: Final = 0.5

@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.clock import in_background, unix_now_us
-from volery.live.runtime.submitter import Send
+from volery.live.messages import Send
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
 from volery.look.text import utc

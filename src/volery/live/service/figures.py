@@ -1,6 +1,7 @@
-"""Figures of a federation: a summary for programs and for the first page, and the meters of Prometheus.
+"""Figures of a federation: a summary for programs and for the first page, and meters, which Prometheus reads as text.
 
-The text format of Prometheus is version 0.0.4; names end in their unit.
+The text format of Prometheus is version 0.0.4; names end in their unit. `telemetry` gives some of the meters to
+OpenTelemetry.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ from volery.live.messages import (
     OutputReply,
     PeerReport,
     PreemptionReport,
+    Send,
     TaskReport,
 )
 from volery.live.runtime.failure_detector import HostRegister
-from volery.live.runtime.submitter import Send
 from volery.live.service.batches import BatchWriter
 from volery.live.service.events import EventFeed
 from volery.live.service.outputs import OutputRequests

@@ -13,9 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.live.messages import AGENT, OutputReply, OutputRequest
+from volery.live.messages import AGENT, OutputReply, OutputRequest, Send
 from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.runtime.submitter import Send
 from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"

@@ -19,7 +19,7 @@ from volery.core.model import Address, Amounts, JobId, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
-from volery.live.runtime.submitter import Send
+from volery.live.messages import Send
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import PartialDescription
 from volery.live.service.events import EventFeed

@@ -33,8 +33,7 @@ from volery.live.jobs import (
     task_count,
     with_tasks,
 )
-from volery.live.messages import identity_of, number_of
-from volery.live.runtime.submitter import Send
+from volery.live.messages import Send, identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
@@ -217,8 +216,9 @@ class JobSubmissions:
 
             user = self._store.open_user(number)
             entry = self.failover.entry(number, user) if user is not None else ""
+            is_meant = entry not in without and (only is None or entry in only)
             # A turn for others: a hundred thousand jobs of other entries may be passed over.
-            if user is None or entry in without or not (only is None or entry in only):
+            if user is None or not is_meant:
                 await asyncio.sleep(0)
                 continue
 

@@ -21,8 +21,7 @@ from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId
 from volery.live.clock import in_background, unix_now_us
-from volery.live.messages import PreemptionReport
-from volery.live.runtime.submitter import Send
+from volery.live.messages import PreemptionReport, Send
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
@@ -140,7 +139,7 @@ class UserShares:
             share = self.named(name)
             assert share is not None, "whose weight can change has one"
             was = share.weight
-            self._number = await self._written(partial(self._book.reweigh, name, weight, was, by, unix_now_us()))
+            self._number = await self._written(partial(self._record, name, weight, was, by))
             self._weights, self._shares = weights, due
 
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
@@ -149,6 +148,9 @@ class UserShares:
         assert new_share is not None
 
         return new_share
+
+    def _record(self, name: str, weight: int, was: int, by: str) -> int:
+        return self._book.reweigh(name, weight, was, by, unix_now_us())
 
     def send_weights(self, only: Collection[Address] | None = None) -> None:
         """Send changed weights to the components that place tasks, or to some of them."""

@@ -98,13 +98,24 @@ def samples() -> dict[type, Message]:
     return {
         type(one): one
         for one in (
-            ResyncReply(0, True, True, update, (), ()), AttemptsLost(()), ResyncRequest(), Holdings(1, (), ()),
+            ResyncReply(0, True, True, update, (), ()),
+            AttemptsLost(()),
+            ResyncRequest(),
+            Holdings(1, (), ()),
             PreemptionDone(1),
-            Preempt(1, 0, 0, task, 0, 0, 1, ()), PreemptionVote(1, False), PreemptionRequest(1, 0, 0, ()), Moved(()),
-            LeaderStatus(0, False), StaleEpoch(0), Forget(()), Fenced(0, 0),
-            Status(0, (), ()), Result(RunningAttempt(1, 1, 0, "gm/0", 0)), Completed(1),
+            Preempt(1, 0, 0, task, 0, 0, 1, ()),
+            PreemptionVote(1, False),
+            PreemptionRequest(1, 0, 0, ()),
+            Moved(()),
+            LeaderStatus(0, False),
+            StaleEpoch(0),
+            Forget(()),
+            Fenced(0, 0),
+            Status(0, (), ()),
+            Result(RunningAttempt(1, 1, 0, "gm/0", 0)),
+            Completed(1),
         )
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("shares", ["", "a:1+b:2"])

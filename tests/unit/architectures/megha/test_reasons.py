@@ -42,8 +42,11 @@ def test_what_is_passed_over_is_counted_on_the_view_that_each_task_met() -> None
     assert passed(found[0]) == {}
     assert passed(found[2]) == {"internal constraint": 2, "internal busy": 2}
     assert passed(found[4]) == {
-        "internal constraint": 2, "internal busy": 2, "external constraint": 2, "external busy": 2,
-    }  # fmt: skip
+        "internal constraint": 2,
+        "internal busy": 2,
+        "external constraint": 2,
+        "external busy": 2,
+    }
 
 
 def test_the_age_of_the_view_is_that_of_the_part_that_was_chosen() -> None:
@@ -62,8 +65,11 @@ def test_a_refusal_is_told_once_and_the_task_tried_again() -> None:
     no = refusal((0,), news(1, {0: (0, 0b11)}))
     refused, again = told(master, no, "lm/0", 1000)
     assert (refused.chosen, refused.asked, refused.machine, passed(refused)) == (
-        "refused", "lm/0", 0, {"internal inconsistency": 1},
-    )  # fmt: skip
+        "refused",
+        "lm/0",
+        0,
+        {"internal inconsistency": 1},
+    )
     assert (again.chosen, again.asked) == ("placed", "lm/1")
     assert told(master, no, "lm/0", 1001) == [], "a repeated answer is stale"
 
@@ -224,8 +230,9 @@ def test_a_task_that_waited_before_the_others_is_told_once_that_they_came_first(
     told(master, of("b", 3, 4))
     first = told(master, TasksEnded((10,), 4), "lm/0")
     assert [(one.task, one.chosen, passed(one)) for one in first] == [
-        (20, "queued", {"internal share": 1}), (30, "placed", {}),
-    ]  # fmt: skip
+        (20, "queued", {"internal share": 1}),
+        (30, "placed", {}),
+    ]
     assert [one.task for one in told(master, TasksEnded((11,), 4), "lm/0")] == [31], "told once"
     assert [one.task for one in told(master, TasksEnded((0,), 4), "lm/0")] == [20]
     again = told(master, TasksEnded((30,), 4), "lm/0")

@@ -34,9 +34,12 @@ def test_free_amounts_survive_their_packing() -> None:
 
 
 MIXED = Cluster(
-    (0b00, 0b01, 0b11, 0b01, 0b00), (1,) * 5, "mixed", ("cpu", "gpu_milli"),
+    (0b00, 0b01, 0b11, 0b01, 0b00),
+    (1,) * 5,
+    "mixed",
+    ("cpu", "gpu_milli"),
     ((8, 2000), (9, 0), (30, 1500), (13, 3000), (0, 1000)),
-)  # fmt: skip
+)
 """Amounts that lie between thresholds of the index, devices in parts, and a resource that a machine lacks."""
 LAYOUT = Layout(MIXED, Rings(MIXED, Streams(0).of("rings")))
 

@@ -65,8 +65,10 @@ def test_the_second_claims_and_leads_when_a_majority_has_granted() -> None:
     led = [to for to, message in effects if message == Lead(1, is_confirmed=True)]
     assert led == [f"node/{number}" for number in range(4)]
     assert {(to, message.second) for to, message in effects if isinstance(message, Lineup)} == {
-        (FIRST, FOURTH), (THIRD, FOURTH), (FOURTH, FOURTH),
-    }, "of those that are there the strongest becomes second"  # fmt: skip
+        (FIRST, FOURTH),
+        (THIRD, FOURTH),
+        (FOURTH, FOURTH),
+    }, "of those that are there the strongest becomes second"
 
 
 def test_a_leader_replaces_a_second_that_is_lost() -> None:
@@ -193,8 +195,10 @@ def test_a_new_leader_resumes_the_tasks_of_its_copy_that_distributors_name() -> 
     one.lead(1)
     effects = [effect for number in range(4) for effect in one.hear(Status(1, (), ()), f"node/{number}")]
     assert {(to, message.kept) for to, message in effects if isinstance(message, Report)} == {
-        (DEALERS[0], ((5, 0),)), (DEALERS[1], ((6, 0),)), (DEALERS[2], ()),
-    }  # fmt: skip
+        (DEALERS[0], ((5, 0),)),
+        (DEALERS[1], ((6, 0),)),
+        (DEALERS[2], ()),
+    }
     ((_, run),) = one.hear(Resume(1, (5,), (1,)), DEALERS[0])
     assert isinstance(run, Run)
     assert (run.task.id, run.attempt, run.owner) == (5, 1, DEALERS[0])

@@ -43,11 +43,13 @@ def test_an_alloc_that_is_not_used_is_given_back() -> None:
     """The last task of the job waits 20 s for one on the other machine, and an alloc lasts 5 s, or 50 s."""
     flow = with_parents(
         msgspec.structs.replace(
-            job_of([10, 30, 10, 10]), arrival_us=array("q", [0, SECOND]), first=array("q", [0, 3, 4]),
+            job_of([10, 30, 10, 10]),
+            arrival_us=array("q", [0, SECOND]),
+            first=array("q", [0, 3, 4]),
             estimate_us=array("q", [SECOND] * 2),
         ),
         [(), (), (0, 1), ()],
-    )  # fmt: skip
+    )
     assert starts(run("pipeline", flow, Cluster.uniform(2), alloc_s="5")) == [0, 0, 30, 15]
     assert starts(run("pipeline", flow, Cluster.uniform(2), alloc_s="50")) == [0, 0, 30, 40]
 

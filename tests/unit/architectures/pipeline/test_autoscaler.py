@@ -48,8 +48,14 @@ def test_at_once_a_machine_is_released_as_soon_as_it_is_not_needed() -> None:
 
 def test_thrift_waits_for_cheaper_hours_with_what_does_not_run() -> None:
     """At 60 s it is dear: the waiting task that fits nowhere gets one machine, the others wait for the next hour."""
-    records = run("pipeline", trace_of_rows([(10, 4, 7200), (11, 4, 30), (12, 4, 30)]), MACHINES, R7="thrift",
-                  prices="2+1", **MINUTES)  # fmt: skip
+    records = run(
+        "pipeline",
+        trace_of_rows([(10, 4, 7200), (11, 4, 30), (12, 4, 30)]),
+        MACHINES,
+        R7="thrift",
+        prices="2+1",
+        **MINUTES,
+    )
     assert starts(records) == [80, 3620, 3650]
 
 
@@ -96,9 +102,15 @@ def test_two_levels_provision_each_for_itself() -> None:
 
 def test_the_machines_of_the_broker_are_always_on() -> None:
     records = run(
-        "pipeline", trace_of_rows(BURST), MACHINES, R7="react", broker_machines="2", M1="long/estimate_s:90",
-        broker_delay_s="0", **MINUTES,
-    )  # fmt: skip
+        "pipeline",
+        trace_of_rows(BURST),
+        MACHINES,
+        R7="react",
+        broker_machines="2",
+        M1="long/estimate_s:90",
+        broker_delay_s="0",
+        **MINUTES,
+    )
     assert records.billing is not None
     assert records.billing.machines == {0, 1}
 

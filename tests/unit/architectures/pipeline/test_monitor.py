@@ -96,8 +96,14 @@ def test_the_machine_of_a_reported_task_may_fail_while_others_run_on_reclaimed_r
     assert Counter(records.attempt) == {1: 2}
 
 
-@pytest.mark.parametrize("given", [{"T8": "delete/files:300"}, {"T6": "overrun/period_s:0.2/factor:1.5"},
-                                   {"J7": "delete/files:300", "J2": "flow-control"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"T8": "delete/files:300"},
+        {"T6": "overrun/period_s:0.2/factor:1.5"},
+        {"J7": "delete/files:300", "J2": "flow-control"},
+    ],
+)
 def test_storms_with_reports_and_files(given: dict[str, str]) -> None:
     pipeline = msgspec.structs.replace(lookup("pipeline"), tags="")  # none of these goes with tags
     for seed in range(12):
@@ -105,9 +111,14 @@ def test_storms_with_reports_and_files(given: dict[str, str]) -> None:
         run_scenario(pipeline, msgspec.structs.replace(scenario, parameters={**scenario.parameters, **given}))
 
 
-@pytest.mark.parametrize(("given", "problem"), [({"T6": "reclaim", "T3": "easy"}, "taken back"),
-                                                ({"T6": "reclaim", "T9": "fixed"}, "taken back"),
-                                                ({"use_least": "0.5", "use_most": "0.2"}, "lower it")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"T6": "reclaim", "T3": "easy"}, "taken back"),
+        ({"T6": "reclaim", "T9": "fixed"}, "taken back"),
+        ({"use_least": "0.5", "use_most": "0.2"}, "lower it"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(given: dict[str, str], problem: str) -> None:
     pipeline = lookup("pipeline")
     with pytest.raises(InputError, match=problem):

@@ -92,10 +92,17 @@ def test_heft_starts_the_longest_chain_first() -> None:
 def test_tasks_below_one_that_fits_no_machine_never_run_and_are_counted() -> None:
     rows = trace_of_rows([(0, 1, 1)])
     trace = type(rows)(
-        "graph", rows.arrival_us, type(rows.first)("q", [0, 4]), type(rows.first)("q", [SECOND] * 4),
-        rows.estimate_us, resources=("cores",), requests=((1,), (9,)), request=type(rows.first)("H", [0, 1, 0, 0]),
-        parent_first=type(rows.first)("q", [0, 0, 0, 1, 2]), parents=type(rows.first)("q", [1, 2]),
-    )  # fmt: skip
+        "graph",
+        rows.arrival_us,
+        type(rows.first)("q", [0, 4]),
+        type(rows.first)("q", [SECOND] * 4),
+        rows.estimate_us,
+        resources=("cores",),
+        requests=((1,), (9,)),
+        request=type(rows.first)("H", [0, 1, 0, 0]),
+        parent_first=type(rows.first)("q", [0, 0, 0, 1, 2]),
+        parents=type(rows.first)("q", [1, 2]),
+    )
     records = run("pipeline", trace, cores_cluster(4))
     assert records.unsatisfiable[0] == 3
     assert starts(records)[0] == 0

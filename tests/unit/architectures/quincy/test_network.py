@@ -53,8 +53,11 @@ def test_places_cost_what_the_dearest_machine_there_costs() -> None:
     assert dict(item(model, 0, (0, 1, 2, 3)).entries)["any", 0] == 0
     assert dict(item(model, 0, (0, 2)).entries)["any", 0] == 3000, "every rack holds it, not every machine"
     assert dict(item(model, 0, (0, 1)).entries) == {
-        ("machine", 0): 0, ("machine", 1): 0, ("rack", 0, 0): 0, ("any", 0): 6000,
-    }  # fmt: skip
+        ("machine", 0): 0,
+        ("machine", 1): 0,
+        ("rack", 0, 0): 0,
+        ("any", 0): 6000,
+    }
     assert item(model, 0).entries == ((("any", 0), 0),), "no input: no preference"
 
 

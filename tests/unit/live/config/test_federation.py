@@ -24,15 +24,20 @@ def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.S
 
 def test_without_hosts_there_is_one_per_role_and_one_for_the_api() -> None:
     assert split(ADDRESSES, {}) == {
-        "gm": ("gm/0", "gm/1"), "lm": ("lm/0",), "node": ("node/0", "node/1"), "api": ("submitter",),
-    }  # fmt: skip
+        "gm": ("gm/0", "gm/1"),
+        "lm": ("lm/0",),
+        "node": ("node/0", "node/1"),
+        "api": ("submitter",),
+    }
 
 
 def test_the_first_pattern_that_fits_takes_an_address() -> None:
     hosts = {"first": ["gm/0"], "api": ["gm/*", "lm/*"], "node": ["node/*"]}
     assert split(ADDRESSES, hosts) == {
-        "first": ("gm/0",), "api": ("gm/1", "lm/0", "submitter"), "node": ("node/0", "node/1"),
-    }  # fmt: skip
+        "first": ("gm/0",),
+        "api": ("gm/1", "lm/0", "submitter"),
+        "node": ("node/0", "node/1"),
+    }
 
 
 @pytest.mark.parametrize(

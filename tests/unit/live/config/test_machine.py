@@ -98,9 +98,10 @@ def test_gpus_of_nvidia_are_numbered_in_order_of_the_bus(tmp_path: Path) -> None
 
 def test_gpus_of_amd_are_the_cards_of_their_vendor(tmp_path: Path) -> None:
     for number, bus, vendor, product in (
-        (0, "0000:c3:00.0", "0x1002", "Instinct MI210"), (1, "0000:03:00.0", "0x1002", ""),
+        (0, "0000:c3:00.0", "0x1002", "Instinct MI210"),
+        (1, "0000:03:00.0", "0x1002", ""),
         (2, "0000:04:00.0", "0x8086", ""),
-    ):  # fmt: skip
+    ):
         device = tmp_path / "sys/devices" / bus
         device.mkdir(parents=True)
         (device / "vendor").write_text(f"{vendor}\n")
@@ -116,7 +117,7 @@ def test_gpus_of_amd_are_the_cards_of_their_vendor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rotational", "kind"), [("1\n", "hdd"), ("0\n", "ssd")])
 def test_the_disk_of_a_folder_is_told_also_where_it_lies_on_a_partition(
     tmp_path: Path, rotational: str, kind: str
-) -> None:  # fmt: skip
+) -> None:
     assert disk_of(tmp_path, tmp_path).kind == UNKNOWN_DISK
     device = tmp_path.stat().st_dev
     partition = tmp_path / "sys/devices/disk/part1"

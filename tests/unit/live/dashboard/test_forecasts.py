@@ -16,17 +16,28 @@ from volery.live.status import Forecast
 
 def asked(**fields: str) -> Request:
     scope = {
-        "type": "http", "method": "GET", "path": "/", "query_string": urlencode(fields).encode(), "headers": [],
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "query_string": urlencode(fields).encode(),
+        "headers": [],
         "state": {"principal": Principal("ada", "user")},
-    }  # fmt: skip
+    }
     return Request(scope)
 
 
 def test_a_filled_form_is_a_job_of_who_asks() -> None:
-    found = asked_job(asked(
-        name="fit", command="make", tasks="12", estimate_s="2.5", constraints="cores >= 2\n\n label.disk == \"ssd\" ",
-        request="cpu_milli = 500, memory_mb=64\n", user="",
-    ))  # fmt: skip
+    found = asked_job(
+        asked(
+            name="fit",
+            command="make",
+            tasks="12",
+            estimate_s="2.5",
+            constraints='cores >= 2\n\n label.disk == "ssd" ',
+            request="cpu_milli = 500, memory_mb=64\n",
+            user="",
+        )
+    )
     assert found is not None
     assert (found.name, found.command, found.user, found.tasks, found.estimate_s) == ("fit", "make", "ada", 12, 2.5)
     assert found.constraints == ("cores >= 2", 'label.disk == "ssd"')
@@ -60,10 +71,13 @@ def test_intervals_name_moments_to_come_what_is_known_and_who_loses() -> None:
     none = Quantiles(None, None, None)
     soon, late = Quantiles(0, 2_000_000, 4_000_000), Quantiles(1_000_000, 8_000_000, None)
     forecast = Forecast(
-        made_us=0, tasks=3, runs=20, moments=MomentQuantiles(none, soon, none, late),
+        made_us=0,
+        tasks=3,
+        runs=20,
+        moments=MomentQuantiles(none, soon, none, late),
         known=DurationBases(history=2, nothing=1),
         preempts=(PreemptedJob(job=7, user="bob", tasks=1.5, runs=4), PreemptedJob(tasks=2.0, runs=3)),
-    )  # fmt: skip
+    )
     shown = forecast_intervals(forecast, MOMENTS)
     assert "the first task ends" in shown
     assert "the first task starts" not in shown, "it has started"

@@ -44,29 +44,49 @@ def test_allocation_times_are_told_by_the_smallest_that_so_many_do_not_exceed() 
     drawn = waits(AllocationPercentiles(tasks=3, p50=1000, p95=2000, p99=4000))
     assert drawn is not None
     assert re.findall(r'class="count">(.*?)</span>.*?width="(.*?)"', drawn) == [
-        ("1.00 ms", "25.00"), ("2.00 ms", "50.00"), ("4.00 ms", "100.00"),
-    ]  # fmt: skip
+        ("1.00 ms", "25.00"),
+        ("2.00 ms", "50.00"),
+        ("4.00 ms", "100.00"),
+    ]
 
 
 def test_views_are_as_dark_as_they_are_wrong_and_an_old_or_idle_one_alarms_nobody() -> None:
     pairs = [
-        PairStatus(by="gm/0", asked="lm/10", decisions=1000, refused=500, view_age_us=9, recent=200, recent_refused=100,
-                   recent_view_age_us=2000),
+        PairStatus(
+            by="gm/0",
+            asked="lm/10",
+            decisions=1000,
+            refused=500,
+            view_age_us=9,
+            recent=200,
+            recent_refused=100,
+            recent_view_age_us=2000,
+        ),
         PairStatus(by="gm/0", asked="lm/2", decisions=9, refused=0, view_age_us=4000),
-        PairStatus(by="gm/1", asked="lm/2", decisions=8, refused=0, view_age_us=9, recent=8, recent_refused=7,
-                   recent_view_age_us=1000),
-    ]  # fmt: skip
+        PairStatus(
+            by="gm/1",
+            asked="lm/2",
+            decisions=8,
+            refused=0,
+            view_age_us=9,
+            recent=8,
+            recent_refused=7,
+            recent_view_age_us=1000,
+        ),
+    ]
     old, wrong = ages(pairs)[0], inconsistencies(pairs)[0]
     assert re.findall(r'scope="col">(.*?)<', old) == ["lm/2", "lm/10"]
     cells = r'<td class="(heat.)">(.*?)<small>(.*?)</small>'
     assert re.findall(cells, old) == [
-        ("heat0", "\N{EN DASH}", "4.00 ms before"), ("heat0", "2.00 ms", "200 decisions"),
+        ("heat0", "\N{EN DASH}", "4.00 ms before"),
+        ("heat0", "2.00 ms", "200 decisions"),
         ("heat0", "1.00 ms", "8 decisions"),
-    ]  # fmt: skip
+    ]
     assert re.findall(cells, wrong) == [
-        ("heat0", "\N{EN DASH}", "since the start 0 of 9"), ("heat4", "100 of 200", "since the start 500 of 1,000"),
+        ("heat0", "\N{EN DASH}", "since the start 0 of 9"),
+        ("heat4", "100 of 200", "since the start 500 of 1,000"),
         ("heat0", "7 of 8", "since the start 0 of 8"),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_decided_counts_as_recent_for_five_minutes() -> None:
@@ -93,10 +113,15 @@ def test_what_is_decided_counts_as_recent_for_five_minutes() -> None:
     assert (pair.decisions, pair.recent, pair.recent_refused, pair.recent_view_age_us) == (2, 0, 0, None)
 
 
-@pytest.mark.parametrize(("content", "told"), [
-    (b"\x1b[31mred\x1b[0m\x1b]0;title\x07", "red"), (b"a\r\nb\rc\r\r\n", "a\nb\nc\n"),
-    ("\u202eturned\u200f".encode(), "\ufffdturned\ufffd"), (b"\0\x08", "\ufffd\ufffd"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x1b[31mred\x1b[0m\x1b]0;title\x07", "red"),
+        (b"a\r\nb\rc\r\r\n", "a\nb\nc\n"),
+        ("\u202eturned\u200f".encode(), "\ufffdturned\ufffd"),
+        (b"\0\x08", "\ufffd\ufffd"),
+    ],
+)
 def test_output_is_made_legible(content: bytes, told: str) -> None:
     assert legible(content) == told
 
@@ -171,5 +196,11 @@ def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:
     found = cells_of(nodes)
     assert len(found) == CELLS_MAX
     assert [sum(column) for column in list(zip(*map(msgspec.structs.astuple, found), strict=True))[1:]] == [
-        1_203, 2_406, 401, 1, 0, 0, 0,
-    ]  # fmt: skip
+        1_203,
+        2_406,
+        401,
+        1,
+        0,
+        0,
+        0,
+    ]

@@ -36,7 +36,7 @@ def test_a_service_with_delegation_divides_its_own_group(tmp_path: Path, monkeyp
 
 def test_a_process_that_was_moved_below_divides_the_group_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     group = tmp_path / "fs/system.slice/volery.service"
     proc = hierarchy(tmp_path, f"/system.slice/volery.service/{AGENTS}")
     delegated(monkeypatch, group)
@@ -45,7 +45,7 @@ def test_a_process_that_was_moved_below_divides_the_group_above(
 
 def test_a_group_of_somebody_else_is_left_alone_and_the_way_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     proc = hierarchy(tmp_path, "/user.slice/session-1.scope")
     delegated(monkeypatch)
     with pytest.raises(NotPermittedError, match=r"session-1\.scope is not delegated .* Delegate=yes"):

@@ -118,10 +118,15 @@ def test_the_output_of_another_user_is_left_alone(output: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "piece"),
     [
-        ("bytes=0-9", (0, 10)), ("bytes=95-", (95, 100)), ("bytes=-5", (95, 100)), ("bytes=90-500", (90, 100)),
-        ("bytes=-500", (0, 100)), ("bytes=100-", None), ("bytes=9-3", None),
+        ("bytes=0-9", (0, 10)),
+        ("bytes=95-", (95, 100)),
+        ("bytes=-5", (95, 100)),
+        ("bytes=90-500", (90, 100)),
+        ("bytes=-500", (0, 100)),
+        ("bytes=100-", None),
+        ("bytes=9-3", None),
     ],
-)  # fmt: skip
+)
 def test_ranges_are_those_of_the_header(tmp_path: Path, wanted: str, piece: tuple[int, int] | None) -> None:
     (tmp_path / "stdout").write_bytes(bytes(range(100)))
     with (tmp_path / "stdout").open("rb") as file:

@@ -205,10 +205,16 @@ def test_a_master_does_not_lose_those_that_were_absent_while_its_host_opened() -
     assert not end.news
 
 
-@pytest.mark.parametrize(("watches", "incarnation", "limit_s"), [
-    (WatchList({}, 2_000_000), 1, FIRST_MEETING_S), (WatchList({}, 2_000_000), 2, 2.0),
-    (WatchList({}, 30_000_000), 1, 30.0), (None, 1, UNWATCHED_MEETING_S), (None, 7, UNWATCHED_MEETING_S),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("watches", "incarnation", "limit_s"),
+    [
+        (WatchList({}, 2_000_000), 1, FIRST_MEETING_S),
+        (WatchList({}, 2_000_000), 2, 2.0),
+        (WatchList({}, 30_000_000), 1, 30.0),
+        (None, 1, UNWATCHED_MEETING_S),
+        (None, 7, UNWATCHED_MEETING_S),
+    ],
+)
 def test_every_host_has_a_limit_for_its_wait_for_others(
     watches: WatchList | None, incarnation: int, limit_s: float
 ) -> None:

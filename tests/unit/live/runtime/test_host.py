@@ -80,9 +80,14 @@ class Pair:
                 journal = JournalWriter(self.path, header_of(plan("oracle"), "one", ("watcher/0",)), "none")
             watches = WatchList(watched_by([("watcher/0", "watcher/1")], WHERE, name), detection_us)
             self.hosts[name] = Host(
-                name, {address: self.watchers[address]}, Inbox(WHERE), codec=Codec(frozenset({Note})),
-                transport=self.transports[name], journal=journal, watches=watches,
-            )  # fmt: skip
+                name,
+                {address: self.watchers[address]},
+                Inbox(WHERE),
+                codec=Codec(frozenset({Note})),
+                transport=self.transports[name],
+                journal=journal,
+                watches=watches,
+            )
 
     def cut(self, cut: bool) -> None:
         for transport in self.transports.values():
@@ -218,14 +223,24 @@ def test_a_host_that_waits_for_others_sends_beats_and_says_for_whom(monkeypatch:
         heard: list[Message] = []
         watches = WatchList(watched_by([("watcher/0", "watcher/1")], where, "one"), SECOND // 10)
         one = Host(
-            "one", {"watcher/0": Watcher()}, Inbox(where), codec=Codec({Note}), transport=medium.transport(),
-            watches=watches, presence=Presence("other"), incarnation=1,
-        )  # fmt: skip
+            "one",
+            {"watcher/0": Watcher()},
+            Inbox(where),
+            codec=Codec({Note}),
+            transport=medium.transport(),
+            watches=watches,
+            presence=Presence("other"),
+            incarnation=1,
+        )
         transport, opening = medium.transport(), asyncio.create_task(one.open())
         delivery = Delivery(
-            1, Codec({Note}), transport.send, lambda peer, parcels: None,
-            lambda peer, parcels: heard.extend(message for _, _, message in parcels), lambda peer, known: None,
-        )  # fmt: skip
+            1,
+            Codec({Note}),
+            transport.send,
+            lambda peer, parcels: None,
+            lambda peer, parcels: heard.extend(message for _, _, message in parcels),
+            lambda peer, known: None,
+        )
         await transport.open("other", delivery.arrived)
         kinds = {HostHeartbeat, HostReport}
         async with asyncio.timeout(LIMIT_S):

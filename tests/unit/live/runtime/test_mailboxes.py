@@ -44,8 +44,10 @@ def test_a_host_sends_for_its_own_components_and_to_those_that_take_it(caplog: p
     ingress = IngressFilter("gm", inbox.mailboxes, inbox.host_of)
     sound: tuple[Address, Address, Message] = ("gm/0", "lm/0", JobDone(1))
     wrong: list[tuple[Address, Address, Message]] = [
-        ("gm/0", "lm/1", JobDone(2)), ("gm/1", "lm/0", JobDone(3)), ("gm/0", "lm/0", JobAccepted(4)),
-    ]  # fmt: skip
+        ("gm/0", "lm/1", JobDone(2)),
+        ("gm/1", "lm/0", JobDone(3)),
+        ("gm/0", "lm/0", JobAccepted(4)),
+    ]
     with caplog.at_level(logging.ERROR):
         assert ingress.admitted("lm", [wrong[0], sound, *wrong[1:]]) == [(box, JobDone(1), "lm/0")]
     assert ingress.refused == 3

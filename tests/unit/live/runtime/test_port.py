@@ -208,7 +208,7 @@ class Spies:
 
     async def claim(
         self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
-    ) -> int:  # fmt: skip
+    ) -> int:
         return incarnation
 
     def announce(self, mark: bytes) -> None:
@@ -260,9 +260,14 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
     async def run() -> None:
         puppet, transport, codec = Puppet(), Transport(), Codec({Order})
         host = Host(
-            "test", {"puppet/0": puppet}, Inbox({"elsewhere/0": "elsewhere"}), executor=transport, transport=transport,
-            codec=codec, journal=Journal(),  # type: ignore[arg-type] # it is a spy
-        )  # fmt: skip
+            "test",
+            {"puppet/0": puppet},
+            Inbox({"elsewhere/0": "elsewhere"}),
+            executor=transport,
+            transport=transport,
+            codec=codec,
+            journal=Journal(),  # type: ignore[arg-type] # it is a spy
+        )
         await host.open()
         host.start()
         order(host, Order("launch", at=1), Order("launch", at=2))

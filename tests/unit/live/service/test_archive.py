@@ -226,8 +226,11 @@ def test_the_record_of_archived_jobs_is_exported_as_that_of_others(tmp_path: Pat
     assert json.loads(told.stdout) == {"file": str(tmp_path / "out.jsonl"), "jobs": 3, "tasks": 9}
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(line["record"], line.get("id"), line.get("index")) for line in lines[:4]] == [
-        ("job", 0, None), ("task", None, 0), ("task", None, 1), ("task", None, 2),
-    ]  # fmt: skip
+        ("job", 0, None),
+        ("task", None, 0),
+        ("task", None, 1),
+        ("task", None, 2),
+    ]
 
 
 def test_an_export_of_an_archive_names_the_damaged_file_and_has_all_others(tmp_path: Path) -> None:

@@ -40,9 +40,7 @@ class Bench:
     async def submit(self, *jobs: int, user: str = "") -> None:
         for job in jobs:
             description = JobDescription(command="true", tasks=TASKS, user=user)
-            await self.writer.written(
-                partial(self.store.insert, job, job * TASKS, description, TASKS, [], 0)
-            )  # fmt: skip
+            await self.writer.written(partial(self.store.insert, job, job * TASKS, description, TASKS, [], 0))
 
     async def report(self, job: int, places: Iterable[int], state: AttemptState = "running") -> None:
         for place in places:

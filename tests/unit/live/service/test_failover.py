@@ -116,9 +116,14 @@ def test_a_job_at_a_scheduler_that_the_federation_has_no_more_is_at_its_usual_on
         bench = Bench()
         bench.book.add(Reassignment(1, "gm/0", "gm/9"), [0], "", 0)
         again = Failover(
-            lambda job, user: ENTRIES[job % 3], ENTRIES, 0, bench.book, bench._written, bench.order,
+            lambda job, user: ENTRIES[job % 3],
+            ENTRIES,
+            0,
+            bench.book,
+            bench._written,
+            bench.order,
             bench._submit_again,
-        )  # fmt: skip
+        )
         assert again.entry(0, "") == "gm/0"
 
     asyncio.run(scenario())
@@ -166,9 +171,14 @@ def test_a_scheduler_whose_jobs_were_moved_is_relieved_at_once_if_it_is_lost_to_
         bench.book.add(FIRST, [], "", 0)
         hour_us = 3_600_000_000
         again = Failover(
-            lambda job, user: ENTRIES[job % 3], ENTRIES, hour_us, bench.book, bench._written, bench.order,
+            lambda job, user: ENTRIES[job % 3],
+            ENTRIES,
+            hour_us,
+            bench.book,
+            bench._written,
+            bench.order,
             bench._submit_again,
-        )  # fmt: skip
+        )
         again.on_peer(PeerLost("gm/2"))
         again.on_peer(PeerLost("gm/0"))
         again.on_peer(PeerLost("gm/0"))

@@ -249,9 +249,11 @@ def test_orders_that_schedulers_follow_outlive_the_store(tmp_path: Path) -> None
 def test_what_a_host_keeps_that_is_no_mark_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
     encode = msgspec.json.encode
     marks = {
-        "a": b"no mark", "b": encode(StoreMark("s", ArchivedKey(1 << 31, 0, 0))),
-        "c": encode(StoreMark("s", ArchivedKey(1, 1 << 63, 0))), "d": encode(StoreMark("s", ArchivedKey(1, 2, 3))),
-    }  # fmt: skip
+        "a": b"no mark",
+        "b": encode(StoreMark("s", ArchivedKey(1 << 31, 0, 0))),
+        "c": encode(StoreMark("s", ArchivedKey(1, 1 << 63, 0))),
+        "d": encode(StoreMark("s", ArchivedKey(1, 2, 3))),
+    }
     assert list(decode_marks(marks)) == ["host d"]
     assert [record.args[0] for record in caplog.records if isinstance(record.args, tuple)] == ["a", "b", "c"]
 

@@ -164,8 +164,9 @@ def test_nodes_of_a_short_host_are_closed_while_there_are_others() -> None:
 def test_machines_that_are_short_of_something_are_left_out_of_what_could_run_a_task() -> None:
     steps = candidates(Fleet(MACHINES, [2, 2]).cluster, 0, (), (), {}, short={1})
     assert [(demand, len(left)) for demand, left in steps][-2:] == [
-        ("lack nothing to start a task", 1), ("have a free slot now", 1),
-    ]  # fmt: skip
+        ("lack nothing to start a task", 1),
+        ("have a free slot now", 1),
+    ]
 
 
 class Clock:
@@ -222,9 +223,14 @@ def test_each_demand_leaves_fewer_machines() -> None:
     cluster = Cluster((0b1, 0b11, 0b11, 0b11, 0b11), (1, 1, 1, 1, 2))
     steps = candidates(cluster, 0b10, (), {1}, {3: 1, 4: 1}, {2})
     assert counted(steps) == counted(
-        [("machines", [0, 1, 2, 3, 4]), ("meet its constraints", [1, 2, 3, 4]), ("are not drained", [2, 3, 4]),
-         ("answer", [3, 4]), ("have a free slot now", [4])]
-    )  # fmt: skip
+        [
+            ("machines", [0, 1, 2, 3, 4]),
+            ("meet its constraints", [1, 2, 3, 4]),
+            ("are not drained", [2, 3, 4]),
+            ("answer", [3, 4]),
+            ("have a free slot now", [4]),
+        ]
+    )
 
 
 def test_a_task_that_asks_for_amounts_needs_a_machine_that_is_large_enough_when_empty() -> None:

@@ -130,16 +130,19 @@ def test_the_description_has_each_operation_with_its_parameters_and_types() -> N
         """
         return Response()
 
-    found = describe([
-        Operation("GET", "/jobs/{id:number}", show, JobStatus, query={"first": "from here"}),
-        Operation("POST", "/jobs", show, JobStatus, JobDescription, status=201, role="admin"),
-        Operation("GET", "/healthz", show, "text/plain", role=None),
-    ])  # fmt: skip
+    found = describe(
+        [
+            Operation("GET", "/jobs/{id:number}", show, JobStatus, query={"first": "from here"}),
+            Operation("POST", "/jobs", show, JobStatus, JobDescription, status=201, role="admin"),
+            Operation("GET", "/healthz", show, "text/plain", role=None),
+        ]
+    )
     one = found["paths"]["/jobs/{id}"]["get"]
     assert one["summary"] == "One job."
     assert [(parameter["name"], parameter["in"]) for parameter in one["parameters"]] == [
-        ("id", "path"), ("first", "query"),
-    ]  # fmt: skip
+        ("id", "path"),
+        ("first", "query"),
+    ]
     submit = found["paths"]["/jobs"]["post"]
     assert set(submit["responses"]) == {"201", "4XX"}
     assert submit["description"] == "Takes the role admin."

@@ -1,4 +1,4 @@
-"""A store of another version is refused, and left as it was."""
+"""A store of another version is refused, and one that cannot be prepared is left as it was."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
+from volery.live.service import schema
 from volery.live.service.checks import check_state
 from volery.live.service.schema import VERSION
 from volery.live.service.store import JobStore
@@ -41,3 +42,21 @@ def test_a_store_of_an_earlier_format_is_no_damage(tmp_path: Path) -> None:
         sql.execute("DROP TABLE formats")
     (file,) = [file for file in check_state(tmp_path) if file.path == str(path)]
     assert (file.damages, "earlier version (format 1)" in file.note) == ((), True)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_store_that_a_full_disk_keeps_from_being_prepared_opens_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    path = tmp_path / "jobs.sqlite"
+    if not is_new:
+        JobStore(path).close()
+
+    def full(*_: object) -> int:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "schema_checksum", full)
+        with pytest.raises(InputError, match="disk is full"):
+            JobStore(path)
+    JobStore(path).close()

@@ -186,11 +186,18 @@ def test_every_row_of_every_table_has_its_checksum(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["UPDATE jobs SET finished = 3 WHERE id = 5", "UPDATE tasks SET state = 'killed' WHERE job = 7 AND place = 2",
-     "UPDATE usages SET cpu_us = 8 WHERE job = 5", "UPDATE descriptions SET content = x'7b7d'",
-     "DELETE FROM formats", "UPDATE reweighs SET weight = 4", "UPDATE jobs SET checksum = NULL WHERE id = 7",
-     "UPDATE archived SET user = 'bob' WHERE job = 0", "UPDATE assignments SET note = ''"],
-)  # fmt: skip
+    [
+        "UPDATE jobs SET finished = 3 WHERE id = 5",
+        "UPDATE tasks SET state = 'killed' WHERE job = 7 AND place = 2",
+        "UPDATE usages SET cpu_us = 8 WHERE job = 5",
+        "UPDATE descriptions SET content = x'7b7d'",
+        "DELETE FROM formats",
+        "UPDATE reweighs SET weight = 4",
+        "UPDATE jobs SET checksum = NULL WHERE id = 7",
+        "UPDATE archived SET user = 'bob' WHERE job = 0",
+        "UPDATE assignments SET note = ''",
+    ],
+)
 def test_a_row_that_another_program_has_changed_is_told_with_its_table_and_key(tmp_path: Path, change: str) -> None:
     lived_in(tmp_path).close()
     path = tmp_path / "jobs.sqlite"
@@ -221,8 +228,9 @@ def test_a_change_of_a_damaged_row_does_not_hide_the_damage(tmp_path: Path) -> N
     again.commit()
     again.close()
     assert [damage.partition(" is ")[0] for damage in told(tmp_path / "jobs.sqlite")] == [
-        "the row of table jobs with id 5", "the row of table tasks with job 5 and place 2",
-    ]  # fmt: skip
+        "the row of table jobs with id 5",
+        "the row of table tasks with job 5 and place 2",
+    ]
 
 
 def rewritten(folder: Path, *changes: str) -> JobStore:
@@ -265,8 +273,9 @@ def test_who_follows_changes_past_a_damaged_row_comes_to_their_end_and_misses_no
 ) -> None:
     lived_in(tmp_path).close()
     with opened(tmp_path / "jobs.sqlite") as store:
-        expected = {(one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index)
-                    for one in store.changes(0, 999)}  # fmt: skip
+        expected = {
+            (one.id, -1) if isinstance(one, JobStatus) else (one.job, one.index) for one in store.changes(0, 999)
+        }
         end = store.revision
     with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as sql:
         sql.execute("UPDATE jobs SET checksum = 1 WHERE id = 3")
@@ -296,10 +305,15 @@ OPEN_JOB = JOBS - 1
 
 @pytest.mark.parametrize(
     "change",
-    [f"first_task = 9 WHERE id = {OPEN_JOB}", f"user = 'eve' WHERE id = {OPEN_JOB}",
-     f"name = CAST(x'ff41' AS TEXT) WHERE id = {OPEN_JOB}", f"revision = 'x' WHERE id = {OPEN_JOB}",
-     f"tasks = 1.5, running = 'many' WHERE id = {OPEN_JOB}", f"user = CAST(x'c3' AS TEXT) WHERE id = {OPEN_JOB}"],
-)  # fmt: skip
+    [
+        f"first_task = 9 WHERE id = {OPEN_JOB}",
+        f"user = 'eve' WHERE id = {OPEN_JOB}",
+        f"name = CAST(x'ff41' AS TEXT) WHERE id = {OPEN_JOB}",
+        f"revision = 'x' WHERE id = {OPEN_JOB}",
+        f"tasks = 1.5, running = 'many' WHERE id = {OPEN_JOB}",
+        f"user = CAST(x'c3' AS TEXT) WHERE id = {OPEN_JOB}",
+    ],
+)
 @pytest.mark.parametrize("when", ["before a start", "under way"])
 def test_an_open_job_whose_row_is_damaged_is_listed_as_damaged_and_all_others_go_on(
     tmp_path: Path, change: str, when: str, caplog: pytest.LogCaptureFixture
@@ -352,10 +366,15 @@ def test_a_damaged_row_of_a_task_that_is_reported_fails_its_job_alone(tmp_path: 
 
 @pytest.mark.parametrize(
     "change",
-    ["preemptions SET user = 'eve'", "preemptions SET reason = CAST(x'ff' AS TEXT)", "reweighs SET name = 'eve'",
-     "reweighs SET weight = 9", "archived SET file = 99 WHERE job = 0",
-     "usages SET held = 'x' WHERE job = 5 AND place = 1"],
-)  # fmt: skip
+    [
+        "preemptions SET user = 'eve'",
+        "preemptions SET reason = CAST(x'ff' AS TEXT)",
+        "reweighs SET name = 'eve'",
+        "reweighs SET weight = 9",
+        "archived SET file = 99 WHERE job = 0",
+        "usages SET held = 'x' WHERE job = 5 AND place = 1",
+    ],
+)
 def test_a_damaged_row_of_a_history_is_named_and_the_federation_starts(
     tmp_path: Path, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -286,10 +286,16 @@ def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypa
         if number % 5 == 0:
             store.give_up_waiting(number, number)
     queries = (
-        JobQuery(), JobQuery("pending"), JobQuery(user="user1"), JobQuery("failed", "user0"),
-        JobQuery(reason="ends of"), JobQuery(before=9), JobQuery("pending", before=9), JobQuery(since_us=8),
+        JobQuery(),
+        JobQuery("pending"),
+        JobQuery(user="user1"),
+        JobQuery("failed", "user0"),
+        JobQuery(reason="ends of"),
+        JobQuery(before=9),
+        JobQuery("pending", before=9),
+        JobQuery(since_us=8),
         JobQuery("running"),
-    )  # fmt: skip
+    )
     slices = ((0, 5), (0, 4), (4, 3), (0, 50), (30, 2))
     asked = itertools.product(queries, ORDERS, (False, True), slices)
 
@@ -361,8 +367,11 @@ def follow(store: JobStore, moves: list[tuple[int, AttemptState]], limit: int) -
     counted = job(store)
     states = [task.state for task in store.tasks(0, 0, 9)]
     assert [states.count(name) for name in ("running", "finished", "failed", "killed")] == [
-        counted.running, counted.finished, counted.failed, counted.killed,
-    ]  # fmt: skip
+        counted.running,
+        counted.finished,
+        counted.failed,
+        counted.killed,
+    ]
 
 
 def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:

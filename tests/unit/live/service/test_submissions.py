@@ -314,8 +314,14 @@ def test_an_open_job_of_which_a_part_is_damaged_fails_with_the_place_and_its_sch
     store.commit()
     store.close()
     with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as sql:
-        assert sql.execute(f"UPDATE {table} SET checksum = 1 WHERE rowid = 1" if table == "descriptions" else
-                           f"UPDATE {table} SET checksum = 1").rowcount == 1  # fmt: skip
+        assert (
+            sql.execute(
+                f"UPDATE {table} SET checksum = 1 WHERE rowid = 1"
+                if table == "descriptions"
+                else f"UPDATE {table} SET checksum = 1"
+            ).rowcount
+            == 1
+        )
 
     sent = list[Message]()
 

@@ -32,9 +32,13 @@ class Shares:
         self.store = store
         self.sent: list[tuple[Address, Message]] = []
         self.shares = UserShares(
-            {"ann": Fraction(1, 3)}, by, ["gm/0", "gm/1"], store.shares, self.written,
+            {"ann": Fraction(1, 3)},
+            by,
+            ["gm/0", "gm/1"],
+            store.shares,
+            self.written,
             lambda to, message: self.sent.append((to, message)),
-        )  # fmt: skip
+        )
 
     def written(self, write: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         async def commit() -> Any:

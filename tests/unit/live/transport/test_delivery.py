@@ -56,9 +56,13 @@ class End:
         self._name = name
         self.changed = asyncio.Event()
         self.delivery = Delivery(
-            incarnation, Codec(()), lambda to, encoded: link.carry(name, to, encoded), self._take, lambda *_: None,
+            incarnation,
+            Codec(()),
+            lambda to, encoded: link.carry(name, to, encoded),
+            self._take,
+            lambda *_: None,
             lambda peer, known: self.met.append((peer, known)),
-        )  # fmt: skip
+        )
         link.ends[name] = self
 
     def _take(self, sender: str, parcels: Iterable[Parcel]) -> None:

@@ -23,11 +23,17 @@ def test_what_one_leaves_goes_to_its_siblings_first_by_weight() -> None:
     tree = parse_shares_text("web:1(a:1+b:1)+dev:1(c:1+d:3)")
     all_of_it = Fraction(1)
     assert entitlements(tree, {"a": Fraction(1, 10), "b": all_of_it, "c": all_of_it, "d": all_of_it}) == {
-        "a": Fraction(1, 10), "b": Fraction(4, 10), "c": Fraction(1, 8), "d": Fraction(3, 8)
-    }  # fmt: skip
+        "a": Fraction(1, 10),
+        "b": Fraction(4, 10),
+        "c": Fraction(1, 8),
+        "d": Fraction(3, 8),
+    }
     assert entitlements(tree, {"a": Fraction(1, 10), "d": all_of_it}) == {
-        "a": Fraction(1, 10), "b": 0, "c": 0, "d": Fraction(9, 10)
-    }  # fmt: skip
+        "a": Fraction(1, 10),
+        "b": 0,
+        "c": 0,
+        "d": Fraction(9, 10),
+    }
 
 
 @given(trees(), st.data())

@@ -31,8 +31,12 @@ def test_d1_drf_serves_the_poorest_and_ties_go_to_who_came_first() -> None:
     shares = [(order.share("A"), order.share("B")) for _ in filling(order, {"B": B, "A": A})]
     thirds = [Fraction(n, 9) for n in range(10)]
     assert shares == [
-        (0, thirds[3]), (thirds[2], thirds[3]), (thirds[4], thirds[3]), (thirds[4], thirds[6]), (thirds[6], thirds[6])
-    ]  # fmt: skip
+        (0, thirds[3]),
+        (thirds[2], thirds[3]),
+        (thirds[4], thirds[3]),
+        (thirds[4], thirds[6]),
+        (thirds[6], thirds[6]),
+    ]
     assert order.choose() is None
 
 

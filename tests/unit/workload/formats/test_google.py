@@ -26,11 +26,15 @@ def read(folder: Path, *events: Event) -> tuple[Trace, Omissions]:
     path = folder / "events.json"
     lines = [
         {
-            "time": str(round(at * S)), "type": list(KINDS_2019.values()).index(kind), "collection_id": str(job),
-            "instance_index": task, "resource_request": {"cpus": 0.5, "memory": 0.25}, **more,
+            "time": str(round(at * S)),
+            "type": list(KINDS_2019.values()).index(kind),
+            "collection_id": str(job),
+            "instance_index": task,
+            "resource_request": {"cpus": 0.5, "memory": 0.25},
+            **more,
         }
         for at, kind, job, task, more in events
-    ]  # fmt: skip
+    ]
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
     return loaded(path)
 
@@ -112,9 +116,12 @@ def test_an_attempt_without_a_submission_of_its_own_comes_when_the_one_before_en
     bare: dict[str, Any] = {"resource_request": None}
     trace, found = read(
         tmp_path,
-        (1, "submit", 5, 0, {}), (2, "schedule", 5, 0, {}), (12, end, 5, 0, bare),
-        (20, "schedule", 5, 0, bare), (50, "finish", 5, 0, bare),
-    )  # fmt: skip
+        (1, "submit", 5, 0, {}),
+        (2, "schedule", 5, 0, {}),
+        (12, end, 5, 0, bare),
+        (20, "schedule", 5, 0, bare),
+        (50, "finish", 5, 0, bare),
+    )
     assert list(trace.duration_us) == [10 * S, 30 * S]
     assert list(trace.submit_us) == [0, 11 * S], "from the arrival of the job at 1 s"
     assert [trace.requests[k] for k in trace.request] == [(32_000, 4096)] * 2
@@ -141,11 +148,17 @@ def test_attempts_of_2011_are_replayed_as_those_of_2019(tmp_path: Path) -> None:
 def test_a_request_that_changes_while_a_task_waits_counts_and_one_that_changes_later_is_told(tmp_path: Path) -> None:
     less: dict[str, Any] = {"resource_request": {"cpus": 0.25, "memory": 0.25}}
     waiting: list[Event] = [
-        (1, "submit", 5, 0, {}), (2, "update", 5, 0, less), (3, "schedule", 5, 0, less), (9, "finish", 5, 0, less)
-    ]  # fmt: skip
+        (1, "submit", 5, 0, {}),
+        (2, "update", 5, 0, less),
+        (3, "schedule", 5, 0, less),
+        (9, "finish", 5, 0, less),
+    ]
     running: list[Event] = [
-        (1, "submit", 6, 0, {}), (3, "schedule", 6, 0, {}), (4, "update", 6, 0, less), (9, "finish", 6, 0, less)
-    ]  # fmt: skip
+        (1, "submit", 6, 0, {}),
+        (3, "schedule", 6, 0, {}),
+        (4, "update", 6, 0, less),
+        (9, "finish", 6, 0, less),
+    ]
     trace, found = read(tmp_path, *in_order(waiting, running))
     assert [trace.requests[k] for k in trace.request] == [(16_000, 4096), (32_000, 4096)]
     assert reasons(found) == {NEW_REQUEST: (CHANGED, 1)}

@@ -40,7 +40,7 @@ CSV = "job;who;submitted;cores\n1;u1;2024-03-01 08:00:00;8\n2;u2;2024-03-01 08:0
         ('[{"submitted_time": "", "attempts": []}]', r"f: .*nearest to Philly job log .*: lacks the key jobid;"),
         ("what is this\n", r"f:1: begins with 'what is this', which no known format does; name .* with --format"),
     ],
-)  # fmt: skip
+)
 def test_the_nearest_format_is_named_with_line_and_reason(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "f"
     path.write_text(text)
@@ -82,14 +82,13 @@ def test_a_table_that_is_near_several_formats_is_told_all(tmp_path: Path) -> Non
         ("JobID|User|Submit|State\n1|u|2024-03-01T08:00:00|COMPLETED\n", "output of Slurm's sacct"),
         ("JobIDRaw,JobID,Elapsed,State\n1,1,00:10:00,COMPLETED\n", "output of Slurm's sacct"),
         ("jobA,ps,1.0,Terminated,494319.0,494919.0,600.0,29.2,,\n", "the PAI task table of Alibaba's GPU trace"),
-        ("job_name,task_name,inst_num,status,start_time,end_time,plan_gpu\nj,t,1,Failed,1,2,3\n",
-         "the PAI task table"),
+        ("job_name,task_name,inst_num,status,start_time,end_time,plan_gpu\nj,t,1,Failed,1,2,3\n", "the PAI task table"),
         ("1\t" + "\t".join(["-1"] * 28) + "\n", r"a GWF table of 29 columns \(Grid Workloads Archive\)"),
         ("#\tJobID\tSubmitTime\tWaitTime\tRunTime\tNProcs\tReqNProcs\n1\t2\t3\t4\t5\t6\n", "a GWF table of 29 columns"),
         (CSV, r"a table with columns of its own \(job, who, submitted, cores\)"),
         (CSV.replace(";", "\t"), r"a table with columns of its own \(job, who, submitted, cores\)"),
     ],
-)  # fmt: skip
+)
 def test_a_format_that_is_not_read_yet_is_named_with_what_to_do(tmp_path: Path, text: str, title: str) -> None:
     path = tmp_path / "f.txt"
     path.write_text(text)

@@ -24,12 +24,15 @@ Attempt = tuple[str | None, str | None, int]
 def job(submitted: str, *attempts: Attempt, status: str = "Pass", name: str = "a1") -> dict[str, Any]:
     """Attempts of (begin, end, GPUs)."""
     return {
-        "jobid": name, "submitted_time": submitted, "status": status, "user": "u",
+        "jobid": name,
+        "submitted_time": submitted,
+        "status": status,
+        "user": "u",
         "attempts": [
             {"start_time": begin, "end_time": end, "detail": [{"gpus": ["g"] * gpus}] if gpus else []}
             for begin, end, gpus in attempts
         ],
-    }  # fmt: skip
+    }
 
 
 def read(folder: Path, *jobs: dict[str, Any]) -> tuple[Trace, Omissions]:
@@ -59,8 +62,10 @@ def test_a_job_whose_last_attempt_has_no_times_is_replayed_by_its_others(tmp_pat
 
 def test_the_time_between_attempts_is_no_work_and_each_holds_its_own_gpus(tmp_path: Path) -> None:
     attempts: tuple[Attempt, ...] = (
-        (at("07:00:10"), at("07:00:20"), 8), (at("09:00:00"), at("09:00:30"), 4), (at("09:30:00"), at("09:30:05"), 4)
-    )  # fmt: skip
+        (at("07:00:10"), at("07:00:20"), 8),
+        (at("09:00:00"), at("09:00:30"), 4),
+        (at("09:30:00"), at("09:30:05"), 4),
+    )
     trace, found = read(tmp_path, job(at("07:00:00"), *attempts))
     assert (list(trace.duration_us), gpus(trace)) == ([10 * S, 30 * S, 5 * S], [8, 4, 4])
     assert list(trace.parents) == [0, 1], "one after another"
@@ -70,8 +75,10 @@ def test_the_time_between_attempts_is_no_work_and_each_holds_its_own_gpus(tmp_pa
 
 def test_an_attempt_that_never_started_keeps_the_others_in_order(tmp_path: Path) -> None:
     attempts: tuple[Attempt, ...] = (
-        (at("07:00:10"), at("07:00:20"), 1), (None, None, 1), (at("07:01:00"), at("07:01:05"), 1)
-    )  # fmt: skip
+        (at("07:00:10"), at("07:00:20"), 1),
+        (None, None, 1),
+        (at("07:01:00"), at("07:01:05"), 1),
+    )
     trace, _ = read(tmp_path, job(at("07:00:00"), *attempts))
     assert (list(trace.duration_us), list(trace.parents)) == ([10 * S, 5 * S], [0])
 

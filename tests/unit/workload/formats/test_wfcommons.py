@@ -144,9 +144,14 @@ def test_a_name_of_several_tasks_tells_nobody_what_to_wait_for(tmp_path: Path) -
 def test_a_task_that_was_executed_again_is_replayed_once_and_its_other_attempts_are_counted(tmp_path: Path) -> None:
     flow = {
         "specification": {"tasks": [{"name": "a", "id": "a", "parents": []}]},
-        "execution": {"tasks": [{"id": "a", "runtimeInSeconds": 7}, {"id": "a", "runtimeInSeconds": 5},
-                                {"id": "z", "runtimeInSeconds": 3}]},
-    }  # fmt: skip
+        "execution": {
+            "tasks": [
+                {"id": "a", "runtimeInSeconds": 7},
+                {"id": "a", "runtimeInSeconds": 5},
+                {"id": "z", "runtimeInSeconds": 3},
+            ]
+        },
+    }
     trace, omissions = load(tmp_path / "c.json", {"name": "c", "schemaVersion": "1.5", "workflow": flow})
     assert sorted(trace.duration_us) == [3 * S, 5 * S]
     assert {(one.reason, one.tasks) for one in omissions.reasons} == {(REPEATED, 1), (UNSPECIFIED, 1)}

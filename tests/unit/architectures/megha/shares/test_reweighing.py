@@ -75,9 +75,11 @@ def built(**parameters: Any) -> Deployment:
 
 
 def played(
-    deployment: Deployment, changes: tuple[Reweighed, ...], users: tuple[str, ...] = ("a", "b"),
+    deployment: Deployment,
+    changes: tuple[Reweighed, ...],
+    users: tuple[str, ...] = ("a", "b"),
     plan: FaultPlan | None = None,
-) -> Records:  # fmt: skip
+) -> Records:
     """Each user has more long tasks than there are machines, from the beginning."""
     trace = trace_of("contended", [0] * len(users), [[LONG_US] * (MACHINES + 2)] * len(users))
     trace = msgspec.structs.replace(trace, user=users)
@@ -105,8 +107,11 @@ CHANGES = (Reweighed("a", 3, 20 * SECOND), Reweighed("a", 1, 60 * SECOND), Rewei
 def test_users_have_what_they_are_due_after_each_change(parameters: dict[str, Any]) -> None:
     records = played(built(**parameters), CHANGES)
     assert [had(records, at * SECOND) for at in (15, 40, 80, 110)] == [
-        {"a": 4, "b": 4}, {"a": 6, "b": 2}, {"a": 4, "b": 4}, {"a": 1, "b": 7},
-    ]  # fmt: skip
+        {"a": 4, "b": 4},
+        {"a": 6, "b": 2},
+        {"a": 4, "b": 4},
+        {"a": 1, "b": 7},
+    ]
 
 
 def test_an_organisation_has_a_weight_too() -> None:
@@ -119,8 +124,11 @@ def test_an_organisation_has_a_weight_too() -> None:
     assert shares.under is not None
     told = [(one.name, one.within, one.weight, float(one.due), one.members) for one in shares.under({"dev": 3})]
     assert told == [
-        ("a", (), 1, 0.25, 0), ("dev", (), 3, 0.75, 2), ("b", ("dev",), 1, 0.375, 0), ("c", ("dev",), 1, 0.375, 0),
-    ]  # fmt: skip
+        ("a", (), 1, 0.25, 0),
+        ("dev", (), 3, 0.75, 2),
+        ("b", ("dev",), 1, 0.375, 0),
+        ("c", ("dev",), 1, 0.375, 0),
+    ]
 
 
 @pytest.mark.parametrize("parameters", [{}, {"reliable": True}], ids=str)

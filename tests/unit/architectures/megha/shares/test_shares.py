@@ -106,8 +106,11 @@ def test_a_task_that_fits_is_placed_whatever_its_user_has_already() -> None:
     """Fairness is enforced under contention alone."""
     asked = sent(part("gm/1").hear(job(1, 4, "b")), Request)
     assert [(one.partition, one.positions, one.users) for one in asked] == [
-        (1, (0,), (B,)), (1, (1,), (B,)), (0, (0,), (B,)), (0, (1,), (B,)),
-    ]  # fmt: skip
+        (1, (0,), (B,)),
+        (1, (1,), (B,)),
+        (0, (0,), (B,)),
+        (0, (1,), (B,)),
+    ]
 
 
 def test_a_task_that_fits_nowhere_takes_the_place_of_the_violators_youngest() -> None:
@@ -412,8 +415,12 @@ def built(**parameters: Any) -> Any:
 def test_jobs_enter_at_their_users_gm_and_those_of_strangers_by_number() -> None:
     deployment = built(shares="a:1+b:2+c:1", queues="1+0+1")
     assert [deployment.entry_for(5, user) for user in ("a", "b", "c", "stranger", "")] == [
-        "gm/1", "gm/0", "gm/1", "gm/1", "gm/1",
-    ]  # fmt: skip
+        "gm/1",
+        "gm/0",
+        "gm/1",
+        "gm/1",
+        "gm/1",
+    ]
     shares = deployment.capability(DueShares)
     assert shares is not None
     assert {name: float(due) for name, due in shares.guaranteed.items()} == {"a": 0.25, "b": 0.5, "c": 0.25}

@@ -24,8 +24,15 @@ class Made:
         self.everybody = self.state.access(None)
 
     def job(self, number: int, user: str = "", **given: int) -> JobRecord:
-        record = JobRecord(number, user, given.get("priority", 0), given.get("deadline_us", -1), given.get("at", 0),
-                           given.get("estimate_us", SECOND), given.get("task_count", 1))  # fmt: skip
+        record = JobRecord(
+            number,
+            user,
+            given.get("priority", 0),
+            given.get("deadline_us", -1),
+            given.get("at", 0),
+            given.get("estimate_us", SECOND),
+            given.get("task_count", 1),
+        )
         return self.state.jobs.setdefault(number, record)
 
     def wait(self, job: JobRecord, request: Amounts = (), constraints: int = 0, estimate_us: int = SECOND) -> Waiting:
