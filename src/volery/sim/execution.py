@@ -448,8 +448,8 @@ def launch_of(port: LabPort, task: Task, attempt: int) -> str:
 class Extension:
     """A feature of one run: the kernel calls these methods, which do nothing unless the feature overrides them.
 
-    A feature gets what it needs (`volery.sim.lab.Lab`, the submitter ..) by its constructor. Rules for launches are
-    `volery.sim.execution.LaunchRule`.
+    A feature gets what it needs (the lab, the submitter ..) by its constructor. One with rules for launches is a
+    `LaunchRule`, too.
 
     Attributes:
         may_lose_work: True if jobs need not end: then the kernel does not look for a stall.
