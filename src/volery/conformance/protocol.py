@@ -15,7 +15,7 @@ from volery.conformance.cases import MACHINES, Case, lone_task, mixed_cases, tra
 from volery.conformance.jobs import Cancels
 from volery.conformance.outcomes import demand_all_finished, path_us
 from volery.conformance.verdict import ComponentProxy, Deliveries, check, demand, run
-from volery.core.component import Architecture, Component, Deployment, Sends, UnknownMessageError, role_of
+from volery.core.component import Architecture, Attached, Component, Deployment, Sends, UnknownMessageError, role_of
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES
 from volery.core.flow import SUBMISSIONS, entry_roles, orders_to, seen_through, tables
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Message, Time
@@ -89,7 +89,7 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
     takes, sends_of = tables(deployment)
     entries = entry_roles(deployment)
 
-    declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
+    declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*_all_sends())
     declared |= orders_to(deployment).union(*sends_of.values())
 
     for role, sends in sends_of.items():
@@ -107,16 +107,12 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
                 demand((kind, role) in declared, f"{role} takes {kind.__name__}, which no role declares to send there")
 
 
-def _declared(component: type[Component]) -> Sends:
-    return component.sends
-
-
-def _all_roles() -> Iterator[type[Component]]:
-    """Every class of components, because one that sends a message may be of use under other parameters alone."""
-    waiting = [Component]
+def _all_sends() -> Iterator[Sends]:
+    """The messages of every class of components and of their parts: some are of use under other parameters alone."""
+    waiting: list[type[Component | Attached]] = [Component, *Attached.__subclasses__()]
     while waiting:
         role_class = waiting.pop()
-        yield role_class
+        yield role_class.sends
         waiting += role_class.__subclasses__()
 
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from volery.core.assignment import Assignments, Owner
-from volery.core.events import Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Submit
+from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Submit
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 from volery.sim.lab import FAR, Door, Lab
 
@@ -69,6 +69,7 @@ class Submitter:
         self.carrier: Carrier | None = None
         self.answered: list[Callable[[JobId, Time], None]] = []
         self._moves_at: dict[Address, Time] = {}
+        self._cancelled: set[JobId] = set()
 
     def submit_due(self, now: Time) -> None:
         """Submit every job that arrives now, in the order of the trace."""
@@ -145,7 +146,13 @@ class Submitter:
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay; of a workflow what may be sent now."""
-        self.send(job, self._lab.trace.submission(job) if self.source is None else self.source.submission(job))
+        messages = self._lab.trace.submission(job) if self.source is None else self.source.submission(job)
+        self.send(job, [*messages, Cancel(job)] if job in self._cancelled else messages)
+
+    def cancel(self, job: JobId) -> None:
+        """Cancel a job; where it is submitted again, because its entry was gone, it is cancelled again."""
+        self._cancelled.add(job)
+        self.send(job, [Cancel(job)])
 
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from volery.core.events import TAG_TASKS_GIVEN_UP, Cancel, TaskFinished
+from volery.core.events import TAG_TASKS_GIVEN_UP, TaskFinished
 from volery.core.model import NEVER, SECOND, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
 from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
 from volery.sim.execution import BrokenRule, Extension, LabPort, LaunchRule, launch_of
@@ -213,7 +213,7 @@ class TagWaits(LaunchRule, Extension):
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
         if is_late or self._unfinished(job):
-            self._submitter.send(job, [Cancel(job)])
+            self._submitter.cancel(job)
         else:
             self._lab.schedule(now + RESULT_US, self._maybe_give_up, job, True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -110,28 +109,3 @@ def test_where_hosts_may_die_people_see_small_numbers_of_attempts(folder: Path) 
         client.cancel(number)
         assert ended(client, number).state == "cancelled"
         third.stop()
-
-
-def test_a_store_of_before_is_brought_up_to_date_and_its_attempts_read_as_people_count(tmp_path: Path) -> None:
-    from volery.live.service.store import JobStore
-
-    path = tmp_path / "jobs.sqlite"
-    JobStore(path).close()
-    sql = sqlite3.connect(path)
-    sql.execute("ALTER TABLE tasks DROP COLUMN launched")
-    sql.execute(
-        "INSERT INTO tasks (job, place, state, attempt, node, revision) VALUES (0, 0, 'running', 145, 'node/1', 1)"
-    )
-    columns = "job, place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held"
-    sql.execute(f"INSERT INTO usages ({columns}) VALUES (0, 0, 145, 7, NULL, 0, '')")
-    sql.execute("DROP TABLE formats")
-    sql.execute("PRAGMA user_version = 2")  # which had no checksums
-    sql.commit()
-    sql.close()
-    store = JobStore(path)
-    assert store.begun(0) == {0: (2, 145)}
-    store.close()
-    sql = sqlite3.connect(path)
-    rows = sql.execute("SELECT tasks.attempt, cpu_us FROM tasks JOIN usages USING (job, place, attempt)").fetchall()
-    sql.close()
-    assert rows == [(1, 7)], "what the attempt has used is still its own"

@@ -8,7 +8,9 @@ import pytest
 from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
 
 from volery.conformance.cases import trace_of
+from volery.core.component import Deployment
 from volery.core.events import (
+    Cancel,
     Event,
     JobAccepted,
     JobDone,
@@ -16,9 +18,10 @@ from volery.core.events import (
     Submit,
     TaskFinished,
 )
-from volery.core.model import SECOND, Address, Time
+from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.port import Port
-from volery.sim import Stalled, submitter
+from volery.sim import Network, Options, Stalled, submitter
+from volery.sim.kernel import Kernel
 
 ONE = trace_of("one", [0], [[]])
 
@@ -100,3 +103,21 @@ def test_heartbeats_during_a_long_task_or_before_a_late_job_are_no_stall(what: s
     trace = trace_of("long", [0], [[long_us]]) if what == "task" else trace_of("late", [0, long_us], [[1], [1]])
     records = play({"node/0": ticking(10, long_us, launch_all)}, trace)
     assert records.answered_us[-1] >= long_us
+
+
+def test_a_cancelled_job_is_cancelled_again_where_it_is_submitted_again() -> None:
+    """The entry that was to hear of it may be gone: the next one would wait for ever."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            kernel.submitter.cancel(event.job.id)
+            port.send(source, JobRejected(event.job.id, "not yet", SECOND) if not now else JobAccepted(event.job.id))
+        elif isinstance(event, Cancel) and now:
+            port.send(source, JobDone(event.job, 1))
+
+    actor = Actor(react)
+    deployment = Deployment({"entry/0": actor}, {}, lambda _: "entry/0", {})
+    kernel = Kernel(deployment, ONE, Cluster.uniform(1), Network(), 0, Options())
+    kernel.run(None)
+    assert actor.times(Cancel) == [0, SECOND, SECOND]
+    assert kernel.lab.records.answered_us[0] == SECOND

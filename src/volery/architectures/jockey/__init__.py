@@ -29,7 +29,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node, with_nodes
 
 
 class JockeyConfig(Parameters, frozen=True):
@@ -106,7 +106,7 @@ STAGES = {
     Stage.T1: Realisation("Scheduler.on_completed", "full", "parents have finished"),
     Stage.T2: Realisation("Scheduler._hand_out", "full", "below the guarantee first, then who runs least"),
     Stage.T4: Realisation("Scheduler._hand_out"),
-    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_completed"),
     Stage.R1: Realisation("Scheduler.on_completed", "full", "every slot, exactly"),
     Stage.R3: Realisation("Scheduler._hand_out", "full", "constraints"),

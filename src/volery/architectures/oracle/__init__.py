@@ -28,7 +28,7 @@ from volery.policies.fairness.drf import FairOrder, WeightedDrf
 from volery.policies.fairness.hdrf import HierarchicalDrf, NaiveHierarchy, collapsed
 from volery.policies.fairness.queue import FairVectorQueue
 from volery.policies.fairness.shares import parse_shares_text
-from volery.roles.node import NODE_MESSAGES, with_nodes
+from volery.roles.node import NODE_MESSAGES, Node, with_nodes
 
 
 class OracleConfig(Parameters, frozen=True):
@@ -127,7 +127,7 @@ ORACLE = Architecture(
         Stage.T2: Realisation("Scheduler.on_completed", "full", "fifo, drf or hdrf, among those that fit"),
         Stage.T3: Realisation("Scheduler._schedule"),
         Stage.T4: Realisation("Scheduler._launch"),
-        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
         Stage.T7: Realisation("Scheduler.on_completed"),
         Stage.R1: Realisation("Scheduler._schedule", "full", "every slot, exactly"),
         Stage.R3: Realisation("Scheduler._schedule", "full", "constraint bit vectors"),

@@ -27,7 +27,7 @@ from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.model import Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node, with_nodes
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:
@@ -61,7 +61,7 @@ STAGES = {
     Stage.T2: Realisation("Scheduler._solve", "full", "the cheapest to place of all tasks, by where their input lies"),
     Stage.T3: Realisation("Scheduler._solve", "full", "all tasks together"),
     Stage.T4: Realisation("Scheduler._follow", "full", "by the flow"),
-    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_ended"),
     Stage.T10: Realisation("Scheduler._follow", "full", "what is cheaper elsewhere or not at all", "preemption"),
     Stage.T12: Realisation("Scheduler._follow", "partial", "moved tasks begin anew", "preemption"),

@@ -42,7 +42,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.node import NODE_MESSAGES, SCHEDULER, with_nodes
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node, with_nodes
 
 
 class PlanConfig(Parameters, frozen=True):
@@ -155,7 +155,7 @@ STAGES = {
     Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
     Stage.T3: Realisation("Scheduler._plan", "full", "the tasks of a job that wait are a gang"),
     Stage.T4: Realisation("Scheduler._launch", "full", "what the plan starts now"),
-    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_completed"),
     Stage.R1: Realisation("Scheduler._plan", "full", "every slot, exactly; when it comes free, by estimate"),
     Stage.R3: Realisation("Scheduler._plan", "full", "equivalence sets: constraints and preferences"),

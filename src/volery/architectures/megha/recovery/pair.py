@@ -22,7 +22,7 @@ from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.hosts import PairHost
 from volery.architectures.megha.recovery.messages import ResyncReply, ResyncRequest
 from volery.architectures.megha.shares.messages import ATTEMPTS, AttemptsLost
-from volery.core.component import Sends, sent_to
+from volery.core.component import Attached, Sends, sent_to
 from volery.core.events import Counted, Drain, Event, Moved, Reassignment, TimerFired
 from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.core.port import Port
@@ -45,7 +45,7 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class Paired:
+class Paired(Attached):
     """One of the two masters of a cluster: it validates while it leads, and follows results while its partner does.
 
     Args:

@@ -26,7 +26,7 @@ from volery.architectures.megha.shares.messages import (
     PreemptionDone,
     PreemptionRequest,
 )
-from volery.core.component import Sends, sent_to
+from volery.core.component import Attached, Sends, sent_to
 from volery.core.events import Event, Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Forget, LeaderStatus, RunningAttempt, StaleEpoch
@@ -41,7 +41,7 @@ FROM_LEADERS: Final = frozenset(
 before one."""
 
 
-class ReportRecovery:
+class ReportRecovery(Attached):
     """State of a Global Master that is rebuilt from reports.
 
     Args:

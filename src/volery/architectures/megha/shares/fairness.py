@@ -30,7 +30,7 @@ from volery.architectures.megha.shares.messages import (
 )
 from volery.architectures.megha.shares.users import HeldTask, UserAccount, UserLines, Users
 from volery.architectures.megha.view import Place
-from volery.core.component import Sends, sent_to
+from volery.core.component import Attached, Sends, sent_to
 from volery.core.events import Event, Reweigh, TimerFired
 from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT, Packing
@@ -44,7 +44,7 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class WeightedFairness:
+class WeightedFairness(Attached):
     """Accounts of users by weight, and preemption under contention.
 
     Args:

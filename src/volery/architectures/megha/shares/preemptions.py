@@ -29,7 +29,7 @@ from volery.architectures.megha.shares.messages import (
     PreemptionRequest,
     PreemptionVote,
 )
-from volery.core.component import Sends, sent_to
+from volery.core.component import Attached, Sends, sent_to
 from volery.core.events import Counted, Event, Preemption
 from volery.core.model import Address, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
@@ -129,7 +129,7 @@ class ClaimTable:
         self.by_victim.clear()
 
 
-class WeightedShares:
+class WeightedShares(Attached):
     """Sends every GM the tasks of the others, and preempts on request what may be preempted.
 
     Args:
