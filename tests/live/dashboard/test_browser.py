@@ -130,7 +130,7 @@ def walk_users(page: Page, http: httpx2.Client, of_bob: int, of_eve: int) -> Non
 
 def walk_nodes(page: Page, http: httpx2.Client, of_eve: int) -> None:
     go(page, "Nodes")
-    assert page.locator("tbody tr").count() == SLOTS
+    expect(page.locator("tbody tr")).to_have_count(SLOTS)
     assert MACHINES[0]["labels"]["zone"][:3] in page.locator("tbody").inner_text()  # type: ignore[index] # it is a table
     node = next(task["node"] for task in http.get(f"/jobs/{of_eve}/tasks").json() if task["node"])
     give(page, f'[id="drain-{node}"]', "no, leave it")
@@ -158,7 +158,7 @@ def walk_jobs(page: Page, http: httpx2.Client, of_eve: int) -> None:
     told = http.get(f"/jobs/{of_eve}").json()
     assert facts(page)["running"] == str(told["running"]) == "6"
     assert facts(page)["name"].startswith(SHOWN)
-    assert page.locator(".cell").count() == SLOTS
+    expect(page.locator(".cell")).to_have_count(SLOTS)
     funnel = [(step["demand"], str(step["machines"])) for step in http.get(f"/jobs/{of_eve}/why").json()["funnel"]]
     assert funnel == [
         ("machines", "9"),
@@ -177,7 +177,7 @@ def walk_jobs(page: Page, http: httpx2.Client, of_eve: int) -> None:
     assert page.evaluate("document.activeElement.id") == "task-1"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Task 1 of job {of_eve}")
-    assert page.locator("section", has_text="Why").locator("tbody tr").count() >= 1
+    expect(page.locator("section", has_text="Why").locator("tbody tr").first).to_be_visible()
     assert fits(page)
     go(page, "Users")
     page.locator("table").first.get_by_role("link", name=EVE).click()
@@ -239,7 +239,7 @@ def test_users_sign_in_and_see_their_own(browser: Browser, tmp_path: Path) -> No
         assert "of ada" in page.locator("tbody").inner_text()
         assert page.evaluate("document.cookie") == "", "scripts cannot read it"
         page.get_by_role("link", name="Nodes", exact=True).click()
-        assert page.get_by_role("button", name="drain").count() == 0
+        expect(page.get_by_role("button", name="drain")).to_have_count(0)
         page.get_by_role("link", name="Jobs", exact=True).click()
         page.locator("tbody a").first.click()
         page.get_by_role("button", name="cancel this job").click()

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.live.api_calls import ApiCall, check
+from volery.live.api_calls import ApiCall, BusyError, check
 from volery.live.follower import EndedCall, FutureFollower
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.requests import unreadable_store
@@ -63,3 +63,13 @@ def request_of(path: str) -> Request:
 def test_what_is_damaged_is_not_asked_for_again(error: sqlite3.Error, status: int) -> None:
     answer = unreadable_store(request_of("/jobs/7"), error)
     assert (answer.status_code, "retry-after" in answer.headers) == (status, status == 503)
+
+
+def test_who_asks_while_the_api_ends_asks_again() -> None:
+    closed = sqlite3.connect(":memory:")
+    closed.close()
+    with pytest.raises(sqlite3.Error) as error:
+        closed.execute("SELECT 1")
+    answer = unreadable_store(request_of("/events"), error.value)
+    with pytest.raises(BusyError, match="is ending"):
+        check(httpx2.Response(answer.status_code, content=bytes(answer.body)))

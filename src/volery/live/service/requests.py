@@ -56,6 +56,8 @@ class NotAllowedError(NotThereError):
     """The asker may not do this."""
 
 
+CLOSED: Final = "closed database"
+"""Words of `sqlite3` for a connection that has been closed; the class of its error is that of many others."""
 _STATUSES: Final = (
     (ConflictError, 409),
     (AwayError, 504),
@@ -189,6 +191,10 @@ def guard(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoin
 
 def unreadable_store(request: Request, error: sqlite3.Error) -> Response:
     """Answer that the store of jobs cannot be read, and log it; only an error that may pass is worth another try."""
+    if CLOSED in str(error):
+        # The store closes before the server, whose last answers come from it: clients ask the next API again.
+        return refusal("jobs", "the API is ending; ask again when it is back", 503)
+
     log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
     status = 503 if isinstance(error, sqlite3.OperationalError) else 500
     job = error.job if isinstance(error, RowDamageError) else None
