@@ -99,7 +99,8 @@ def test_a_group_ends_also_what_has_left_its_session(tree: Tree) -> None:
 
 def test_a_group_knows_the_processor_time_of_processes_that_nobody_has_waited_for(tree: Tree) -> None:
     group = tree.make("0.0")
-    spin = "import time\nwhile time.process_time() < 0.2: pass"
+    # More than is asked for: on a busy machine a group's account was 2 ms behind the clock of its process for good.
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
     with started_in(group, "sh", "-c", f"sleep 0.05; setsid {sys.executable} -c '{spin}' & sleep 60") as running:
         deadline = time.monotonic() + 20
         while group.usage().cpu_us < 200_000 and time.monotonic() < deadline:
