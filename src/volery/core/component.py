@@ -26,7 +26,7 @@ Sends = frozenset[tuple[type[Message], str]]
 
 
 class UnknownMessageError(TypeError):
-    """A component was handed an event that its `receives` table does not list."""
+    """A component was handed an event that neither its `receives` table lists nor a part takes."""
 
 
 class Attached(Protocol):
@@ -128,7 +128,8 @@ def sent_by(*components: type[Component]) -> frozenset[type[Message]]:
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """The text of the error for an event without a handler."""
-    event_names = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
+    event_types = component.takes() if isinstance(component, Component) else getattr(component, "receives", ())
+    event_names = ", ".join(sorted(event_type.__name__ for event_type in event_types))
     return (
         f"{type(component).__name__} does not receive {event!r} (from {source} at {now} us); it receives {event_names}"
     )

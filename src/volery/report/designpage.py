@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -94,22 +94,32 @@ def index_page(designs: Sequence[DescribedDesign]) -> str:
         (f"[{design.entry.name}]({design.entry.name}.md)", _sentence(design.entry.summary), design.entry.source)
         for design in designs
     ]
-    shared = {
-        (f"`{hop.message}`", hop.meaning)
-        for design in designs
-        for hop in design.flow.hops
-        if hop.message not in _own_messages(design.entry)
-    }
+    designs_of: dict[tuple[str, str], dict[str, None]] = {}
+    for design in designs:
+        for hop in design.flow.hops:
+            if hop.message not in _own_messages(design.entry):
+                designs_of.setdefault((f"`{hop.message}`", hop.meaning), {})[design.entry.name] = None
+
+    all_names = [design.entry.name for design in designs]
+    shared_rows = [(*message, _named(names, all_names)) for message, names in sorted(designs_of.items())]
     return "\n".join(
         [
             f"<!-- Written by `{COMMAND}`. -->",
             "# Architectures",
             INTRODUCTION,
             *markdown_table(("name", "description", "source"), rows),
-            *_section("Messages of several designs", ("message", "meaning"), sorted(shared)),
+            *_section("Messages of several designs", ("message", "meaning", "designs"), shared_rows),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
+
+
+def _named(names: Collection[str], all_names: Sequence[str]) -> str:
+    """Names in words: those that are not meant, where these are fewer."""
+    absent_names = [name for name in all_names if name not in names]
+    if len(absent_names) > len(names):
+        return ", ".join(names)
+    return "all" + (f" but {', '.join(absent_names)}" if absent_names else "")
 
 
 def states_pages(module: ModuleType, tables: Mapping[str, Mapping[Any, Any]]) -> dict[str, str]:
@@ -245,7 +255,7 @@ def _stages(stages: Mapping[Stage, Realisation]) -> Iterator[Sequence[str]]:
                 "" if declared.extent == "full" else declared.extent,
                 f"with `{declared.when}`" if declared.when else "",
             )
-            yield stage.value, f"`{declared.method}`", ", ".join(clause for clause in clauses if clause)
+            yield stage.value, f"`{declared.method}`", "; ".join(clause for clause in clauses if clause)
 
 
 def _tables(design: DescribedDesign, base: DescribedDesign | None) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Progress(msgspec.Struct, frozen=True):
 class Options(msgspec.Struct, frozen=True):
     """Options of a run; none of the first three changes what a correct design does on a reliable network.
 
-    What is not asked for costs a run nothing: `volery.sim.kernel` makes an extension of what is.
+    What is not asked for costs a run nothing: the kernel makes an extension of what is.
 
     Args:
         check: Call `check()` of every component after each of its events (tests).

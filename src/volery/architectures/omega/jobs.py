@@ -430,7 +430,7 @@ class JobQueue:
         """End an attempt: placed tasks run, and the others are tried again, or given up."""
         # An elastic job goes on for as many rounds as it has tasks: a round without a miss is no attempt.
         work.attempts += not is_whole
-        self._count_placed(work, placed_tasks)
+        self._note_placed(work, placed_tasks)
 
         job = work.id
         unplaced_count = len(work.tasks) + len(work.held)
@@ -467,8 +467,8 @@ class JobQueue:
         if self._limit is not None:
             self._next_limited(self._limit, now)
 
-    def _count_placed(self, work: PendingJob, tasks: list[Task]) -> None:
-        """Count tasks that run from now on."""
+    def _note_placed(self, work: PendingJob, tasks: list[Task]) -> None:
+        """Take account of tasks that run from now on."""
         self._unplaced -= len(tasks)
         if self._limit is not None:
             self._limit.take(tasks)

@@ -402,22 +402,22 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
 
 def _cycle(
     targets: Targets,
-    parts: Assembly,
+    assembly: Assembly,
     stream: Random,
     rental: Rental | None = None,
     delay: DelayScheduling | None = None,
 ) -> Cycle:
-    policies = parts.policies
+    policies = assembly.policies
     monitor = Monitor(policies["T6"]) if policies["T6"].every_us() else None
-    options = CycleParts(
+    parts = CycleParts(
         speculation=None if isinstance(policies["T9"], NoCopies) else Speculation(policies["T9"]),
         migration=Migration(policies["T12"]) if policies["T12"].every_us() else None,
         autoscaler=None if rental is None else Autoscaler(rental, policies["R6"], policies["R7"]),
         delay=delay,
         monitor=monitor,
-        allocs=Allocs(parts.alloc_us, monitor) if parts.alloc_us else None,
+        allocs=Allocs(assembly.alloc_us, monitor) if assembly.alloc_us else None,
     )
-    cycle = Cycle(targets, parts, stream, options)
+    cycle = Cycle(targets, assembly, stream, parts)
     if isinstance(targets, TaggedTargets):
         targets.watch(cycle.queue.classes)
     return cycle

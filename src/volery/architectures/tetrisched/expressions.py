@@ -13,7 +13,8 @@ White space and line breaks are free; from # to the end of a line is a comment. 
 machines are given here and now; `milp.py` finds what to give.
 
 The table of the leaves of an expression (`Alternatives`) is made once, and not once per question: jobs of one size and
-one run time that are worth as much have equal expressions, and share it. Most expressions of the wizard are simple: one
+one run time that are worth as much have equal expressions, in one cycle and in the next ones where no value changes,
+and share it. Most expressions of the wizard are simple: one
 leaf nCk, or a max of such leaves. Of a simple expression the best leaf that fits is the first of `order` that fits.
 """
 

@@ -4,8 +4,9 @@ From the root, the non-blocked child of the lowest share over weight is followed
 What an organisation's children use counts towards its share after *rescaling to the minimum node*: as if each
 non-blocked child had only as much as the poorest of them, for its weight. A node is *blocked* when nothing below it
 waits, or when what waits needs a saturated resource; it counts as it is. Without these two rules, users starve
-(`NaiveHierarchy`). The counter-examples of the paper are at the end: none is for use, and the oracle has two of them as
-`hierarchy`, so that claims can be held against them.
+(`NaiveHierarchy`). The counter-examples of the paper are at the end. None is for use: each fails on a published
+example, which the tests replay (docs/reference/fairness.md). The oracle has two of them as `hierarchy`, so that claims
+can be held against them.
 
 Sums per organisation are kept from step to step, so that a decision costs O(depth log fanout) and one look at each
 distinct demand that waits. Where a decision finds that another demand has begun or ceased to fit, all users who wait

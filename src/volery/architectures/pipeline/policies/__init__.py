@@ -1,8 +1,10 @@
 """Policies of the stages of the reference architecture, by name (Andreadis et al., SC18).
 
-The letter of a stage is its file: J `jobs`, T `tasks`, M `managers`, R `machines`; T2, T5 and T8, which have the
-policies of J3, J5 and J7, are in `jobs`. A policy is a small immutable value that reads a `View` and returns a
-decision. A package adds one by an entry point in the group of its stage:
+The letter of a stage is its file: J `jobs`, T `tasks`, M `managers`, R `machines`. Three stand in `jobs`: T2, orders as
+those of J3, and T5 and T8, which have the policies of J5 and J7.
+
+A policy is a small immutable value that reads a `View` and returns a decision. A package adds one by an entry point in
+the group of its stage:
 
     [project.entry-points."volery.policies.R5"]
     coldest = "coldest:Coldest"
