@@ -64,15 +64,19 @@ def test_tasks_of_a_host_without_descriptors_run_on_another(open_folder: Path, b
         assert pid, "nothing runs tasks of the host"
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
-        jobs = [client.send({"command": "echo hello", "tasks": count}).id for count in (8, TASKS)]
+        go = open_folder / "go"
+        held_back = f"until test -e {go}; do sleep 0.05; done; echo hello"  # `why` says nothing of a job that has ended
+        commands = (("echo hello", 8), (held_back, TASKS))
+        jobs = [client.send({"command": command, "tasks": count}).id for command, count in commands]
 
-        nodes = until(client, lambda nodes: any(node.state == "short" for node in nodes))
+        nodes = until(client, lambda nodes: sum(node.state == "short" for node in nodes) == 2)
         assert {node.host for node in nodes if node.shortage} == {"left"}
         (words,) = [words for words in client.why(jobs[1]).absent if "cannot start tasks" in words]
         assert words.startswith("node/0 and 1 more cannot start tasks, short of file descriptors (Too many open files")
         for other in others:
             assert other.running.poll() is None
 
+        go.touch()
         ends = [ended(client, job) for job in jobs]
         assert [(end.state, end.finished, end.failed) for end in ends] == [("done", 8, 0), ("done", TASKS, 0)]
         tasks = [task for job in jobs for task in client.tasks(job)]
