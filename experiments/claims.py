@@ -27,7 +27,9 @@ looks together keep 95 % (`volery.statistics.Looks`). The last look that has all
 were drawn for other claims count, also against what fewer seeds decided.
 
 Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of
-both gets two judgements.
+both gets two judgements. Orders and bounds count there. A number that a source prints of its own workload does not: a
+workload made here can neither confirm nor refute it, so that it is shown beside ours, and counted nowhere. A claim
+whose number the source prints of any workload, as a guarantee of its mechanism, says so (`any_workload`), and counts.
 
 A number that a source prints ("about") is reproduced within 20 % of it, or within half a unit of its last printed
 digit, whichever is larger. The precision is read from the number as the source prints it. The unit may differ from the
@@ -55,17 +57,28 @@ STRICT: Final = ("<", ">")
 EFFECT_PERCENT: Final = 5.0
 """What a strict order must show, unless the claim's own size is smaller."""
 Verdict = Literal[
-    "reproduced", "differs", "holds on a stand-in", "fails on a stand-in", "by construction", "not decidable",
-    "not tried",
+    "reproduced", "differs", "holds on a stand-in", "fails on a stand-in", "of the program, not of the text",
+    "not decided", "not decidable", "not tried", "number on a stand-in", "by construction",
 ]  # fmt: skip
 REPRODUCED: Final[Verdict] = "reproduced"
 DIFFERS: Final[Verdict] = "differs"
 STAND_IN_HOLDS: Final[Verdict] = "holds on a stand-in"
 STAND_IN_FAILS: Final[Verdict] = "fails on a stand-in"
-BY_CONSTRUCTION: Final[Verdict] = "by construction"
-UNDECIDED: Final[Verdict] = "not decidable"
+OF_THE_PROGRAM: Final[Verdict] = "of the program, not of the text"
+UNDECIDED: Final[Verdict] = "not decided"
+UNDECIDABLE: Final[Verdict] = "not decidable"
 NOT_TRIED: Final[Verdict] = "not tried"
+STAND_IN_NUMBER: Final[Verdict] = "number on a stand-in"
+BY_CONSTRUCTION: Final[Verdict] = "by construction"
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+HOLDING: Final = frozenset({REPRODUCED, STAND_IN_HOLDS})
+FAILING: Final = frozenset({DIFFERS, STAND_IN_FAILS, OF_THE_PROGRAM})
+"""Verdicts against the words of a source; its program may do what they say."""
+UNCOUNTED: Final = frozenset({STAND_IN_NUMBER, BY_CONSTRUCTION})
+"""Verdicts that speak neither for a claim nor against it; all others count, and those that are neither holding nor
+failing leave the claim open."""
+PROGRAM: Final = "published-code"
+"""The reading that is the public program of a source; the first reading of a claim is that of its text."""
 
 THEORY: Final = "theory"
 """Stands for the architecture where a closed form gives the values."""
@@ -119,7 +132,10 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         printed: the number of an "about" as the source prints it, without its unit; its precision is read from it.
         tolerance: where the percent or margin of a "within" comes from.
         effect: percent of the right side that a strict order must exceed; 0 in a first form older than this rule.
+        any_workload: why the source prints a number of any workload, so that a stand-in can refute it.
         input: the chosen input that sets the outcome; the verdict is then "by construction".
+        program_of: id of the claim that tests the words of the source, where this one tests what its program does in
+            place of them; "EXPERIMENT/ID" for one of another experiment.
         changed: why the tested form is not the first one that was committed.
     """
 
@@ -142,8 +158,16 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     printed: str = ""
     tolerance: str = ""
     effect: Annotated[float, msgspec.Meta(ge=0, lt=100)] = EFFECT_PERCENT
+    any_workload: str = ""
     input: str = ""
+    program_of: str = ""
     changed: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """True if it holds a measure against a number that the source prints of its own workload."""
+        is_printed = self.relation == "about" or (self.relation == "within" and isinstance(self.right, float))
+        return is_printed and not self.any_workload
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -194,7 +218,7 @@ class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
         method: Method of the interval over the values; empty where there is no interval.
         is_ratio: whether the interval is of left / (factor x right), else of left - factor x right.
         low, high: the interval, at the confidence of the last look that has all values.
-        wants_seeds: whether more seeds may decide it.
+        agrees: whether a number on a stand-in is the printed one; None where that is open, and for all other cases.
     """
 
     workload: str
@@ -209,7 +233,7 @@ class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
     is_ratio: bool = False
     low: float | None = None
     high: float | None = None
-    wants_seeds: bool = False
+    agrees: bool | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -227,12 +251,6 @@ class Judgement(msgspec.Struct, frozen=True):
     why: str
     cases: tuple[ClaimCase, ...]
     stand_in: bool = False
-
-    @property
-    def wants_seeds(self) -> bool:
-        """True if nothing but more seeds is needed to decide it."""
-        undecided = [case for case in self.cases if case.verdict == UNDECIDED]
-        return self.verdict == UNDECIDED and bool(undecided) and all(case.wants_seeds for case in undecided)
 
 
 SHARE: Final = 0.2
@@ -389,6 +407,8 @@ def _check_tolerance(claim: Claim, place: str) -> None:
                 f"{place}.{name}",
                 f"{relation!r} has no tolerance of its own; leave it out, or write what the source allows as factor",
             )
+    if claim.any_workload and relation not in ("about", "within"):
+        raise InputError(f"{place}.any_workload", f"goes with a printed number, not with {relation!r}; leave it out")
     if relation not in STRICT and claim.effect != EFFECT_PERCENT:
         raise InputError(f"{place}.effect", f"goes with relation '<' or '>', not with {relation!r}; leave it out")
     if not claim.effect:

@@ -14,7 +14,7 @@ from experiments.details import details
 from experiments.experiment import FINDINGS, Experiment, experiments_folder, names, read_experiment, traces_folder
 from experiments.findings import findings_page
 from experiments.first_forms import append_first_forms
-from experiments.ledger import judged_claims, listing
+from experiments.ledger import judged_claims, listing, read_ledger
 from experiments.notation import ours, verdict
 from experiments.papers import INDEX, pages
 from experiments.pictures import draw
@@ -30,6 +30,7 @@ from experiments.records import (
 )
 from experiments.reproduction import Reproduction
 from experiments.reruns import SpotCheck, checked_record, reproduce_again, reproduce_until_decided, spot_check
+from experiments.undecided import cheapest_first
 from volery.cli.options import AsJson, Dask, Processes, SeedsMax, argument, declared, option
 from volery.cli.output import INTERRUPTED, print_error, print_json, print_table, terminal
 from volery.cli.progress import LiveProgress
@@ -41,7 +42,8 @@ from volery.study.spec import AutoSeeds, read_seeds
 FINISHED_RUNS: Final = Path("results/reproduce")
 STYLES: Final = {
     "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
-    "by construction": "dim", "not decidable": "yellow", "not tried": "dim",
+    "of the program, not of the text": "bold red", "not decided": "yellow", "not decidable": "yellow",
+    "not tried": "dim", "number on a stand-in": "dim", "by construction": "dim",
 }  # fmt: skip
 
 Chosen = Annotated[list[str] | None, argument("Experiments, see list; all where none is named.", "[NAME]...")]
@@ -55,6 +57,13 @@ Finished = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="A first answer: few jobs, one seed; it is not recorded.")]
 OnlyFinished = Annotated[
     bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
+]
+NotDecided = Annotated[
+    bool,
+    typer.Option(
+        "--not-decided",
+        help="Claims that more seeds may decide, with the CPU time of their next look.",
+    ),
 ]
 SeedsAuto = Annotated[str | None, option("Add seeds to those of the file until claims are decided.", form="auto")]
 BudgetS = Annotated[
@@ -90,14 +99,34 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 @app.command("list")
-def show_list(experiments: Folder = None, as_json: AsJson = False) -> None:
-    """Show every experiment with its state."""
+def show_list(experiments: Folder = None, undecided: NotDecided = False, as_json: AsJson = False) -> None:
+    """Show every experiment with its state, or the claims that more seeds may decide."""
+    if undecided:
+        _show_undecided(experiments_folder(experiments), as_json=as_json)
+        return
     rows = listing(experiments_folder(experiments))
     if as_json:
         print_json([_listed(experiment, record, state) for experiment, record, state in rows])
         return
     cells = ((experiment.name, experiment.figure, experiment.title, state) for experiment, _, state in rows)
     print_table(("experiment", "of", "what", "state"), cells, bare=True)
+
+
+def _show_undecided(folder: Path, *, as_json: bool) -> None:
+    claims = cheapest_first(claim for _, claim in read_ledger(folder).undecided())
+    if as_json:
+        print_json(claims)
+        return
+    cells = (
+        (
+            f"{claim.claim}{f' [{claim.reading}]' if claim.reading else ''}{' (stand-in)' if claim.stand_in else ''}",
+            f"{claim.seeds} to {claim.next_seeds}",
+            "unknown" if claim.cpu_s is None else f"{claim.cpu_s:.1f}",
+            claim.why,
+        )
+        for claim in claims
+    )
+    print_table(("claim", "seeds", "CPU s", "why"), cells, bare=True)
 
 
 @app.command("run")

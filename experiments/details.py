@@ -1,6 +1,7 @@
 """Every claim with its sentence, its test, its values and its first form, as pages of tables; they are not committed.
 
-index.html      all sources, and all that five of them describe
+index.html      all sources, the claims that are not decided with the CPU time of their next look, and all that five
+                of the sources describe
 KEY.html        a source: its chapters, and experiment by experiment the claims, the measured values, the explanation
 """
 
@@ -12,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from experiments.claims import NOT_TRIED, STRICT, VERDICTS, Claim, Judgement
+from experiments.claims import NOT_TRIED, OF_THE_PROGRAM, STRICT, VERDICTS, Claim
 from experiments.experiment import Experiment, Workload, claim_id
 from experiments.first_forms import FirstForm, form_of
 from experiments.ledger import EXPLANATIONS, Ledger, Paper, read_ledger
 from experiments.notation import amount, claim_text, ours, spread, verdict
 from experiments.records import SHORT, Fact, Record, content_sha256
 from experiments.things import Thing
+from experiments.undecided import cheapest_first
 from volery.look.html import EMPTY, Markup, code, joined, link, paragraph, scrolled_table, section, tag
 from volery.look.text import NOTHING
 from volery.report.page import page
@@ -67,28 +69,36 @@ def _index(ledger: Ledger) -> str:
         rows.append([link(f"{paper.key}.html", paper.title), len(members), *map(counts.__getitem__, VERDICTS)])
     parts = [_table(("source", "experiments", *VERDICTS), rows)]
 
-    verdicts = {
-        claim_id(experiment.name, claim.id): (experiment.paper, ledger.judgements(experiment, claim))
-        for experiment in ledger.experiments.values()
-        for claim in experiment.claim
-    }
+    parts.append(section("Not decided, cheapest first", _undecided(ledger)))
     for number, source in ledger.sources.items():
-        thing_rows = [
-            [thing.id, thing.says, thing.status, thing.where, _claims_of(thing, verdicts)] for thing in source.thing
-        ]
-        heads = ("id", "what", "status", "where, or what is missing", "verdicts")
+        thing_rows = [_thing(ledger, thing) for thing in source.thing]
+        heads = ("id", "what", "status", "where, or why not", "what it lacks", "what came out", "verdicts")
         parts.append(section(f"Source {number}: {source.title}", _table(heads, thing_rows)))
     return _document("Claims of published work", "All sources, and all that five of them describe.", parts)
 
 
-def _claims_of(thing: Thing, verdicts: dict[str, tuple[str, list[Judgement]]]) -> Markup:
-    """The claims that belong to a thing, with their verdicts, each with a link to its experiment."""
+def _undecided(ledger: Ledger) -> Markup:
+    """The claims that more seeds may decide, with the CPU time of the next look of each."""
+    papers = {claim.claim: experiment.paper for experiment, claim in ledger.undecided()}
+    rows: list[list[str | int]] = []
+    for claim in cheapest_first(claim for _, claim in ledger.undecided()):
+        target = f"{papers[claim.claim]}.html#{claim.claim.partition('/')[0]}"
+        cpu_s = "unknown" if claim.cpu_s is None else f"{claim.cpu_s:,.1f}"
+        looks = f"{claim.seeds} seeds, next {claim.next_seeds}" if claim.next_seeds > claim.seeds else "timed stages"
+        rows.append([link(target, claim.claim), claim.reading or NOTHING, looks, cpu_s, claim.why])
+    return _table(("claim", "reading", "looks", "CPU seconds of the next look", "why"), rows)
+
+
+def _thing(ledger: Ledger, thing: Thing) -> list[str | int]:
+    """A thing with its status, and the claims that belong to it, each with its verdicts and a link."""
     lines = []
     for name in thing.claims:
-        paper, judgements = verdicts[name]
-        words = ", ".join(dict.fromkeys(judgement.verdict for judgement in judgements)) or NOT_TRIED
-        lines.append(joined((link(f"{paper}.html#{name.partition('/')[0]}", name), f": {words}")))
-    return joined(lines, tag("br"))
+        experiment, claim = ledger.claim(name, thing.id)
+        words = ", ".join(dict.fromkeys(verdict.verdict for verdict in ledger.verdicts_of(experiment, claim)))
+        target = f"{experiment.paper}.html#{experiment.name}"
+        lines.append(joined((link(target, name), f": {words or 'tests the program for another claim'}")))
+    place = thing.where or thing.absent
+    return [thing.id, thing.says, ledger.status_of(thing), place, thing.lacks, thing.note, joined(lines, tag("br"))]
 
 
 def _source_page(ledger: Ledger, paper: Paper) -> str:
@@ -138,7 +148,7 @@ def _age(experiment: Experiment, record: Record) -> str:
     if record.judged:
         text += f", judged on {record.judged}"
     if record.is_former:
-        text += ", judged by the former rules"
+        text += ", judged by former rules"
     if record.experiment_sha256 != content_sha256(experiment):
         text += ", before the experiment changed"
     check = record.checked
@@ -154,9 +164,13 @@ def _claim_rows(ledger: Ledger, experiment: Experiment) -> Iterator[list[str | i
         first = ledger.first_forms.get(claim_id(experiment.name, claim.id))
         text: list[str | int] = [_claim(claim, first), claim.published]
         judgements = ledger.judgements(experiment, claim)
+        merged = {one.judgements[0]: one.verdict for one in ledger.verdicts_of(experiment, claim) if one.judgements}
         for judgement in judgements:
             values = joined(ours(claim, judgement), tag("br"))
-            yield [*text, judgement.reading or NOTHING, values, verdict(judgement)]
+            words = verdict(judgement)
+            if merged.get(judgement) == OF_THE_PROGRAM:
+                words = f"{OF_THE_PROGRAM}: by the text it is {words}"
+            yield [*text, judgement.reading or NOTHING, values, words]
             text = ["", ""]
         if not judgements:
             yield [*text, NOTHING, NOTHING, NOT_TRIED]
@@ -173,6 +187,8 @@ def _claim(claim: Claim, first: FirstForm | None) -> Markup:
         lines.append(f"\u201c{claim.sentence}\u201d")
     lines.append(f"Our reading: {claim.says}{f' ({claim.note})' if claim.note else ''}")
     lines.append(joined(("Order: " if claim.relation in STRICT else "Test: ", tag("code", claim_text(claim)))))
+    if claim.program_of:
+        lines.append(f"What the program of the source does in place of the words that {claim.program_of} tests.")
     if claim.input:
         lines.append(f"Set by an input that we chose: {claim.input}")
     if claim.changed:

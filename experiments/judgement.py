@@ -16,8 +16,10 @@ from experiments.claims import (
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
+    STAND_IN_NUMBER,
     STRICT,
     THEORY,
+    UNDECIDABLE,
     UNDECIDED,
     Claim,
     ClaimCase,
@@ -218,8 +220,10 @@ class _Trial:
         """
         if isinstance(self.missing, Missing) or self.look is None:
             why = self.missing.why if self.missing else ""
-            return ClaimCase(self.workload, self.population, UNDECIDED, why=why, stand_in=self.stand_in)
-        verdict = _word(FAILS if failed else HOLDS if self.outcome == HOLDS else OPEN, self.stand_in)
+            return ClaimCase(self.workload, self.population, UNDECIDABLE, why=why, stand_in=self.stand_in)
+        outcome = FAILS if failed else HOLDS if self.outcome == HOLDS else OPEN
+        is_shown = self.stand_in and self.claim.is_number
+        verdict = STAND_IN_NUMBER if is_shown else _word(outcome, self.stand_in)
         interval = self._interval(self.look.confidence)
         against = None
         if isinstance(self.claim.right, Side):
@@ -239,7 +243,7 @@ class _Trial:
             self._is_ratio,
             interval.low if interval else None,
             interval.high if interval else None,
-            verdict == UNDECIDED,
+            outcome == HOLDS if is_shown and outcome != OPEN else None,
         )
 
     def _interval(self, confidence: float) -> Interval | None:
@@ -352,7 +356,7 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     verdict, reason = _together(cases, stand_in)
     if claim.input:
         verdict, reason = BY_CONSTRUCTION, claim.input
-    elif stand_in and verdict != UNDECIDED:
+    elif stand_in and verdict not in (UNDECIDED, UNDECIDABLE):
         reason = "; ".join(part for part in (reason, _stand_ins_text(trials, scope.stand_ins)) if part)
     return Judgement(claim.id, reading, verdict, reason, cases, stand_in)
 
@@ -360,17 +364,29 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
 def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]:
     """The verdict over cases of one kind, and the reason for it."""
     if not cases:
-        return UNDECIDED, "nothing was measured"
+        return UNDECIDABLE, "nothing was measured"
+    shown = [case for case in cases if case.verdict == STAND_IN_NUMBER]
+    if shown:
+        return STAND_IN_NUMBER, _agreement(shown)
     failed = [case for case in cases if case.verdict in (DIFFERS, STAND_IN_FAILS)]
     if failed:
         return _word(FAILS, stand_in), _where(failed, cases)
-    undecided = [case for case in cases if case.verdict == UNDECIDED]
+    missing = [case for case in cases if case.verdict == UNDECIDABLE]
+    undecided = missing or [case for case in cases if case.verdict == UNDECIDED]
     if not undecided:
         return _word(HOLDS, stand_in), ""
     first = undecided[0]
     place = _name(first, cases)
     further = f" (and {len(undecided) - 1} more of {len(cases)} cases)" if len(undecided) > 1 else ""
-    return UNDECIDED, f"{place}: {first.why}{further}" if place else f"{first.why}{further}"
+    return first.verdict, f"{place}: {first.why}{further}" if place else f"{first.why}{further}"
+
+
+def _agreement(shown: Sequence[ClaimCase]) -> str:
+    """In how many cases our number is the printed one, and in how many that is open."""
+    agreeing, is_open = (sum(case.agrees is word for case in shown) for word in (True, None))
+    if len(shown) == 1:
+        return f"{'maybe ' if is_open else '' if agreeing else 'not '}the printed number"
+    return f"the printed number in {agreeing} of {len(shown)} cases" + (f", open in {is_open}" if is_open else "")
 
 
 def _stand_ins_text(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:

@@ -39,9 +39,10 @@ VERDICTS_FILE: Final = "verdicts.json"
 SHORT: Final = 8
 """Digits of a code digest that are shown."""
 DIGITS: Final = 7
-RULES: Final = 2
-"""Goes up when the rules of judging change. A record without a number was judged by the former rules, and keeps no
-values that could be judged again."""
+RULES: Final = 3
+"""Goes up when the rules of judging change; a record with a lower number waits for `judge`."""
+KEEPS_VALUES: Final = 2
+"""A record of earlier rules than these keeps no values that could be judged again."""
 JUDGED_FIELDS: Final = ("stands_for", "is_source")
 """What a workload says for its judgement alone; its runs are the same without."""
 
@@ -82,7 +83,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         digest: SHA-256 over the digests of all runs.
         date: Day of the record (UTC).
         judged: Day of its judgement, if later.
-        rules: Number of the rules of judging; 0 for the former ones.
+        rules: Number of the rules of judging.
         quick: whether it was the cheap variant.
         complete: whether every run that has its input was finished, and every such input measured.
         runs: how many runs are finished.
@@ -130,13 +131,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_former(self) -> bool:
-        """True if the record was judged by the former rules."""
+        """True if the record was judged by former rules."""
         return self.rules < RULES
 
     @property
     def table(self) -> ValueTable | None:
-        """The values that it keeps; None in a record of the former rules."""
-        if self.is_former:
+        """The values that it keeps; None in a record of the first rules."""
+        if self.rules < KEEPS_VALUES:
             return None
         return ValueTable(
             metrics=self.metrics,
@@ -218,7 +219,7 @@ def judged_again(experiment: Experiment, record: Record) -> Record:
     place, table = f"experiment {experiment.name}", record.table
     remedy = f"`python -m experiments run {experiment.name}` runs it"
     if table is None:
-        raise InputError(place, f"was judged by the former rules, and its record keeps no value of a run; {remedy}")
+        raise InputError(place, f"was judged by the first rules, and its record keeps no value of a run; {remedy}")
     if record.runs_sha256 != runs_sha256(experiment):
         raise InputError(place, f"names other runs than its record; {remedy}")
     judged = msgspec.structs.replace(
@@ -383,7 +384,7 @@ def state(experiment: Experiment, record: Record | None) -> str:
     seeds = f"{len(record.seeds)} seed{'s' if len(record.seeds) != 1 else ''}"
     words = [f"{progress} on {record.date} with {seeds} and code {record.code_sha256[:SHORT]}: {counts}"]
     if record.is_former:
-        words.append("judged by the former rules")
+        words.append("judged by former rules")
     if record.experiment_sha256 != content_sha256(experiment):
         words.append("the experiment changed since")
     words.append(_today_code(code_digest(*experiment.architecture_names()), record))

@@ -18,15 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
-from experiments.claims import EVERY, Claim, ClaimCase, Judgement
+from experiments.claims import UNDECIDED, Judgement
 from experiments.experiment import Experiment
-from experiments.measures import STAGE_COSTS
 from experiments.records import Check, Record, reusable
 from experiments.reproduction import Reproduction, plan_experiment, reproduce
-from experiments.values import Place, RunDigest, ValueTable, claim_metrics, full_label
+from experiments.undecided import is_timed, places_of, planned_looks, seeds_of
+from experiments.values import Place, RunDigest, ValueTable
 from volery.core.errors import InputError
 from volery.report.notes import limit_reached
-from volery.statistics import SEEDS_MIN, InterimLook, looks
 from volery.study.plan import PlannedRun, code_digest
 from volery.study.pool import check_places, each_outcome
 from volery.study.spec import AutoSeeds
@@ -34,28 +33,6 @@ from volery.study.watcher import Watcher
 
 Wanted = list[tuple[Judgement, frozenset[Place]]]
 """Undecided claims with the places whose runs may decide them."""
-
-
-def seeds_of(experiment: Experiment, count: int) -> tuple[int, ...]:
-    """The first so many seeds: those of the file, then the numbers above them."""
-    above = max(experiment.seeds) + 1
-    return (*experiment.seeds, *range(above, above + max(0, count - len(experiment.seeds))))[:count]
-
-
-def planned_looks(experiment: Experiment, seeds_max: int) -> tuple[InterimLook, ...]:
-    """The looks, with a confidence each; after a single seed nothing can be decided and nothing is spent.
-
-    Raises:
-        InputError: the file has more seeds than may be drawn.
-    """
-    first = max(SEEDS_MIN, len(experiment.seeds))
-    if seeds_max < first:
-        raise InputError(
-            "--seeds-max", f"{seeds_max} is below the first look of {experiment.name}; give {first} or more"
-        )
-    plan = looks(first, seeds_max)
-    alone = (InterimLook(1),) if len(experiment.seeds) == 1 else ()
-    return alone + tuple(InterimLook(count, plan.confidence_at(count)) for count in plan.counts)
 
 
 def reproduce_until_decided(
@@ -149,35 +126,10 @@ def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[
 def _undecided(experiment: Experiment, reproduction: Reproduction) -> Wanted:
     claims = {claim.id: claim for claim in experiment.claim}
     return [
-        (judgement, frozenset(_places(experiment, claims[judgement.claim], judgement)))
+        (judgement, frozenset(places_of(experiment, claims[judgement.claim], judgement)))
         for judgement in reproduction.judgements()
-        if judgement.wants_seeds and not _is_timed(claims[judgement.claim])
+        if judgement.verdict == UNDECIDED and not is_timed(claims[judgement.claim])
     ]
-
-
-def _is_timed(claim: Claim) -> bool:
-    return any(metric.startswith(f"{STAGE_COSTS}.") for metric in claim_metrics(claim))
-
-
-def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
-    places = []
-    for case in judgement.cases:
-        if case.wants_seeds:
-            populations = [case.population]
-            if case.population == EVERY:
-                populations = list(claim.populations) or [machines.label for machines in experiment.population]
-            places += [place for population in populations for place in _sides(experiment, judgement, case, population)]
-    return places
-
-
-def _sides(experiment: Experiment, judgement: Judgement, case: ClaimCase, population: str) -> list[Place]:
-    places = []
-    for side in (case.left, case.right):
-        if side is None or not side.on or side.of in experiment.unseeded:
-            continue
-        has_readings = isinstance(experiment.architectures.get(side.of), dict)
-        places.append((full_label(side.of, judgement.reading if has_readings else ""), side.on, population))
-    return places
 
 
 def _affordable(reproduction: Reproduction, undecided: Wanted, count: int, budget_s: float | None) -> set[Place]:

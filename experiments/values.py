@@ -64,7 +64,7 @@ class RunDigest(msgspec.Struct, frozen=True, omit_defaults=True):
         digest: Hash of what happened to every task.
         key: Hash of all that the run depends on; empty in a record of the former rules.
         values: one per metric of the table.
-        cpu_s: processor time of the run; 0 in a record of the former rules.
+        cpu_s: processor time of the run, to a tenth of a second; 0 in a record of the first rules.
     """
 
     of: str

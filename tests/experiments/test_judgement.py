@@ -16,6 +16,8 @@ from experiments.claims import (
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
+    STAND_IN_NUMBER,
+    UNDECIDABLE,
     UNDECIDED,
     Claim,
     Judgement,
@@ -180,7 +182,6 @@ def test_an_order_against_zero_goes_by_the_sign() -> None:
 def test_a_single_seed_decides_nothing_unless_nothing_is_random() -> None:
     judged = one(claim("<"), [1.0])
     assert (judged.verdict, judged.why) == (UNDECIDED, "one seed cannot tell it from chance")
-    assert judged.wants_seeds
     assert one(claim("<"), [1.0], random=False).verdict == REPRODUCED
     assert one(claim("<"), [11.0], random=False).verdict == DIFFERS
 
@@ -245,7 +246,6 @@ def test_a_counterexample_has_to_stand_out_from_as_many_chances_as_there_are_cas
     [judged] = judge(claim("<"), scope(workloads), lookup(values))
     assert judged.verdict == UNDECIDED
     assert judged.why == "w0: it fails here alone, but not at the confidence that 8 cases need together"
-    assert judged.wants_seeds
     values |= {("a", "w0", "p"): [20.0, 20.7, 21.5]}
     assert judge(claim("<"), scope(workloads), lookup(values))[0].verdict == DIFFERS
 
@@ -267,9 +267,11 @@ def test_false_alarms_of_a_claim_over_many_true_cases_are_rare() -> None:
     assert wrong <= 16  # 8 %; one-sided the rule allows 2.5 %, uncorrected it would be 14 %
 
 
-def test_what_is_missing_makes_a_claim_undecided_and_says_what() -> None:
+def test_what_is_missing_makes_a_claim_undecidable_and_says_what() -> None:
     [judged] = judge(claim("<"), scope(), lookup({}, "trace x is not here"))
-    assert (judged.verdict, judged.why, judged.wants_seeds) == (UNDECIDED, "trace x is not here", False)
+    assert (judged.verdict, judged.why) == (UNDECIDABLE, "trace x is not here")
+    [judged] = judge(claim("<"), scope(("w", "v"), seeds=3), lookup({("a", "w", "p"): [9.0, 9.5, 10.0]}, "gone"))
+    assert (judged.verdict, judged.why) == (UNDECIDABLE, "v: gone"), "no seeds decide it"
 
 
 def test_what_is_missing_on_one_workload_does_not_hide_a_counterexample_on_another() -> None:
@@ -287,6 +289,52 @@ def test_a_stand_in_refutes_as_well_as_it_confirms() -> None:
     assert holds.cases[0].verdict == STAND_IN_HOLDS
 
 
+@pytest.mark.parametrize(
+    ("values", "agrees", "why"),
+    [
+        ([10.0, 10.1], True, "the printed number"),
+        ([20.0, 20.1], False, "not the printed number"),
+        ([10.0, 13.0], None, "maybe the printed number"),
+    ],
+)
+def test_a_printed_number_on_a_stand_in_is_shown_and_neither_holds_nor_fails(
+    values: list[float], agrees: bool | None, why: str
+) -> None:
+    where = scope(("slice",), seeds=2, slice="the whole trace")
+    found = lookup({("a", "slice", "p"): values})
+    for number in (claim("about", printed="10"), claim("within", percent=20.0, tolerance="the source")):
+        [shown] = judge(number, where, found)
+        assert (shown.verdict, shown.cases[0].verdict, shown.cases[0].agrees) == (
+            STAND_IN_NUMBER,
+            STAND_IN_NUMBER,
+            agrees,
+        )
+        assert shown.why == f"{why}; slice stands for the whole trace"
+        assert shown.cases[0].left is not None
+        assert shown.cases[0].low is not None
+    [counted] = judge(claim("about", printed="10", any_workload="a guarantee"), where, found)
+    assert counted.verdict == {True: STAND_IN_HOLDS, False: STAND_IN_FAILS, None: UNDECIDED}[agrees]
+    assert counted.cases[0].agrees is None
+
+
+def test_a_closed_form_and_another_measure_count_on_a_stand_in() -> None:
+    where = scope(("slice",), seeds=2, slice="the whole trace")
+    values = {("a", "slice", "p"): [10.0, 10.1], ("b", "slice", "p"): [10.0, 10.1]}
+    against_measure = claim("within", Side(P50, "b"), percent=5.0, tolerance="the source")
+    assert judge(against_measure, where, lookup(values))[0].verdict == STAND_IN_HOLDS
+    closed_form = Claim("id", "6", "says", "10", Side(P50, "a"), "within", "2 * 5", percent=5.0, tolerance="closed")
+    assert not closed_form.is_number
+
+
+def test_numbers_over_several_cases_tell_how_many_are_the_printed_one() -> None:
+    where = scope(("one", "two", "three", "gone"), seeds=2, one="x", two="x", three="x", gone="x")
+    values = {("a", "one", "p"): [10.0, 10.1], ("a", "two", "p"): [20.0, 20.1], ("a", "three", "p"): [10.0, 13.0]}
+    [shown] = judge(claim("about", printed="10"), where, lookup(values, "gone"))
+    assert shown.verdict == STAND_IN_NUMBER
+    assert shown.why.startswith("the printed number in 1 of 3 cases, open in 1; ")
+    assert judge(claim("about", printed="10"), where, lookup({}, "gone"))[0].verdict == UNDECIDABLE
+
+
 def test_a_claim_on_both_kinds_of_workloads_gets_two_judgements() -> None:
     values = {("a", "w", "p"): [2.0, 2.1], ("a", "slice", "p"): [20.0, 21.0]}
     judged = judge(claim("<"), scope(("w", "slice"), seeds=2, slice="the whole trace"), lookup(values))
@@ -298,7 +346,6 @@ def test_a_claim_on_both_kinds_of_workloads_gets_two_judgements() -> None:
 def test_an_outcome_that_an_input_sets_is_by_construction_whatever_comes_out(values: list[float]) -> None:
     judged = one(claim("<", input="1 ms per task was chosen"), values)
     assert (judged.verdict, judged.why) == (BY_CONSTRUCTION, "1 ms per task was chosen")
-    assert not judged.wants_seeds
 
 
 def test_a_claim_may_speak_of_one_population_alone() -> None:
@@ -316,7 +363,7 @@ def test_a_published_average_over_populations_is_held_against_ours() -> None:
     assert judge(claim("within", percent=1.0), where, lookup(values))[0].verdict == UNDECIDED
     gone = scope(populations=("p", "gone"), seeds=2)
     [half] = judge(claim("about", printed="10", averaged=True), gone, lookup(values, "not here"))
-    assert (half.verdict, half.why) == (UNDECIDED, "not here")
+    assert (half.verdict, half.why) == (UNDECIDABLE, "not here")
 
 
 def test_a_claim_about_two_workloads_is_one_case_per_population() -> None:
@@ -336,7 +383,7 @@ def test_architectures_are_held_against_each_other_in_pairs() -> None:
 
 def test_nothing_measured_is_not_decidable() -> None:
     [judged] = judge(claim("<"), scope((), ()), lookup({}))
-    assert (judged.verdict, judged.why) == (UNDECIDED, "nothing was measured")
+    assert (judged.verdict, judged.why) == (UNDECIDABLE, "nothing was measured")
 
 
 LOOKS = (InterimLook(3, 0.99), InterimLook(5, 0.98), InterimLook(8, 0.98))
@@ -347,7 +394,7 @@ def test_the_last_look_that_has_all_values_decides() -> None:
     values = [8.0, 8.1, 8.2]
     assert one(claim("<"), values, looks=LOOKS).verdict == REPRODUCED
     rare = one(claim("<"), [*values, 8.1, 900.0], looks=LOOKS)
-    assert (rare.verdict, rare.cases[0].seeds, rare.cases[0].wants_seeds) == (UNDECIDED, 5, True)
+    assert (rare.verdict, rare.cases[0].seeds) == (UNDECIDED, 5)
     assert rare.cases[0].left is not None
     assert rare.cases[0].left.high == 900.0
     longer = one(claim("<"), [30.0, 30.1, 30.2, 30.1, 30.3, 30.0, 30.1, 30.2], looks=LOOKS)

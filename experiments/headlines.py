@@ -1,0 +1,229 @@
+"""The headlines of a source: what it is known for, what came out here, and one of four words.
+
+papers.toml, [[paper.headline]]    the sentence, its variants as claims of the lab book, why, and what was tried
+
+The word is never typed. It follows from the variants, each of which rests on the verdicts of its claims:
+
+    comes out       every variant holds
+    does not        none holds, and all that are decided fail
+    only under X    some hold; X are their names
+    not decided     nothing holds or fails, or none holds and some are open
+
+A number that a source prints of its own workload is shown on a stand-in, not counted. A variant that rests on one may
+agree with it, which makes "only under X" and never "comes out"; where it does not agree it says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal, get_args
+
+import msgspec
+
+from experiments.claims import (
+    BY_CONSTRUCTION,
+    FAILING,
+    HOLDING,
+    NOT_TRIED,
+    STAND_IN_NUMBER,
+    Claim,
+    ClaimCase,
+    Judgement,
+    Name,
+)
+from volery.core.errors import InputError
+
+Word = Literal["comes out", "only under", "does not", "not decided"]
+COMES_OUT: Final[Word] = "comes out"
+ONLY_UNDER: Final[Word] = "only under"
+DOES_NOT: Final[Word] = "does not"
+NOT_DECIDED: Final[Word] = "not decided"
+WORDS: Final[tuple[Word, ...]] = get_args(Word)
+
+Outcome = Literal["holds", "agrees", "fails", "open", "shown"]
+"""What a variant comes to: "agrees" and "shown" are of numbers on stand-ins, and "shown" also of what is so by
+construction."""
+HOLDS: Final[Outcome] = "holds"
+AGREES: Final[Outcome] = "agrees"
+FAILS: Final[Outcome] = "fails"
+OPEN: Final[Outcome] = "open"
+SHOWN: Final[Outcome] = "shown"
+
+_SENTENCE_END: Final = re.compile(r"[\w)%`]{2}[.?!](?=\s+[A-Z`]|\s*\Z)")
+SENTENCES: Final = 2
+"""Sentences of a `why`, at most."""
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Claims of the lab book, and where on them to look.
+
+    Args:
+        name: what tables call it: the setting, input or reading that makes the difference.
+        claims: Ids of claims; they hold together, or fail where one of them does.
+        reading: Reading of the architectures; empty for the first one, which is that of the text.
+        workload: its cases on this workload alone; empty for all.
+        population: its cases on this population of machines alone; empty for all.
+    """
+
+    name: Name
+    claims: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
+    reading: str = ""
+    workload: str = ""
+    population: str = ""
+
+
+class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A thing that a source is known for, and what came out.
+
+    Args:
+        claim: The sentence, in our words.
+        published: The published value, or the word where no value is printed.
+        variant: what its word follows from; a single one needs no telling name.
+        why: Reasons in two sentences at most.
+        written_for: The word that `why` was written for; another one refuses the page.
+        switch: Claims that show the cause, as a small table.
+        tried: Which printed mechanism and which unprinted input could make it, and what was tried of them; needed where
+            it does not come out.
+        command: One command that reproduces it.
+        cpu_s: CPU seconds that the command takes.
+    """
+
+    claim: Name
+    published: Name
+    variant: Annotated[tuple[Evidence, ...], msgspec.Meta(min_length=1)]
+    why: str = ""
+    written_for: Word | None = None
+    switch: tuple[Evidence, ...] = ()
+    tried: str = ""
+    command: str = ""
+    cpu_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Evidence with what was recorded of it.
+
+    Args:
+        judged: The claims with their judgements, cut to the cases that count; none for a claim that was not tried.
+    """
+
+    evidence: Evidence
+    judged: tuple[tuple[Claim, Judgement | None], ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What all of it comes to: the worst that one of its judgements says."""
+        outcomes = {_outcome(judgement, self.is_cut) for _, judgement in self.judged}
+        return next(outcome for outcome in (FAILS, OPEN, SHOWN, AGREES, HOLDS) if outcome in outcomes)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if only some cases of the claims count."""
+        return bool(self.evidence.workload or self.evidence.population)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdicts behind the outcome, each once."""
+        return list(dict.fromkeys(judgement.verdict if judgement else NOT_TRIED for _, judgement in self.judged))
+
+    @property
+    def is_on_stand_ins(self) -> bool:
+        """True if all of it was measured on workloads that stand for those of the source."""
+        return all(judgement is not None and judgement.stand_in for _, judgement in self.judged)
+
+
+def _outcome(judgement: Judgement | None, is_cut: bool) -> Outcome:
+    """What a judgement says; of one whose cases were cut, what the rest of them says."""
+    if judgement is None:
+        return OPEN
+    if judgement.verdict == BY_CONSTRUCTION:
+        return SHOWN
+    if judgement.verdict == STAND_IN_NUMBER:
+        return AGREES if all(case.agrees for case in judgement.cases) else SHOWN
+    verdicts = {case.verdict for case in judgement.cases} if is_cut else {judgement.verdict}
+    if verdicts & FAILING:
+        return FAILS
+    return HOLDS if verdicts <= HOLDING else OPEN
+
+
+def shown(evidence: Evidence, claims: Sequence[tuple[Claim, Sequence[Judgement]]], place: str) -> Shown:
+    """The evidence with the judgements of its claims that count.
+
+    Raises:
+        InputError: at `place`, when a claim has no such reading, or no case on that workload or population.
+    """
+    return Shown(evidence, tuple(_counting(evidence, claims, place)))
+
+
+def _counting(
+    evidence: Evidence, claims: Sequence[tuple[Claim, Sequence[Judgement]]], place: str
+) -> Iterator[tuple[Claim, Judgement | None]]:
+    for claim, judgements in claims:
+        if not judgements:
+            yield claim, None
+            continue
+        reading = evidence.reading or judgements[0].reading
+        of_reading = [judgement for judgement in judgements if judgement.reading == reading]
+        if not of_reading:
+            readings = sorted({judgement.reading for judgement in judgements} - {""}) or "one alone"
+            raise InputError(f"{place}.reading", f"{claim.id} has no reading {reading!r}; it has {readings}")
+        cut = [_cut(judgement, evidence) for judgement in of_reading]
+        if not any(judgement.cases for judgement in cut):
+            problem = f"{claim.id} has no case on workload {evidence.workload!r}, population {evidence.population!r}"
+            raise InputError(place, f"{problem}; name one that it has, or leave it out")
+        yield from ((claim, judgement) for judgement in cut if judgement.cases)
+
+
+def _cut(judgement: Judgement, evidence: Evidence) -> Judgement:
+    """A judgement with the cases that count alone; its own verdict stays."""
+
+    def counts(case: ClaimCase) -> bool:
+        return evidence.workload in ("", case.workload) and evidence.population in ("", case.population)
+
+    return msgspec.structs.replace(judgement, cases=tuple(filter(counts, judgement.cases)))
+
+
+def word_of(variants: Sequence[Shown]) -> Word:
+    """The word of a headline, by its variants."""
+    outcomes = {variant.outcome for variant in variants}
+    if outcomes == {HOLDS}:
+        return COMES_OUT
+    if outcomes & {HOLDS, AGREES}:
+        return ONLY_UNDER
+    return DOES_NOT if FAILS in outcomes and OPEN not in outcomes else NOT_DECIDED
+
+
+def word_in_full(variants: Sequence[Shown]) -> str:
+    """The word with the names of the variants that hold, where others do not."""
+    word = word_of(variants)
+    if word != ONLY_UNDER:
+        return word
+    return f"{word} {', '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
+
+
+def check_headline(headline: Headline, variants: Sequence[Shown], place: str) -> None:
+    """Refuse a headline whose words by hand do not fit the word that follows from the records.
+
+    Raises:
+        InputError: at `place`, when it does not come out and nothing says what was tried, or when `why` was written for
+            another word, or is longer than two sentences.
+    """
+    word = word_of(variants)
+    if word == DOES_NOT and not headline.tried:
+        raise InputError(
+            f"{place}.tried",
+            "is missing where the word is 'does not': tell which printed mechanism and which unprinted input could "
+            "make it, and what was tried",
+        )
+    if bool(headline.why) != bool(headline.written_for):
+        raise InputError(f"{place}.written_for", f"goes with why: the word that why was written for; it is {word!r}")
+    if headline.written_for not in (None, word):
+        problem = f"why was written for {headline.written_for!r}, and the records say {word!r}"
+        raise InputError(f"{place}.written_for", f"{problem}; rewrite why")
+    if _sentences(headline.why) > SENTENCES:
+        raise InputError(f"{place}.why", f"has more than {SENTENCES} sentences; the rest goes to an explanation")
+
+
+def _sentences(text: str) -> int:
+    """The number of sentences: of full stops that end a word of more than one letter before a capital or the end."""
+    return len(_SENTENCE_END.findall(text))
