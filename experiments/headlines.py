@@ -1,6 +1,6 @@
 """The headlines of a source: what it is known for, what came out here, and one of four words.
 
-papers.toml, [[paper.headline]]    the sentence, its variants as claims of the lab book, why, and what was tried
+headlines/KEY.toml    per headline the sentence, its variants as claims of the lab book, why, and what was tried
 
 The word is never typed. It follows from the variants, each of which rests on the verdicts of its claims:
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
 import msgspec
@@ -32,8 +33,10 @@ from experiments.claims import (
     Judgement,
     Name,
 )
+from experiments.experiment import read_toml
 from volery.core.errors import InputError
 
+HEADLINES: Final = "headlines"
 Word = Literal["comes out", "only under", "does not", "not decided"]
 COMES_OUT: Final[Word] = "comes out"
 ONLY_UNDER: Final[Word] = "only under"
@@ -85,8 +88,7 @@ class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         switch: Claims that show the cause, as a small table.
         tried: Which printed mechanism and which unprinted input could make it, and what was tried of them; needed where
             it does not come out.
-        command: One command that reproduces it.
-        cpu_s: CPU seconds that the command takes.
+        run: Experiment to run again for it; empty for that of its first claim.
     """
 
     claim: Name
@@ -96,8 +98,24 @@ class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written_for: Word | None = None
     switch: tuple[Evidence, ...] = ()
     tried: str = ""
-    command: str = ""
-    cpu_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    run: str = ""
+
+    @property
+    def experiment(self) -> str:
+        """The name of the experiment to run again for it."""
+        return self.run or self.variant[0].claims[0].partition("/")[0]
+
+
+class Headlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of headlines, in the order of the page."""
+
+    headline: Annotated[tuple[Headline, ...], msgspec.Meta(min_length=1)]
+
+
+def read_headlines(folder: Path) -> dict[str, tuple[Headline, ...]]:
+    """The headlines by the keys of their sources; empty where the folder has none."""
+    paths = sorted((folder / HEADLINES).glob("*.toml"))
+    return {path.stem: read_toml(path, Headlines).headline for path in paths}
 
 
 class Shown(msgspec.Struct, frozen=True):

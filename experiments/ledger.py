@@ -1,6 +1,7 @@
 """The ledger of claims: all that the folder of experiments holds, read at once.
 
-papers.toml                       the sources, with their chapters and headlines (see `experiments.headlines`)
+papers.toml                       the sources, with their chapters
+headlines/KEY.toml                what a source is known for (see `experiments.headlines`)
 NAME.toml, results/NAME.json      experiments, and their records (see `experiments.records`)
 first_forms.jsonl                 how every claim was first tested (see `experiments.first_forms`)
 things/SOURCE.toml                all that five sources describe (see `experiments.things`)
@@ -20,7 +21,7 @@ import msgspec
 from experiments.claims import FAILING, HOLDING, NOT_TRIED, OF_THE_PROGRAM, PROGRAM, Claim, Judgement, Name, Verdict
 from experiments.experiment import PAPERS, Experiment, claim_id, names, read_experiment, read_toml
 from experiments.first_forms import FirstForm, read_first_forms
-from experiments.headlines import Evidence, Headline, Shown, shown
+from experiments.headlines import Evidence, Headline, Shown, read_headlines, shown
 from experiments.records import Record, read_record, record_path, state
 from experiments.things import THINGS, Source, Status, Thing, read_sources, status_of
 from experiments.undecided import UndecidedClaim, undecided_claims
@@ -35,14 +36,12 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         key: Name of the source in experiments, and of its page.
-        headline: what it is known for; its page is of these.
         chapters: Explanations that come before those of its experiments.
     """
 
     key: Name
     title: Name
     citation: Name
-    headline: tuple[Headline, ...] = ()
     chapters: tuple[Name, ...] = ()
 
 
@@ -77,6 +76,7 @@ class Ledger(msgspec.Struct, frozen=True):
         experiments, records: Experiments and their records, by name.
         first_forms: First forms by claim.
         sources: Sources that were read whole, by number.
+        headlines: By the key of a source, what it is known for.
         programs: By the id of a claim, the claims that test the program of the source in place of its words.
     """
 
@@ -86,7 +86,8 @@ class Ledger(msgspec.Struct, frozen=True):
     records: dict[str, Record | None]
     first_forms: dict[str, FirstForm]
     sources: dict[str, Source]
-    programs: dict[str, tuple[tuple[Experiment, Claim], ...]] = {}
+    headlines: dict[str, tuple[Headline, ...]]
+    programs: dict[str, tuple[tuple[Experiment, Claim], ...]]
 
     def experiments_of(self, paper: Paper) -> list[Experiment]:
         return [experiment for experiment in self.experiments.values() if experiment.paper == paper.key]
@@ -193,8 +194,12 @@ def read_ledger(folder: Path) -> Ledger:
             raise InputError(f"{experiment.name}.paper", f"{experiment.paper!r} is not in {PAPERS}; add it there")
 
     records = {name: read_record(record_path(folder, name)) for name in experiments}
-    programs = _programs(experiments)
-    return Ledger(folder, papers, experiments, records, read_first_forms(folder), read_sources(folder), programs)
+    headlines = read_headlines(folder)
+    unknown = sorted(headlines.keys() - set(keys))
+    if unknown:
+        raise InputError(f"headlines/{unknown[0]}.toml", f"{unknown[0]!r} is not in {PAPERS}; add it there")
+    forms, sources = read_first_forms(folder), read_sources(folder)
+    return Ledger(folder, papers, experiments, records, forms, sources, headlines, _programs(experiments))
 
 
 def _programs(experiments: Mapping[str, Experiment]) -> dict[str, tuple[tuple[Experiment, Claim], ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from experiments.claims import STRICT, Claim, ClaimCase, Judgement, Quantity, Side
@@ -49,6 +49,47 @@ def ours(claim: Claim, judgement: Judgement) -> list[str]:
     return texts
 
 
+BRIEF_CASES: Final = 3
+"""Values that are told one by one; of more the lowest and the highest are told."""
+
+
+def brief(claim: Claim, judgement: Judgement) -> str:
+    """The measured values in few words: without ranges over seeds, and of many cases the lowest and the highest."""
+    groups: dict[tuple[str, ...], list[ClaimCase]] = {}
+    for case in judgement.cases:
+        if case.left is not None:
+            groups.setdefault((case.workload, *_names(case.left), *_names(case.right)), []).append(case)
+    values = [_means(cases) for cases in groups.values()]
+    if not values:
+        return NOTHING
+    if isinstance(claim.right, float):
+        return _from_to([left for left, _ in values], lambda value: amount(claim.left.metric, value))
+    if len(values) == 1:
+        left, right = values[0]
+        metric = claim.right.metric if isinstance(claim.right, Side) else claim.left.metric
+        return f"{amount(claim.left.metric, left)} against {amount(metric, right)}{_times(left, right)}"
+    if any(left <= 0 or right <= 0 for left, right in values):
+        return f"{len(values)} cases"
+    return _from_to([left / right for left, right in values], _ratio)
+
+
+def _means(cases: Sequence[ClaimCase]) -> tuple[float, float]:
+    """The means over populations of the left and of the right side; 0 where the right side is a number."""
+    left = [case.left.mean for case in cases if case.left is not None]
+    right = [case.right.mean for case in cases if case.right is not None]
+    return sum(left) / len(left), sum(right) / len(right) if right else 0.0
+
+
+def _ratio(value: float) -> str:
+    """A ratio; below one as one over a number."""
+    return f"{digits(value)}{TIMES}" if value >= 1 - STEADY else f"1/{digits(1 / value)}"
+
+
+def _from_to(values: Sequence[float], text: Callable[[float], str]) -> str:
+    texts = list(dict.fromkeys(map(text, values)))
+    return ", ".join(texts) if len(texts) <= BRIEF_CASES else f"{text(min(values))} to {text(max(values))}"
+
+
 def _names(quantity: Quantity | None) -> tuple[str, str]:
     return ("", "") if quantity is None else (quantity.of, quantity.on)
 
@@ -68,8 +109,7 @@ def _times(a: float, b: float) -> str:
     """The ratio a / b as text; below one as one over a number."""
     if a <= 0 or b <= 0:
         return ""
-    larger = a >= b * (1 - STEADY)
-    return f", {digits(a / b)}{TIMES}" if larger else f", 1/{digits(b / a)}"
+    return f", {_ratio(a / b)}"
 
 
 def _over(metric: str, quantities: Sequence[Quantity]) -> str:

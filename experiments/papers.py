@@ -17,8 +17,10 @@ from experiments.claims import VERDICTS
 from experiments.headlines import (
     AGREES,
     FAILS,
+    HEADLINES,
     HOLDS,
     OPEN,
+    SHOWN,
     WORDS,
     Headline,
     Shown,
@@ -27,7 +29,8 @@ from experiments.headlines import (
     word_of,
 )
 from experiments.ledger import EXPLANATIONS, SUMMARIES, Ledger, Paper, read_ledger
-from experiments.notation import ours
+from experiments.notation import brief
+from experiments.reruns import spread, within
 from experiments.things import STATUSES, Source
 from volery.look.text import NOTHING
 
@@ -44,10 +47,13 @@ FORMER: Final = """**Judged by former rules: {former} of these {all} experiments
 them by today's."""
 DETAILS: Final = """Every claim with its sentence, test, values and first form: `make papers` writes
 `build/papers/{key}.html`. [How to read this page](../papers.md#how-to-read-a-page)."""
+RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
+RUN_AGAIN_CPU_S: Final = 300.0
+"""CPU seconds that such a command may take; of a longer experiment it runs a part."""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
-MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open"}
-"""What a variant comes to, in a cell; nothing is said of a number on a stand-in that does not agree."""
+MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open", SHOWN: "not counted"}
+"""What a variant comes to, in a cell."""
 BREAK: Final = "<br>"
 
 
@@ -69,8 +75,8 @@ def headlines_of(ledger: Ledger, paper: Paper) -> Iterator[tuple[Headline, list[
     Raises:
         InputError: when one names what is not there, or its words by hand do not fit what the records say.
     """
-    for number, headline in enumerate(paper.headline):
-        place = f"papers.toml: {paper.key}.headline[{number}]"
+    for number, headline in enumerate(ledger.headlines.get(paper.key, ())):
+        place = f"{HEADLINES}/{paper.key}.toml: headline[{number}]"
         variants = ledger.shown(headline.variant, f"{place}.variant")
         check_headline(headline, variants, place)
         yield headline, variants, ledger.shown(headline.switch, f"{place}.switch")
@@ -78,7 +84,7 @@ def headlines_of(ledger: Ledger, paper: Paper) -> Iterator[tuple[Headline, list[
 
 def _index_page(ledger: Ledger) -> str:
     opening, _, rules = ledger.text(EXPLANATIONS, ledger.papers.introduction).partition("\n## ")
-    notice = NOTICE.format(sources="experiments/explanations/introduction.md and experiments/papers.toml")
+    notice = NOTICE.format(sources="experiments/explanations/introduction.md and experiments/headlines")
     return _page([notice, opening, *_counts(ledger), f"## {rules}" if rules else ""])
 
 
@@ -127,7 +133,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
     headlines = list(headlines_of(ledger, paper))
     reasons = [_reasons(number, *each) for number, each in enumerate(headlines, 1)]
     return _page([
-        NOTICE.format(sources=f"experiments/{SUMMARIES}/{paper.key}.md and experiments/papers.toml"),
+        NOTICE.format(sources=f"experiments/{HEADLINES}/{paper.key}.toml and experiments/{SUMMARIES}/{paper.key}.md"),
         f"# {paper.title}",
         paper.citation,
         question,
@@ -135,6 +141,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
         "## Why" if any(reasons) else "",
         *reasons,
         f"## {sections}" if sections else "",
+        _run_again(ledger, [headline for headline, _, _ in headlines]),
         _in_numbers(ledger, paper),
         DETAILS.format(key=paper.key),
     ])  # fmt: skip
@@ -156,15 +163,14 @@ def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -
 
 def _variant(variant: Shown) -> str:
     """A variant in a cell: its name, our values, and what it comes to."""
-    mark = MARKS.get(variant.outcome, "")
-    return f"{variant.evidence.name}: {_ours(variant)}{f' ({mark})' if mark else ''}"
+    return f"{variant.evidence.name}: {_ours(variant)} ({MARKS[variant.outcome]})"
 
 
 def _ours(evidence: Shown) -> str:
     if len(evidence.judged) > SHOWN_CLAIMS:
         holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
         return f"{holding} of {len(evidence.judged)} tests hold"
-    texts = ["; ".join(ours(claim, judgement)) if judgement else NOTHING for claim, judgement in evidence.judged]
+    texts = [brief(claim, judgement) if judgement else NOTHING for claim, judgement in evidence.judged]
     return "; ".join(dict.fromkeys(texts))
 
 
@@ -174,17 +180,33 @@ def _holds(evidence: Shown, place: int) -> bool:
 
 def _reasons(number: int, headline: Headline, variants: Sequence[Shown], switch: Sequence[Shown]) -> str:
     """Why a headline came out as it did, what shows it, what was tried, and how to run it again."""
-    tail = []
-    if headline.tried:
-        tail.append(f"*Tried:* {headline.tried.strip()}")
-    if headline.command:
-        tail.append(f"*Run it:* `{headline.command}` ({headline.cpu_s:g} CPU seconds).")
-    if not (headline.why or switch or tail):
+    if not (headline.why or switch or headline.tried):
         return ""
-    lead = f"**{number}, {word_of(variants)}.** {headline.why.strip()}"
+    tried = f"*Tried:* {headline.tried.strip()}" if headline.tried else ""
+    lead = " ".join(part for part in (f"**{number}, {word_of(variants)}.**", headline.why.strip(), tried) if part)
     rows = [(row.evidence.name, _ours(row), ", ".join(row.verdicts)) for row in switch]
     table = _table(("setting", "ours", "verdict"), rows) if rows else ""
-    return "\n\n".join(part for part in (f"{lead} {' '.join(tail)}".strip(), table) if part)
+    return "\n\n".join(part for part in (lead, table) if part)
+
+
+def _run_again(ledger: Ledger, headlines: Sequence[Headline]) -> str:
+    """The commands that run the headlines again, one per experiment, within some CPU minutes each."""
+    numbers: dict[str, list[str]] = {}
+    for number, headline in enumerate(headlines, 1):
+        numbers.setdefault(headline.experiment, []).append(str(number))
+    lines = []
+    for name, of in numbers.items():
+        record = ledger.records.get(name)
+        if record is None or not record.digests:
+            continue  # inputs alone are measured there, or nothing was run
+        count = within(record, RUN_AGAIN_CPU_S)
+        cpu_s = sum(run.cpu_s for run in spread(record, count))
+        runs = f"{count} of {len(record.digests)} runs" if count < len(record.digests) else f"{count} runs"
+        lines.append(
+            f"- {', '.join(of)}: `.venv/bin/python -m experiments check {name} --runs {count}` "
+            f"({runs}, {cpu_s:.0f} CPU seconds)"
+        )
+    return "\n".join([RUN_AGAIN, "", *lines]) if lines else ""
 
 
 def _in_numbers(ledger: Ledger, paper: Paper) -> str:

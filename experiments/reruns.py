@@ -200,6 +200,12 @@ def spread(record: Record, count: int) -> list[RunDigest]:
     return [record.digests[total * i // count] for i in range(count)]
 
 
+def within(record: Record, cpu_s: float) -> int:
+    """The largest number of recorded runs, spread over all of them, that takes no more CPU seconds; one at least."""
+    counts = range(len(record.digests), 1, -1)
+    return next((count for count in counts if sum(run.cpu_s for run in spread(record, count)) <= cpu_s), 1)
+
+
 def affordable(record: Record) -> RunDigest:
     """The first recorded run that costs no more than `AFFORDABLE_CPU_S`, else the cheapest one."""
     cheap = (run for run in record.digests if run.cpu_s <= AFFORDABLE_CPU_S)

@@ -76,6 +76,20 @@ def test_the_list_tells_the_state_before_and_after(command: Command) -> None:
     assert "3 reproduced, 1 differs, 1 not decidable" in out
 
 
+def test_the_claims_that_seeds_may_decide_are_listed_cheapest_first(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VOLERY_EXPERIMENTS", str(Path(__file__).parents[2] / "experiments"))
+    status, out, _ = command("list", "--not-decided", "--json")
+    claims = json.loads(out)
+    times = [claim["cpu_s"] for claim in claims if claim["cpu_s"] is not None]
+    assert status == 0
+    assert times == sorted(times)
+    assert all(claim["next_seeds"] >= claim["seeds"] for claim in claims)
+    _, out, _ = command("list", "--not-decided")
+    assert claims[0]["claim"] in out.splitlines()[1]
+
+
 @pytest.mark.slow
 def test_the_pages_stand_beside_the_experiments(command: Command, folder: Path) -> None:
     assert command("run")[0] == 0

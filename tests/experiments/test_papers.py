@@ -20,7 +20,7 @@ from experiments.reproduction import reproduce
 from volery.core.errors import InputError
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SCREEN_WORDS = 1_200
+SCREEN_WORDS = 1_600
 """Words of a page of a source, at most."""
 HEADLINES_MAX = 10
 DOCS_WORDS = 30_000
@@ -28,7 +28,7 @@ DOCS_WORDS = 30_000
 
 
 HEADLINES = """
-[[paper.headline]]
+[[headline]]
 claim = "Three hops at least."
 published = "1.5 ms"
 variant = [
@@ -36,7 +36,7 @@ variant = [
   { name = "the program", claims = ["small/three-hops"], reading = "published-code" },
 ]
 
-[[paper.headline]]
+[[headline]]
 claim = "More than all machines work."
 published = "above 1"
 variant = [{ name = "here", claims = ["small/impossible"], workload = "w" }]
@@ -44,10 +44,8 @@ why = "They cannot."
 written_for = "does not"
 tried = "Nothing could."
 switch = [{ name = "load", claims = ["small/everywhere"], workload = "w" }]
-command = "python -m experiments run small"
-cpu_s = 3
 
-[[paper.headline]]
+[[headline]]
 claim = "There is load."
 published = "above 0"
 variant = [{ name = "here", claims = ["small/everywhere", "small/impossible", "small/three-hops"] }]
@@ -58,13 +56,11 @@ tried = "More."
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "experiments"
-    for name in ("explanations", "summaries"):
+    for name in ("explanations", "summaries", "headlines"):
         (made / name).mkdir(parents=True)
     (made / "small.toml").write_text(TEXT, encoding="utf-8")
-    (made / "papers.toml").write_text(
-        PAPERS + HEADLINES,
-        encoding="utf-8",
-    )
+    (made / "papers.toml").write_text(PAPERS, encoding="utf-8")
+    (made / "headlines" / "test.toml").write_text(HEADLINES, encoding="utf-8")
     (made / "explanations" / "introduction.md").write_text("# Top\n\nIn short.\n\n## How\n\nSo.\n", encoding="utf-8")
     (made / "summaries" / "test.md").write_text("It asks.\n\n## Otherwise\n\nIt answers.\n", encoding="utf-8")
     return made
@@ -99,7 +95,7 @@ def test_a_source_fits_a_screen_and_all_of_them_their_share_of_the_documentation
 def test_every_source_has_a_summary_and_headlines() -> None:
     ledger = read_ledger(FOLDER)
     for paper in ledger.papers.paper:
-        assert 1 <= len(paper.headline) <= HEADLINES_MAX, paper.key
+        assert 1 <= len(ledger.headlines.get(paper.key, ())) <= HEADLINES_MAX, paper.key
         assert ledger.text("summaries", paper.key), paper.key
         assert [chapter for chapter in paper.chapters if not ledger.text("explanations", chapter)] == []
 
@@ -114,26 +110,28 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
     page = pages(folder)["papers/test.md"]
     parts = (
         "It asks.",
-        "| 1 | Three hops at least. | 1.5 ms | the text: m: ",
-        " (holds)<br>the program: m: ",
+        "| 1 | Three hops at least. | 1.5 ms | the text: ",
+        " (holds)<br>the program: ",
         "| **comes out** |",
         "| 2 | More than all machines work. | above 1 | here: ",
         " (fails) | **does not** |",
-        "| 3 | There is load. | above 0 | here: 3 of 4 tests hold (fails) | **does not** |",
+        "| 3 | There is load. | above 0 | here: 2 of 4 tests hold (fails) | **does not** |",
         "## Why",
-        "**2, does not.** They cannot. *Tried:* Nothing could. *Run it:* `python -m experiments run small` (3 CPU",
-        "| setting | ours | verdict |",
+        "**2, does not.** They cannot. *Tried:* Nothing could.\n\n| setting | ours | verdict |",
         "| load | ",
+        "**3, does not.** *Tried:* More.",
         "It answers.",
+        "- 1, 2, 3: `.venv/bin/python -m experiments check small --runs 6` (6 runs, 0 CPU seconds)",
         "All claims, of 1 experiments: 2 reproduced, 1 differs, 1 not decidable.",
     )
+    assert [text for text in parts if text not in page] == []
     places = [page.index(text) for text in parts]
     assert places == sorted(places)
 
 
 def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> None:
     without_words = HEADLINES.replace('why = "They cannot."\nwritten_for = "does not"\n', "")
-    (folder / "papers.toml").write_text(PAPERS + without_words, encoding="utf-8")
+    (folder / "headlines" / "test.toml").write_text(without_words, encoding="utf-8")
     page = pages(folder)["papers/test.md"]
     assert "| above 1 | here: \u2013 (open) | **not decided** |" in page
     assert "3 not tried" in page
@@ -143,7 +141,7 @@ def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> 
 def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
     text = HEADLINES.replace('claims = ["small/everywhere", "small/impossible", "small/three-hops"]',
                              'claims = ["small/everywhere"], workload = "w"')  # fmt: skip
-    (folder / "papers.toml").write_text(PAPERS + text, encoding="utf-8")
+    (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     page = pages(folder)["papers.md"]
     row = "](papers/test.md) | 3 | 2 | 0 | 1 | 0 |"
     places = [page.index(part) for part in ("In short.", "## What came out", row, "## How\n\nSo.")]
@@ -169,8 +167,8 @@ def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduc
 @pytest.mark.usefixtures("recorded")
 def test_a_headline_that_does_not_fit_the_records_is_refused(folder: Path, old: str, new: str, problem: str) -> None:
     assert old in HEADLINES
-    text = HEADLINES.partition('\n[[paper.headline]]\nclaim = "There is')[0].replace(old, new)
-    (folder / "papers.toml").write_text(PAPERS + text, encoding="utf-8")
+    text = HEADLINES.partition('\n[[headline]]\nclaim = "There is')[0].replace(old, new)
+    (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=problem):
         pages(folder)
 
