@@ -102,14 +102,14 @@ def test_a_variant_may_speak_of_one_workload_or_reading_alone() -> None:
     ],
 )
 def test_the_word_follows_from_the_variants(outcomes: tuple[str, ...], word: str) -> None:
-    judgements = {
+    judgements: dict[str, Judgement] = {
         HOLDS: judged(REPRODUCED),
         FAILS: judged(DIFFERS),
         OPEN: judged(UNDECIDED),
         AGREES: judged(STAND_IN_NUMBER, agrees=True),
         SHOWN: judged(STAND_IN_NUMBER, agrees=False),
     }
-    variants = [variant(judgements[outcome], name=f"{outcome} {n}") for n, outcome in enumerate(outcomes)]  # type: ignore[index]
+    variants = [variant(judgements[outcome], name=f"{outcome} {n}") for n, outcome in enumerate(outcomes)]
     assert word_of(variants) == word
     held = [f"{outcome} {n}" for n, outcome in enumerate(outcomes) if outcome in (HOLDS, AGREES)]
     assert word_in_full(variants) == (f"only under {', '.join(held)}" if word == ONLY_UNDER else word)
