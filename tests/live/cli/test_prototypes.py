@@ -173,7 +173,7 @@ def test_a_burning_task_ends_when_it_has_consumed_its_share() -> None:
 
 
 def test_requests_are_divided_as_for_the_prototype() -> None:
-    """Half a core is 50 hundredths, by 400 an eighth of a core; 64 MB by 50 are 1,310 kB (section V-A of Megha, 2021)."""
+    """Half a core is 50 hundredths, by 400 an eighth of a core; 64 MB by 50 are 1,310 kB (Megha, 2021, section V-A)."""
     assert scaled((500, 64)) == (125, 1310)
     level = LEVELS_OF_NODES["scaled"]
     trace = work_of(level, 40.0, 2.0)
