@@ -12,7 +12,12 @@ other tasks they get it later, hold their resources longer, and others wait. Her
   too; elsewhere it is tied to one processor (docs/decisions/0029);
 - `alone` has room for one task a node, and half of it is in use; `light` and `heavy` have room for two, and load 50
   and 90 %. The samples google_19 and alibaba are not public: exponential tasks of 2 s stand in, in jobs of two;
-- `crowded` is `heavy` on nodes that are promised half as much again as they have: work for 1.35 times what there is.
+- `crowded` is `heavy` on nodes that are promised half as much again as they have: work for 1.35 times what there is;
+- `scaled` has the prototype's nodes of two processors and 4 GB, and requests of Alibaba's tasks divided as there
+  (section V-A): processors by 400, memory by 50. What was divided by 400 is not printed. Half a core would become 1.25
+  thousandths, of which 1,600 fit on a node, so that the 8,000 tasks of the sample never wait on 120 nodes. The table
+  counts hundredths of a core, 50 for half a core; divided by 400 they are 125 thousandths, 16 tasks a node: that is
+  taken. Tasks of 10 s stand in, or starts of processes would outweigh them. Memory is asked for and not consumed.
 
 The lab runs the same work twice: with the durations that were asked for (the paper's simulator, which has no
 interference), and with those that were lived.
@@ -25,7 +30,7 @@ import os
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -47,12 +52,18 @@ from volery.live.config.plan import FederationPlan
 from volery.live.load import Loaded, as_lived, load
 from volery.live.node.agent import NodeAgent
 from volery.metrics.tasks import allocation_parts
-from volery.workload import load_trace
+from volery.workload import ask, load_trace
+from volery.workload.models import load_model
 
 LMS, GMS, NODES = 3, 2, 6
 NODE_MILLI: Final = 1000
 TASK_MILLI: Final = 500
 MEAN_S, FANOUT = 2.0, 2
+MODEL: Final = "alibaba-like"
+CPU_DIVISOR, MEMORY_DIVISOR = 400, 50
+MEMORY_KB: Final = 4 << 20
+SCALED_MEAN: Final = 5
+"""Times that a task of a level with divided requests lasts as long as others."""
 HEARTBEAT_S: Final = 1.0
 """Of Local Masters; the paper's 10 s are five times a task here."""
 BURN: Final = """
@@ -69,11 +80,27 @@ while (spent := time.thread_time()) < goal:
 
 
 class Level(NamedTuple):
-    """How many tasks share a node, their load, and how much more a node is promised than it has."""
+    """How many tasks share a node, their load, and how much more a node is promised than it has.
+
+    Attributes:
+        milli: what a node offers, in thousandths of a processor of its own.
+        is_scaled: tasks request what Alibaba's do, divided as for the prototype, and not all the same.
+        node_milli: the same thousandths of the part of this machine that a node stands for.
+    """
 
     milli: int
     load: float
     promised: float = 1.0
+    is_scaled: bool = False
+    node_milli: int = NODE_MILLI
+
+    @property
+    def task_milli(self) -> float:
+        """What a task asks for on average."""
+        if not self.is_scaled:
+            return TASK_MILLI
+        classes = load_model(MODEL).classes
+        return sum(one.weight * scaled(one.request)[0] for one in classes) / sum(one.weight for one in classes)
 
 
 LEVELS: Final = {
@@ -81,13 +108,22 @@ LEVELS: Final = {
     "light": Level(NODE_MILLI, 0.5),
     "heavy": Level(NODE_MILLI, 0.9),
     "crowded": Level(NODE_MILLI, 0.9, 1.5),
+    "scaled": Level(2000, 0.5, is_scaled=True, node_milli=2000),
 }
+
+
+def scaled(request: Sequence[int]) -> tuple[int, int]:
+    """Thousandths of a processor, and kilobytes, of a request in thousandths and megabytes (section V-A)."""
+    cpu_milli, memory_mb = request
+    hundredths = cpu_milli // 10
+    return hundredths * 1000 // CPU_DIVISOR, memory_mb * 1024 // MEMORY_DIVISOR
 
 
 def federation_of(level: Level, folder: Path) -> Federation:
     """A federation in one process."""
+    capacity = {"cpu_milli": level.milli} | ({"memory_kb": MEMORY_KB} if level.is_scaled else {})
     file = FederationFile(
-        machines=[{"count": NODES, "capacity": {"cpu_milli": level.milli}}],
+        machines=[{"count": NODES, "capacity": capacity}],
         architecture="megha-2021",
         reports=False,
         parameters={"lms": LMS, "gms": GMS, "heartbeat_s": HEARTBEAT_S},
@@ -97,19 +133,24 @@ def federation_of(level: Level, folder: Path) -> Federation:
 
 
 def work_of(level: Level, span_s: float, mean_s: float, seed: int = 0) -> Trace:
-    """Jobs of two tasks, each of which asks for half a node."""
-    places = NODES * level.milli // TASK_MILLI
+    """Jobs of two tasks, each of which asks for half a node, or for what Alibaba's ask for, divided."""
+    mean_s *= SCALED_MEAN if level.is_scaled else 1
+    places = round(NODES * level.milli / level.task_milli)
     jobs = max(2, round(level.load * places * span_s / (FANOUT * mean_s)))
     spec = f"poisson:load={level.load},workers={places},fanout={FANOUT},mean={mean_s},jobs={jobs}"
     trace, asked = load_trace(spec, seed=seed), array("H", [0])
+    if level.is_scaled:
+        trace = ask(trace, MODEL, seed)
+        amounts = tuple(scaled(request) for request in trace.requests)
+        return msgspec.structs.replace(trace, resources=("cpu_milli", "memory_kb"), requests=amounts)
     return msgspec.structs.replace(
         trace, resources=("cpu_milli",), requests=((TASK_MILLI,),), request=asked * trace.task_count
     )
 
 
-def share_of(level: Level) -> float:
-    """The part of a processor that a task consumes while it runs."""
-    return len(os.sched_getaffinity(0)) / NODES * TASK_MILLI / NODE_MILLI * level.promised
+def share_of(level: Level, milli: float = 0) -> float:
+    """The part of a processor that a task consumes while it runs; 0: the usual task of the level."""
+    return len(os.sched_getaffinity(0)) / NODES * (milli or level.task_milli) / level.node_milli * level.promised
 
 
 def beyond_one(levels: Iterable[str]) -> list[str]:
@@ -117,11 +158,12 @@ def beyond_one(levels: Iterable[str]) -> list[str]:
     return [name for name in levels if share_of(LEVELS[name]) > 1]
 
 
-def live(federation: Federation, trace: Trace, share: float) -> tuple[Loaded, str]:
+def live(federation: Federation, trace: Trace, level: Level) -> tuple[Loaded, str]:
     """Run real processes, and tell what holds them."""
     found: list[tuple[Loaded, str]] = []
 
     def burning(task: TaskId) -> bytes:
+        share = share_of(level, trace.requests[trace.request[task]][0])
         words = (sys.executable, "-S", "-c", BURN, f"{share:.6f}", f"{trace.duration_us[task] / SECOND:.6f}")
         return encode_payload(Command(words, cpu_milli=max(1, round(share * 1000))))
 
@@ -155,7 +197,7 @@ def measured(name: str, span_s: float, mean_s: float) -> dict[str, Any]:
     trace, before = work_of(level, span_s, mean_s), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         federation = federation_of(level, Path(folder))
-        loaded, held = live(federation, trace, share_of(level))
+        loaded, held = live(federation, trace, level)
     records, work = loaded.records, as_lived(loaded.records)
     asked, lived = np.array(trace.duration_us), np.array(work.duration_us)
     plain = msgspec.structs.replace(work, duration_us=trace.duration_us)

@@ -67,8 +67,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
-        requests, capacity, slot_request, users, slots, racks, reference_mhz, variability, outages, history: as in a
-            study's file; a file of requests may lie beside the experiments.
+        requests, capacity, slot_request, users, slots, racks, blocks, reference_mhz, variability, outages, history: as
+            in a study's file; a file of requests may lie beside the experiments.
         delay_us: Delay of this workload's messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
         crashes: Crashes of components, as in a study's file.
@@ -92,6 +92,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     users: Name | None = None
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1
+    blocks: str = ""
     reference_mhz: AtLeastZero = 0
     variability: str = ""
     outages: str = ""
@@ -185,6 +186,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             or workload.constraints != "none"
             or workload.requests != "none"
             or workload.users is not None
+            or workload.blocks
             or workload.estimates not in PLAIN
         ]
 

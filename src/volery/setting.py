@@ -201,6 +201,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         AtLeastOne,
         field("Number of racks of neighbouring machines, for workloads with data locality or tags.", "R", "Cluster"),
     ] = 1
+    blocks: Annotated[
+        str,
+        field(
+            "Blocks that tasks read: replicas on machines, and factors of durations in their racks and elsewhere; "
+            "without it, tasks have the input of the trace.",
+            "replicas=N,rack=X,any=X",
+            "Workload",
+        ),
+    ] = ""
     reference_mhz: Annotated[
         AtLeastZero,
         field(
@@ -278,6 +287,7 @@ class SettingFields(TypedDict, total=False):
     resources: str
     slot_request: str
     racks: int
+    blocks: str
     reference_mhz: int
     variability: str
     outages: str

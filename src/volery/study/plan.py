@@ -171,7 +171,7 @@ def inputs_key(run: RunSpec) -> str:
 
     content |= {
         name: getattr(run, name)
-        for name in ("capacity", "resources", "slot_request", "reference_mhz", "variability")
+        for name in ("capacity", "resources", "slot_request", "reference_mhz", "variability", "blocks")
         if getattr(run, name)
     }
 

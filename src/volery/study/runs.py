@@ -106,6 +106,8 @@ def read_inputs(run: RunSpec) -> Inputs:
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     trace = workload.with_estimates(trace, run.estimates, run.seed)
+    if run.blocks:
+        trace = workload.with_blocks(trace, run.blocks, run.workers, run.racks, run.seed)
 
     cluster = workload.load_cluster(
         run.workers,

@@ -14,6 +14,7 @@ from volery.workload.clusters import as_slots, counted_resources, load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.files import bare_name
+from volery.workload.hdfs import with_blocks
 from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load, processors_alone
 from volery.workload.models import ask, deal_to_users, parse_estimates, with_estimates
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
@@ -45,6 +46,7 @@ __all__ = [
     "processors_alone",
     "read_tr",
     "synthesize",
+    "with_blocks",
     "with_estimates",
     "with_exact_estimates",
     "write_tr",

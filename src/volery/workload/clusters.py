@@ -20,8 +20,39 @@ from volery.workload.spec import Spec
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
 BITS = frozenset("01")
+SETUP_SUFFIX = ".json"
 SPEED = "speed_mhz"
 """The column of a machine file."""
+SETUP_PROCESSORS = {1: (4, 4100), 2: (2, 3500)}
+"""Cores and MHz of the processors that a setup file numbers: Intel i7 and i5 (Andreadis et al., SC18, appendix A-G)."""
+
+
+class SetupMachine(msgspec.Struct):
+    """A machine of a setup file; its `ethernet_speed` is not read."""
+
+    cpus: list[int]
+
+
+class SetupRack(msgspec.Struct, tag="RACK"):
+    """A rack of a setup file."""
+
+    machines: list[SetupMachine]
+
+
+class SetupRoom(msgspec.Struct):
+    """A room of a setup file."""
+
+    objects: list[SetupRack]
+
+
+class Setup(msgspec.Struct):
+    """A setup file as SC18's published code reads it (github.com/atlarge-research/opendc-simulator)."""
+
+    rooms: list[SetupRoom]
+
+    def machines(self) -> list[SetupMachine]:
+        """The machines of all racks, in order."""
+        return [machine for room in self.rooms for rack in room.objects for machine in rack.machines]
 
 
 def load_cluster(
@@ -141,6 +172,9 @@ def counted_resources(resources: str, capacity: str, machines: Path | None) -> t
     if machines is None:
         return None
 
+    if machines.suffix == SETUP_SUFFIX:
+        return RESOURCES[:1]
+
     _, header = next(numbered_lines(machines))
     offered = tuple([word.strip() for word in header.decode("utf-8", "replace").split(",")])
     return tuple([name for name in RESOURCES if name in offered]) or None
@@ -157,7 +191,7 @@ class MachineRows(NamedTuple):
 def read_machines(
     path: Path, at_most: int | None = None, resources: tuple[str, ...] = (), *, speeds: bool = False
 ) -> MachineRows:
-    """Machines from a CSV file, plain or gzip-compressed, one machine per row.
+    """Machines from a CSV file, plain or gzip-compressed, one machine per row, or from a setup file (`.json`).
 
     The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not,
     columns named as a resource hold whole numbers of units, `speed_mhz` holds the speed where speeds are asked for, and
@@ -167,6 +201,9 @@ def read_machines(
     Raises:
         InputError: the file cannot be read or a row is wrong; the message names the line.
     """
+    if path.suffix == SETUP_SUFFIX:
+        return _setup_machines(path, at_most, resources)
+
     places: list[int] = []
     amount_places: list[int] = []
     width = 0
@@ -202,6 +239,36 @@ def read_machines(
     if not machines.constraints:
         raise InputError(str(path), "holds no machine; a header with c0, c1 .. and one row per machine are needed")
     return machines
+
+
+def _setup_machines(path: Path, at_most: int | None, resources: tuple[str, ...]) -> MachineRows:
+    """Machines of a setup file: processors and their speed; constraints they satisfy none.
+
+    Raises:
+        InputError: the file is no setup, a machine has processors of two speeds or none, or other resources are wanted.
+    """
+    # The readers of documents bring 45 MB of libraries, which other runs shall not pay for.
+    from volery.workload.formats.source import document
+
+    machines = document(path, Setup, "setup file of SC18's experiments").machines()[:at_most]
+    if not set(resources) <= {RESOURCES[0]}:
+        problem = f"tells of processors alone, and tasks ask for {', '.join(resources)}; give a CSV file"
+        raise InputError(str(path), problem)
+
+    rows = MachineRows([0] * len(machines), [], [])
+    for number, machine in enumerate(machines):
+        place = f"{path}: machine {number}"
+        if not machine.cpus or not set(machine.cpus) <= SETUP_PROCESSORS.keys():
+            raise InputError(place, f"has the processors {machine.cpus}; give 1 (i7) or 2 (i5), one at least")
+        processors = [SETUP_PROCESSORS[cpu] for cpu in machine.cpus]
+        if len({mhz for _, mhz in processors}) > 1:
+            raise InputError(place, "has processors of two speeds, and a machine has one here; give it one type")
+        rows.capacities.append((1000 * sum(cores for cores, _ in processors),) * len(resources))
+        rows.speeds.append(processors[0][1])
+
+    if not machines:
+        raise InputError(str(path), "holds no machine; give rooms with racks (objects of the type RACK) of machines")
+    return rows
 
 
 def _bit_set(bits: list[str], place: str) -> int:

@@ -16,7 +16,7 @@ from volery.core.errors import InputError, suggestion
 from volery.core.locality import PER_MILLE, with_replicas
 from volery.core.model import SECOND, split_evenly
 from volery.core.trace import Trace
-from volery.workload.arrays import Integers, arrivals, generator, made_trace
+from volery.workload.arrays import Integers, arrivals, generator, made_trace, view
 from volery.workload.distributions import exponential
 from volery.workload.spec import Spec
 
@@ -24,20 +24,8 @@ BINS: Final = {
     "facebook": ((1, 38), (2, 16), (10, 14), (50, 8), (100, 6), (200, 6), (400, 4), (800, 4), (4800, 4)),
 }
 """Maps of a job, and how many of a hundred jobs have so many: the macro-benchmark of Zaharia et al., EuroSys 2010."""
-KEYS: Final = (
-    "jobs",
-    "gap",
-    "duration",
-    "spread",
-    "workers",
-    "racks",
-    "replicas",
-    "rack",
-    "any",
-    "hot",
-    "hot_blocks",
-    "hot_replicas",
-)
+BLOCK_KEYS: Final = ("replicas", "rack", "any", "hot", "hot_blocks", "hot_replicas")
+KEYS: Final = ("jobs", "gap", "duration", "spread", "workers", "racks", *BLOCK_KEYS)
 
 
 def machine_racks(workers: int, racks: int) -> tuple[int, ...]:
@@ -63,8 +51,35 @@ def hdfs(text: str, seed: int) -> Trace:
     duration_us = np.rint(spec.positive("duration", 60.0) * SECOND * factors).astype(np.int64)
 
     trace = made_trace(text, arrivals(gaps), sizes, np.maximum(duration_us, 1))
-    far = [round(spec.positive(key, 1.0, most=1000) * PER_MILLE) for key in ("rack", "any")]
-    return with_replicas(trace, _placements(spec, trace.task_count, seed), (max(1, far[0]), max(1, far[1])))
+    return _placed(trace, spec, spec.count("workers", 100), spec.count("racks", 1), seed)
+
+
+def with_blocks(trace: Trace, blocks: str, workers: int, racks: int, seed: int) -> Trace:
+    """The trace with replicas of the block that each task reads; tasks that wait for others read none.
+
+    Args:
+        blocks: replicas, cost of distance and hot blocks as keys of `hdfs:`, as `replicas=3,rack=1.5,any=2`.
+        workers: number of machines that hold blocks.
+        racks: number of their racks.
+
+    Raises:
+        InputError: a key is wrong, or tasks have input on machines already.
+    """
+    if trace.replicas:
+        raise InputError("blocks", f"the tasks of {trace.name} have input on machines already; leave it out")
+    return _placed(trace, Spec(f"blocks:{blocks}", BLOCK_KEYS), workers, racks, seed)
+
+
+def _placed(trace: Trace, spec: Spec, workers: int, racks: int, seed: int) -> Trace:
+    """The trace with replicas on machines, by the keys of a spec."""
+    far = [max(1, round(spec.positive(key, 1.0, most=1000) * PER_MILLE)) for key in ("rack", "any")]
+    placements = _placements(spec, trace.task_count, workers, racks, seed)
+
+    waits = np.diff(view(trace.parent_first)) if trace.parents else []
+    for task in np.flatnonzero(waits).tolist():
+        placements[task] = ()
+
+    return with_replicas(trace, placements, (far[0], far[1]))
 
 
 def _sizes(spec: Spec, seed: int) -> Integers:
@@ -88,9 +103,9 @@ def _sizes(spec: Spec, seed: int) -> Integers:
     return np.asarray(sizes[order], dtype=np.int64)
 
 
-def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
-    workers, count = spec.count("workers", 100), spec.count("replicas", 3)
-    racks, hot_count = spec.count("racks", 1), spec.count("hot_replicas", count)
+def _placements(spec: Spec, tasks: int, workers: int, racks: int, seed: int) -> list[tuple[int, ...]]:
+    count = spec.count("replicas", 3)
+    hot_count = spec.count("hot_replicas", count)
 
     for key, replicas in (("replicas", count), ("hot_replicas", hot_count)):
         if replicas > workers:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.colocation import BURN, beyond_one, measured, share_of
+from benchmarks.colocation import BURN, beyond_one, measured, scaled, share_of, work_of
 from benchmarks.colocation import LEVELS as LEVELS_OF_NODES
 from benchmarks.prototype_claims import CLAIMS, verdicts
 from benchmarks.prototypes import DESIGNS, LAB_SEEDS, WORKS, Setting, compared, live, main, predicted, prepared
@@ -170,6 +170,19 @@ def test_a_burning_task_ends_when_it_has_consumed_its_share() -> None:
     ran = subprocess.run([sys.executable, "-S", "-c", timed, "0.2", "0.5"], capture_output=True, text=True, check=True)
     assert 0.1 <= float(ran.stdout) < 0.2, "a fifth of half a second"
     assert time.monotonic() - began > 0.25, "it does not burn it at once"
+
+
+def test_requests_are_divided_as_for_the_prototype() -> None:
+    """Half a core is 50 hundredths, by 400 an eighth of a core; 64 MB by 50 are 1,310 kB (Megha, 2021, section V-A)."""
+    assert scaled((500, 64)) == (125, 1310)
+    level = LEVELS_OF_NODES["scaled"]
+    trace = work_of(level, 40.0, 2.0)
+    assert trace.resources == ("cpu_milli", "memory_kb")
+    asked = {trace.requests[place] for place in trace.request}
+    assert len(asked) > 3, "tasks do not ask for the same"
+    assert all(cpu_milli <= level.milli for cpu_milli, _ in trace.requests), "every task fits a node"
+    assert share_of(level, 2 * level.task_milli) == pytest.approx(2 * share_of(level))
+    assert share_of(level) < share_of(LEVELS_OF_NODES["light"])
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ def key(**changes: Any) -> str:
         {"durations": "whole-seconds"},
         {"arrivals": "dephased"},
         {"users": "a:1+b:2"},
+        {"blocks": "replicas=3"},
         {"cutoff_s": 1.0},
         {"delay_us": 501},
         {"jitter_us": 1},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from volery.core.errors import InputError
 from volery.core.trace import Trace, longs
-from volery.workload import as_slots, ask, load_cluster, synthesize
+from volery.workload import as_slots, ask, counted_resources, load_cluster, synthesize
 from volery.workload.clusters import parse_amounts, read_machines
 
 
@@ -137,6 +138,56 @@ def offers_file(folder: Path, text: str = FILE) -> Path:
     path = folder / "machines.csv"
     path.write_text(text)
     return path
+
+
+def setup_file(folder: Path, *racks: list[list[int]]) -> Path:
+    """A setup of one room, a list of machines a rack."""
+    objects = [
+        {"type": "RACK", "machines": [{"cpus": cpus, "ethernet_speed": 1000.0} for cpus in rack]} for rack in racks
+    ]
+    path = folder / "setup.json"
+    path.write_text(json.dumps({"name": "sc18", "rooms": [{"type": "SERVER", "objects": objects}]}))
+    return path
+
+
+def test_a_setup_file_of_sc18_is_read_as_its_machines(tmp_path: Path) -> None:
+    """Section V-A: 16 machines with 4 cores of 4.1 GHz each, and 16 with 2 of 3.5 GHz (appendix A-G)."""
+    path = setup_file(tmp_path, [[1]] * 16, [[2]] * 16)
+    cluster = load_cluster(32, machines=path, resources=("cpu_milli",), reference_mhz=4000)
+    table = Path(__file__).parents[3] / "experiments" / "machines" / "sc18.csv"
+    of_table = load_cluster(32, machines=table, resources=("cpu_milli",), reference_mhz=4000)
+    assert (cluster.capacities, cluster.speeds) == (of_table.capacities, of_table.speeds)
+    assert counted_resources("", "", path) == ("cpu_milli",)
+
+
+def test_processors_of_a_machine_of_a_setup_file_add_up(tmp_path: Path) -> None:
+    rows = read_machines(setup_file(tmp_path, [[1, 1], [2]]), 2, ("cpu_milli",))
+    assert rows.capacities == [(8000,), (2000,)]
+    assert len(read_machines(setup_file(tmp_path, [[1], [2]]), 1).constraints) == 1
+
+
+@pytest.mark.parametrize(
+    ("machines", "resources", "complaint"),
+    [
+        ([[3]], (), r"setup.json: machine 0: has the processors \[3\]; give 1 .i7. or 2"),
+        ([[1], []], (), r"setup.json: machine 1: has the processors \[\]"),
+        ([[1, 2]], (), "machine 0: has processors of two speeds"),
+        ([], (), "setup.json: holds no machine"),
+        ([[1]], ("cpu_milli", "memory_mb"), "tells of processors alone, and tasks ask for cpu_milli, memory_mb"),
+    ],
+)
+def test_a_wrong_setup_file_is_refused_by_its_machine(
+    tmp_path: Path, machines: list[list[int]], resources: tuple[str, ...], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        read_machines(setup_file(tmp_path, machines), 5, resources)
+
+
+def test_a_file_that_is_no_setup_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "setup.json"
+    path.write_text('{"rooms": [{"objects": [{"type": "DESK", "machines": []}]}]}')
+    with pytest.raises(InputError, match=r"is no setup file of SC18's experiments: .*DESK"):
+        read_machines(path)
 
 
 def test_every_machine_offers_what_the_option_says_in_the_order_of_the_tasks() -> None:

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import load_cluster, load_trace
+from volery.study import compare
+from volery.workload import load_cluster, load_trace, with_blocks
 from volery.workload.hdfs import BINS, machine_racks
 
 
@@ -54,6 +55,39 @@ def test_a_cut_trace_keeps_the_replicas_of_its_jobs() -> None:
     assert len(cut.replica_first) == 29
     moved = load_trace("hdfs:7x9,workers=20,gap=0", arrivals="dephased")
     assert moved.replicas_of(range(63)) == load_trace("hdfs:7x9,workers=20,gap=0").replicas_of(range(63))
+
+
+def test_any_trace_may_read_blocks_which_lie_as_those_of_hdfs_do() -> None:
+    placed = with_blocks(load_trace("syn:7x9"), "replicas=2,rack=1.5,any=2", workers=20, racks=4, seed=3)
+    drawn = load_trace("hdfs:7x9,workers=20,racks=4,replicas=2", seed=3)
+    assert placed.replicas_of(range(63)) == drawn.replicas_of(range(63))
+    assert placed.far_permille == (1500, 2000)
+    with pytest.raises(InputError, match=r"blocks: the tasks of .* have input on machines already"):
+        with_blocks(drawn, "replicas=2", workers=20, racks=4, seed=3)
+    for blocks, racks, match in (
+        ("gap=2", 4, "blocks:gap: no such key"),
+        ("replicas=21", 4, "blocks:replicas"),
+        ("", 21, "racks"),
+    ):
+        with pytest.raises(InputError, match=match):
+            with_blocks(load_trace("syn:7x9"), blocks, workers=20, racks=racks, seed=3)
+
+
+def test_tasks_that_wait_for_others_read_no_block() -> None:
+    trace = load_trace("workflow:chain,jobs=3,fanout=4")
+    held = with_blocks(trace, "replicas=2", workers=20, racks=1, seed=0).replicas_of(range(trace.task_count))
+    waits = [trace.parent_first[task] < trace.parent_first[task + 1] for task in range(trace.task_count)]
+    assert [len(machines) for machines in held] == [0 if is_waiting else 2 for is_waiting in waits]
+    assert any(waits)
+
+
+def test_a_run_places_blocks_on_its_machines() -> None:
+    """On an idle cluster a job waits for a machine with its input, and without delay finds one by accident."""
+    setting = {"trace": "syn:1x60", "workers": 40, "racks": 4, "blocks": "replicas=2,rack=1.5,any=2"}
+    results = compare("hfs:out_of_band=false,node_wait_s=60", "hfs:out_of_band=false,delay=off", **setting)
+    waiting, naive = (summary.locality.node for summary in results.runs if summary.locality)
+    assert waiting == 1.0
+    assert naive < 0.5
 
 
 def test_clusters_have_racks_of_neighbours() -> None:

@@ -183,6 +183,9 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         if _is_set(config, name) and any(_is_set(config, excluded) for excluded in excluded_names):
             raise InputError(f"pipeline:{name}", problem)
 
+    if getattr(policies[Stage.J2], "managed", False):
+        _check_masters(config)
+
     if config.T6.startswith("reclaim") and (config.T9 != "none" or config.T3 != "skip"):
         raise InputError(
             "pipeline:T6",
@@ -204,6 +207,18 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         )
 
     return policies
+
+
+def _check_masters(config: PipelineConfig) -> None:
+    """Refuse what would begin a master twice, reckon with its end, or place it elsewhere than its job's other tasks."""
+    for name in ("T9", "T11", "reserving", "lrms", "broker_machines"):
+        if _is_set(config, name):
+            parameter = "T3" if name == "reserving" else name
+            raise InputError(
+                "pipeline:J2",
+                f"the room of a master is taken until its job is done, and {parameter}={getattr(config, parameter)} "
+                f"does not know that; take {parameter}={getattr(DEFAULTS, parameter)}",
+            )
 
 
 def _check_tags(config: PipelineConfig) -> None:
@@ -344,6 +359,11 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     _check_machines(config, cluster, own_count)
 
     parts = assembly(config)
+    eligibility = parts.policies["J2"]
+    slot_count = sum(cluster.slots[:own_count])
+    if getattr(eligibility, "managed", False) and not cluster.resources and eligibility.jobs >= slot_count:
+        problem = f"{eligibility.jobs} masters could take all of the {slot_count} slots, and wait for each other"
+        raise InputError("pipeline:J2", f"{problem}; take managed/jobs:N with fewer")
     rental = None if config.R7 == "none" else _rental(config, own_count, units_per_processor(cluster.resources))
     components, manager_of, cycles = _schedulers(cluster, config, parts, streams, rental)
 
@@ -408,6 +428,7 @@ def _cycle(
     delay: DelayScheduling | None = None,
 ) -> Cycle:
     policies = assembly.policies
+    has_masters = getattr(policies["J2"], "managed", False)
     monitor = Monitor(policies["T6"]) if policies["T6"].every_us() else None
     parts = CycleParts(
         speculation=None if isinstance(policies["T9"], NoCopies) else Speculation(policies["T9"]),
@@ -415,7 +436,9 @@ def _cycle(
         autoscaler=None if rental is None else Autoscaler(rental, policies["R6"], policies["R7"]),
         delay=delay,
         monitor=monitor,
-        allocs=Allocs(assembly.alloc_us, monitor) if assembly.alloc_us else None,
+        allocs=Allocs(assembly.alloc_us, monitor, has_masters=has_masters)
+        if assembly.alloc_us or has_masters
+        else None,
     )
     cycle = Cycle(targets, assembly, stream, parts)
     if isinstance(targets, TaggedTargets):

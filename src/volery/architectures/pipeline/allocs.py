@@ -3,6 +3,9 @@
 "An alloc is a reserved set of resources on a machine in which one or more tasks can be run; the resources remain
 assigned whether or not they are used." Here a job reserves nothing beforehand: its first tasks make the allocs, and an
 alloc that is not used for a while is given back, so that two jobs cannot wait for each other's.
+
+The room of a master is an alloc, too: that of the first task of a managed job, given back when the job is done, and not
+used by its other tasks (Andreadis et al., SC18, section II-A).
 """
 
 from __future__ import annotations
@@ -23,15 +26,17 @@ class Allocs:
     """The allocs of the jobs of a cycle.
 
     Args:
-        kept_us: Time after which an alloc that is not used is given back.
+        kept_us: Time after which an alloc that is not used is given back; 0: there are masters alone.
+        has_masters: Whether the first task of a job is its master.
         monitor: The monitor, which must not give away the room of an alloc; None: there is none.
     """
 
-    __slots__ = ("_cycle", "_due", "_kept_us", "_monitor", "_of_job", "_queued")
+    __slots__ = ("_cycle", "_due", "_has_masters", "_kept_us", "_monitor", "_of_job", "_queued")
     _cycle: Placements
 
-    def __init__(self, kept_us: Time, monitor: Monitor | None = None) -> None:
+    def __init__(self, kept_us: Time, monitor: Monitor | None = None, *, has_masters: bool = False) -> None:
         self._kept_us = kept_us
+        self._has_masters = has_masters
         self._monitor = monitor
         self._of_job: dict[JobId, list[Running]] = {}
         self._due: deque[tuple[Time, Running]] = deque()
@@ -48,6 +53,14 @@ class Allocs:
         # The work of the task that has ended counts among what is left until its files are deleted.
         left_us = job.left_us if running.cleaning else job.left_us - running.waiting.work_us
         if running.reclaimed or left_us <= 0 or job.id not in self._cycle.state.jobs:
+            return False
+
+        if self._is_master(running):
+            running.ending = running.cleaning = True
+            self._of_job.setdefault(job.id, []).append(running)
+            self._cycle.port.observe(Counted("masters"))
+            return True
+        if not self._kept_us:
             return False
 
         waiting = self._next(running)
@@ -67,8 +80,13 @@ class Allocs:
 
     def take(self, waiting: Waiting) -> bool:
         """Start a task that was queued in an alloc of its job; False: none has its size."""
+        if not self._kept_us:
+            return False
+
         state = self._cycle.state
         for running in self._of_job.get(waiting.job.id, ()):
+            if self._is_master(running):
+                continue
             if running.waiting.kind is waiting.kind and state.online >> running.machine & 1:
                 self.forget(running)
                 self._start(running, waiting, state.now)
@@ -76,6 +94,9 @@ class Allocs:
 
         self._queued.setdefault(waiting.job.id, {}).setdefault(waiting.kind, deque()).append(waiting)
         return False
+
+    def _is_master(self, running: Running) -> bool:
+        return self._has_masters and running.task.id == running.job.master
 
     def _start(self, running: Running, waiting: Waiting, now: Time) -> None:
         with reserving_room(self._monitor, running.machine, now):

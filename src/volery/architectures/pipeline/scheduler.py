@@ -14,7 +14,7 @@ from volery.architectures.pipeline.node import Cleaned, Launch, Pass, Ready, Rep
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
-from volery.core.model import Address, Job, JobId, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Job, JobId, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
 from volery.roles.submission import ANSWERS, JobLedger, Workflow
 
@@ -357,4 +357,5 @@ class Scheduler(Component):
 
 
 def _job_record(job: Job, now: Time) -> JobRecord:
-    return JobRecord(job.id, job.user, job.priority, job.deadline_us, now, job.estimate_us, job.task_count)
+    facts = (job.id, job.user, job.priority, job.deadline_us, now, job.estimate_us, job.task_count)
+    return JobRecord(*facts, master=job.tasks[0].id if job.tasks else NEVER)

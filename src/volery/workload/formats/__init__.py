@@ -18,10 +18,11 @@ from volery.workload.formats.nearest import refusal
 from volery.workload.formats.own import TABLE, TR
 from volery.workload.formats.source import Format, Noticed, head_of
 from volery.workload.formats.summaries import SUMMARY
+from volery.workload.formats.swim import SWIM
 from volery.workload.formats.wfcommons import WFCOMMONS
 from volery.workload.table import batches
 
-FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)
+FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY, SWIM)
 """The known formats; the first that fits a file is taken."""
 NO_LINE_END: Final = "last lines without a line end; the file may be cut in its last field"
 

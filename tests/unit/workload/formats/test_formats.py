@@ -64,6 +64,7 @@ TEXTS: dict[str, str] = {
     '{"time":7,"type":3,"collection_id":44,"instance_index":1,"constraint":[{"name":"k","value":"v","relation":1}]}\n'
     '{"time":"11","type":6,"collection_id":"44","instance_index":1}\n',
     "azure-requests": "0,2.0,4893,9046,265027,50,simulated,medium\n",
+    "swim": "job0\t49\t49\t740773\t0\t62\njob1\t50\t1\t134217729\t4\t62\tin\t\t\n",
     "philly": json.dumps([
         {"jobid": "a1", "submitted_time": "2017-10-09 07:00:00", "status": "Pass", "user": "u", "attempts": [
             {"start_time": "2017-10-09 07:00:10", "end_time": "2017-10-09 07:00:20", "detail": [{"gpus": ["g", "h"]}]},
@@ -171,6 +172,11 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("a2", "0", None, T0, parents=[], status="killed", line=2),
     ],
     "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "swim": [
+        TaskRow("job0", "0", None, 49 * S, None, None, 20 * S, parents=[], line=1),
+        TaskRow("job1", "0", None, 50 * S, None, None, 20 * S, instances=3, parents=[], line=2,
+                changed="a job with reduces, of which the maps alone are replayed"),
+    ],
     "wfcommons": [
         TaskRow("blast", "s1", None, 0, None, None, 1_500_000, cpu_milli=2000, parents=[], line=1),
         TaskRow("blast", "b1", None, 0, parents=["s1"], line=2),
@@ -309,6 +315,14 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("gwf", "16, 11,", "16, 1_1,", "source:2: is no row of GWF: '1_1' is no number"),
         ("alibaba-2018", "10,12,50", "10,\u0661\u0662,50", "source:1: is no row of Alibaba v2018 .* is no number"),
         ("job-summary", "\n2,10,", "\n1,10,", "source:3: .*job_id '1' is not above that of the row before"),
+        (
+            "swim",
+            "\t740773\t0\t62",
+            "\t740773",
+            "source:1: is no row of SWIM: it has 4 fields with tabs .* 6 are expected",
+        ),
+        ("swim", "740773", "-1", "source:1: is no row of SWIM: '-1' is no amount"),
+        ("swim", "134217729", "9e14", "source:2: is no row of SWIM: .* is no number of instances"),
         ("azure-requests", ",50,", ",1e99,", "source:1: is no row of Azure requests: '1e99' is no time"),
     ],
 )

@@ -71,7 +71,12 @@ __all__ = [
 GROUP: Final = "volery.policies."
 
 OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
-    Stage.J2: {"all": jobs.PassAll, "per-user": jobs.PerUser, "flow-control": jobs.FlowControl},
+    Stage.J2: {
+        "all": jobs.PassAll,
+        "per-user": jobs.PerUser,
+        "flow-control": jobs.FlowControl,
+        "managed": jobs.Managed,
+    },
     Stage.J3: {
         "fifo": jobs.FifoJobs,
         "sjf": jobs.ShortestJob,

@@ -55,6 +55,23 @@ class FlowControl(Policy, frozen=True):
         return view.waiting_count < self.tasks
 
 
+class Managed(Policy, frozen=True):
+    """A job has a master, its first task, whose room is taken until the job is done (Andreadis et al., SC18, II-A).
+
+    The other tasks of a job may wait for the master, as the workload says; its duration is the time until they are
+    requested. Masters that held all machines would wait for each other, so that only so many jobs are eligible.
+    """
+
+    managed: ClassVar[bool] = True
+    jobs: PositiveCount = param(10, "jobs that have a master at once")
+
+    def line(self, job: JobRecord) -> Hashable:
+        return ""
+
+    def eligible(self, view: View, job: JobRecord) -> bool:
+        return view.eligible_total < self.jobs
+
+
 class NoSetup(Policy, frozen=True):
     """Nothing has to be staged in."""
 

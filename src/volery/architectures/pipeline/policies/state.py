@@ -63,6 +63,7 @@ class JobRecord(msgspec.Struct, gc=False):
         left_us: The same over the tasks that have not ended.
         running: Number of its tasks that run.
         eligible: Whether its tasks may be queued (stage J2).
+        master: The first of its tasks.
     """
 
     id: JobId
@@ -76,6 +77,7 @@ class JobRecord(msgspec.Struct, gc=False):
     left_us: Time = 0
     running: int = 0
     eligible: bool = False
+    master: TaskId = NEVER
 
     @property
     def due_us(self) -> Time:

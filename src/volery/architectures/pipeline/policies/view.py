@@ -192,6 +192,11 @@ class View:
         """Processors that a task asks for, or slots."""
         return self._state.units(task)
 
+    @property
+    def eligible_total(self) -> int:
+        """The number of jobs of all users that are eligible (stage J2) and not done."""
+        return sum(self._state.eligible.values())
+
     def eligible_count(self, user: str) -> int:
         """The number of jobs of a user that are eligible (stage J2) and not done."""
         return self._state.eligible.get(user, 0)
