@@ -70,3 +70,21 @@ def test_a_gm_is_rebuilt_from_a_heartbeat_as_printed_and_the_standby_has_the_lis
     assert joined.index("timer heartbeat") < joined.index("ResyncReply(epoch=1, is_whole=True")
     assert "lm/0/standby > node/1  Run(epoch=1, task=t1, attempt=8" in text
     assert "  AttemptsLost(" not in text
+
+
+@script
+def megha2021_waits_for_answers() -> str:
+    """Two GMs with two tasks each: the second is matched on the answer to the first, as printed, and ends wait."""
+    title = "Thiyyakat et al. 2021, sections IV-A and V-D as printed: synchronous requests, answered with the state"
+    two = case([0, 1_000], [[5_000] * 2, [5_000] * 2], [0] * 4)
+    return transcript(title, "megha-2021-printed", two, parameters={"gms": 2, "lms": 1, "heartbeat_s": 0.01})
+
+
+def test_a_gm_waits_as_printed_for_an_answer_that_shows_what_the_other_has_taken() -> None:
+    text = megha2021_waits_for_answers()
+    steps = ["gm/0 > lm/0  Request(number=1", "lm/0 > gm/0  StateUpdate(number=1", "gm/0 > lm/0  Request(number=2"]
+    places = [text.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "inconsistencies" not in text, "gm/1 has the answer to its first request before it looks for more"
+    assert text.index("timer heartbeat") < text.index("TasksEnded("), "ends come with updates"
+    assert "timer notices" not in text

@@ -12,7 +12,7 @@ from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.hydra import HYDRA
 from volery.architectures.jockey import JOCKEY
-from volery.architectures.megha.designs import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.megha.designs import CENTRAL, MEGHA, MEGHA_2021, MEGHA_2021_PRINTED
 from volery.architectures.mercury import MERCURY
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
@@ -29,7 +29,7 @@ from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX, MERCURY)
-FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, PIGEON, PIGEONC, HYDRA)
+FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, MEGHA_2021_PRINTED, PIGEON, PIGEONC, HYDRA)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
 ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS)

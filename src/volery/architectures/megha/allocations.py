@@ -227,6 +227,7 @@ class SlotAllocations:
         self._partitions = partitions
         self._snapshots = config.updates == "snapshots"
         self._twice = config.completion_notice == "twice"
+        self._ends_wait = config.completion_notice == "with-updates"
         self._busy = [0] * len(layout.size)
         self._closed = [0] * len(layout.size)
 
@@ -349,6 +350,8 @@ class SlotAllocations:
         return self._update(gm, tuple(changes))
 
     def _update(self, gm: GmSyncState, changes: tuple[Change, ...]) -> StateUpdate:
+        if self._ends_wait:
+            self._cluster.send_before_state(gm)
         gm.update += 1
         return StateUpdate(gm.update, changes=changes, is_snapshot=self._snapshots)
 

@@ -22,6 +22,8 @@ from volery.roles.node import Node
 
 if TYPE_CHECKING:
     from volery.architectures.megha.amounts.view import Capacities
+    from volery.architectures.megha.printed.answers import LaunchAnswers
+    from volery.architectures.megha.printed.requests import SynchronousRequests
     from volery.architectures.megha.reasons import DecisionNarrator
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares import ShareAttachment
@@ -42,7 +44,7 @@ class Recipe:
 
     def __init__(self, cluster: Cluster, config: MeghaConfig, streams: Streams) -> None:
         is_lent = config.repartition or config.rescheduling == "tail"
-        by_machine = bool(cluster.resources or is_lent or config.shares)
+        by_machine = bool(cluster.resources or is_lent or config.shares or config.launch == "synchronous")
         in_order = config.match == "first"
         self._config = config
         self._streams = streams
@@ -74,6 +76,7 @@ class Recipe:
         fairness = None if self.shares is None else self.shares.fairness(master)
         recovery: ReportRecovery | None = None
         observer: DecisionNarrator | None = None
+        synchronous: SynchronousRequests | None = None
         view: ClusterView
         if self.capacities is None:
             view = SlotView(master, layout, search, config, stream)
@@ -81,7 +84,13 @@ class Recipe:
             from volery.architectures.megha.amounts.view import CapacityView
 
             queue = None if fairness is None else fairness.lines
-            view = CapacityView(master, self.capacities, search, config, stream, queue, fairness)
+            if config.launch == "synchronous":
+                from volery.architectures.megha.printed.requests import SynchronousRequests
+
+                synchronous = SynchronousRequests(master, self.capacities.ladders.packing, fairness)
+            view = CapacityView(master, self.capacities, search, config, stream, queue, fairness, synchronous)
+            if synchronous is not None:
+                synchronous.view = view
             if fairness is not None:
                 fairness.view = view
         if config.reliable:
@@ -92,7 +101,7 @@ class Recipe:
             from volery.architectures.megha.reasons import DecisionNarrator
 
             observer = DecisionNarrator(master, layout, view, fairness, () if recovery is None else recovery.epochs)
-        return MasterParts(view, fairness, recovery, observer)
+        return MasterParts(view, fairness, recovery, observer, synchronous)
 
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
@@ -113,7 +122,12 @@ class Recipe:
             allocations = partial(AmountAllocations, capacities=self.capacities, partitions=partitions, config=config)
             if self.shares is not None:
                 preemptions = self.shares.preemptions(partitions)
-        return LocalMaster(layout, partitions, config, allocations, preemptions, pair)
+        answers: Callable[..., LaunchAnswers] | None = None
+        if config.answers == "all" or config.launch == "synchronous":
+            from volery.architectures.megha.printed.answers import LaunchAnswers
+
+            answers = partial(LaunchAnswers, config=config)
+        return LocalMaster(layout, partitions, config, allocations, preemptions, pair, answers)
 
     def deployment(self) -> Deployment:
         """Components of which none may crash, unless that is attached."""

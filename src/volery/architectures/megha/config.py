@@ -21,8 +21,14 @@ class MeghaConfig(Parameters, frozen=True):
     heartbeat_s: Period = param(5.0, "period of updates to the GMs, seconds")
     batch_max: PositiveCount = param(100, "placements per request to a Local Master")
     updates: Literal["deltas", "snapshots"] = param("deltas", "what an update carries (section 4.4)")
-    completion_notice: Literal["once", "twice"] = param(
-        "once", "own completions: notice once, or again in the next update (4.4)"
+    completion_notice: Literal["once", "twice", "with-updates"] = param(
+        "once", "own completions: notice once, or again in the next update (4.4), or with the next update alone (2021)"
+    )
+    answers: Literal["refusals", "all"] = param(
+        "refusals", "launches that a Local Master answers, with its state: refused ones, or all (2021, IV-A)"
+    )
+    launch: Literal["asynchronous", "synchronous"] = param(
+        "asynchronous", "a GM goes on after a request, or waits for its answer as over HTTP (2021, V-D)"
     )
     eager_retry: bool = param(True, "place a refused task at once; false: the published code")
     ask: bool = param(False, "a GM with waiting tasks asks LMs for news; false: it waits for updates (the paper)")

@@ -9,9 +9,10 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
          jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
          nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby receives
-         results alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed:
-         match=first, turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news).
-         docs/papers.md.
+         results alone, and GMs ask for what they need after a crash: docs/decisions/0010. A request that is valid has
+         no answer, and a GM does not wait for one. megha-2021-printed has all of this as printed, by match=first,
+         completion_notice=with-updates, answers=all, launch=synchronous, turns=round-robin, preemption=paper and
+         recovery=paper (heartbeats are sent where there is news). docs/papers.md.
 """
 
 from __future__ import annotations
@@ -81,6 +82,20 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     recipe = Recipe(cluster, config, streams)
     deployment = recipe.deployment()
     return deployment if recipe.shares is None else recipe.shares.declared(deployment)
+
+
+def build_printed(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components of the first Megha as printed; what is printed of users and of recovery needs shares and reliable.
+
+    Raises:
+        InputError: as for `build`.
+    """
+    defaults = MeghaConfig()
+    if not config.shares:
+        config = msgspec.structs.replace(config, turns=defaults.turns, preemption=defaults.preemption)
+    if not config.reliable:
+        config = msgspec.structs.replace(config, recovery=defaults.recovery)
+    return build(cluster, config, streams)
 
 
 def _by(method: Callable[..., Any], extent: Extent = "full", remark: str = "", setting: str = "") -> Realisation:
@@ -195,4 +210,36 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.R4: _by(CapacityView._find, "full", "bit vectors of free capacity"),
         Stage.R5: _by(CapacityView._find, "full", "the first machine that fits"),
     },
+)
+
+MEGHA_2021_PRINTED = msgspec.structs.replace(
+    MEGHA_2021,
+    name="megha-2021-printed",
+    summary="the first Megha with every choice as printed: answers with states, and requests that wait for them",
+    source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), sections IV and V-D",
+    defaults=msgspec.structs.replace(
+        MEGHA_2021.defaults,
+        match="first",
+        completion_notice="with-updates",
+        answers="all",
+        launch="synchronous",
+        turns="round-robin",
+        preemption="paper",
+        recovery="paper",
+    ),
+    build=build_printed,
+    conformance=msgspec.structs.replace(
+        MEGHA_2021.conformance,
+        immediate={"completion_notice": "once"},
+        fuzzed={
+            "answers": ("all", "all", "refusals"),
+            "launch": ("synchronous", "synchronous", "asynchronous"),
+            "completion_notice": ("with-updates", "with-updates", "once"),
+            "updates": ("snapshots", "snapshots", "deltas"),
+            "recovery": ("paper", "paper", "asked"),
+            "preemption": ("paper", "paper", "agreed"),
+            "rescheduling": ("tail", "tail", "head"),
+            "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
+        },
+    ),
 )

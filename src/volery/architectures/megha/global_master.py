@@ -32,6 +32,7 @@ from volery.policies.match import positions
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.printed.requests import SynchronousRequests
     from volery.architectures.megha.reasons import DecisionNarrator
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -44,6 +45,7 @@ class MasterParts(NamedTuple):
     fairness: WeightedFairness | None = None
     recovery: ReportRecovery | None = None
     observer: DecisionNarrator | None = None
+    synchronous: SynchronousRequests | None = None
 
 
 class GlobalMaster(Component):
@@ -53,7 +55,7 @@ class GlobalMaster(Component):
         parts: Maker of its parts, of a component that knows of these moves of jobs.
 
     Attributes:
-        view, fairness, recovery, observer: Parts; all but the view may be None.
+        view, fairness, recovery, observer, synchronous: Parts; all but the view may be None.
         jobs: Ledger of jobs.
         placed: Tasks that were requested and have not ended, of the view.
         lms: Local Master that leads, per cluster.
@@ -82,7 +84,7 @@ class GlobalMaster(Component):
         self.attempts: dict[TaskId, int] = {}
         self._requests = [0] * self.layout.lm_count
         self._asked_clusters: set[int] = set()
-        self.view, self.fairness, self.recovery, self.observer = self._parts(self, moves)
+        self.view, self.fairness, self.recovery, self.observer, self.synchronous = self._parts(self, moves)
         self.placed = self.view.placed
 
         # Recovery forwards the preemptions among lost attempts to the shares, so it comes first.
@@ -105,6 +107,8 @@ class GlobalMaster(Component):
         """Pass an event of shares or of recovery to the part that knows it."""
         self._note(event, source, now)
         super().handle_attached(event, source, now)
+        if self.synchronous is not None:
+            self.synchronous.proceed()
 
     def accepts(self, message: Message, source: Address) -> bool:
         """Find out whether a message of a Local Master is valid."""
@@ -140,6 +144,10 @@ class GlobalMaster(Component):
         """Find out whether all that runs is known."""
         return self.recovery is None or self.recovery.knows_all()
 
+    def may_preempt(self) -> bool:
+        """Find out whether a preemption may be requested now."""
+        return self.synchronous is None or self.synchronous.may_preempt()
+
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
         """Report tasks that had to let this one go first."""
         if self.observer is not None:
@@ -174,17 +182,17 @@ class GlobalMaster(Component):
             self.recovery.submitted(message)
         if self.fairness is not None:
             self.fairness.submitted(message.job)
-        queued = self.view.queue.length
+        queued = self._queued_count()
         self._port.observe(Measured("queued_tasks", queued))
         self.schedule(self.jobs.admit(message, source, queued))
-        self._enforce_shares()
+        self._proceed()
         self._maybe_forget(message.job.id)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
         self._note(message, source, now)
         self.schedule(self.jobs.more(message))
-        self._enforce_shares()
+        self._proceed()
         self._maybe_forget(message.job)
 
     def on_look(self, message: Look, source: Address, now: Time) -> None:
@@ -212,6 +220,8 @@ class GlobalMaster(Component):
 
         # What waits ends here; what is placed ends when its node reports it.
         dropped = self.view.queue.remove(lambda task: task.job == job)
+        if self.synchronous is not None:
+            dropped += self.synchronous.line.remove(lambda task: task.job == job)
         if self.observer is not None:
             self.observer.dropped(dropped)
         if dropped:
@@ -225,7 +235,11 @@ class GlobalMaster(Component):
 
     # Placements.
 
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
+    def place(self, tasks: Iterable[Task], *, is_first: bool = False) -> list[Task]:
+        """Match and request tasks, or put them into line; return those that fit nowhere in the view."""
+        return self.match(tasks) if self.synchronous is None else self.synchronous.admit(tasks, is_first=is_first)
+
+    def match(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
         return self.view.place(tasks) if self.observer is None else self.observer.place(tasks)
 
@@ -314,7 +328,7 @@ class GlobalMaster(Component):
         self.view.end(message, self.lm_at[source])
         for job, count in released.items():
             self.jobs.finished(job, count)
-        self._enforce_shares()
+        self._proceed()
         for job in jobs:
             self._maybe_forget(job)
 
@@ -323,7 +337,7 @@ class GlobalMaster(Component):
         self._note(message, source, now)
         self.offer_all(self.learn(message, source))
         self.answered(self.lm_at[source])
-        self._enforce_shares()
+        self._proceed()
 
     def learn(self, update: StateUpdate, source: Address) -> Freed:
         """Change the view, unless a later update of this Local Master has come before."""
@@ -363,15 +377,21 @@ class GlobalMaster(Component):
             for task in self.place(wanted) if self._config.eager_retry else wanted:
                 queue.push(task)
         else:
-            for task in reversed(self.place(wanted) if self._config.eager_retry else wanted):
+            for task in reversed(self.place(wanted, is_first=True) if self._config.eager_retry else wanted):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
-        self._enforce_shares()
+        self._proceed()
 
-    def _enforce_shares(self) -> None:
-        if self.fairness is not None:
+    def _proceed(self) -> None:
+        """Request what the event in hand has made possible, beside what was requested at once."""
+        if self.synchronous is not None:
+            self.synchronous.proceed()
+        elif self.fairness is not None:
             self.fairness.enforce()
+
+    def _queued_count(self) -> int:
+        return self.view.queue.length + (0 if self.synchronous is None else self.synchronous.line.length)
 
     def _note(self, event: Event, source: Address, now: Time) -> None:
         if self.observer is not None:
@@ -383,15 +403,15 @@ class GlobalMaster(Component):
 
     def check(self) -> None:
         """Check that nothing waits for what is free in the view (unless refused tasks wait by design)."""
-        if self._config.eager_retry:
+        if self._config.eager_retry and self.may_preempt():
             self.view.check()
-        assert len(self.jobs) or not (self.placed or self.view.queue.length), "tasks without an open job"
+        assert len(self.jobs) or not (self.placed or self._queued_count()), "tasks without an open job"
         if self.fairness is not None:
             self.fairness.check()
 
     def check_rest(self) -> None:
         """Check that no task is left, and nothing is taken in the view."""
-        left = len(self.placed) + self.view.queue.length + len(self.jobs)
+        left = len(self.placed) + self._queued_count() + len(self.jobs)
         assert not left, "tasks are left"
         self.view.check_rest()
 

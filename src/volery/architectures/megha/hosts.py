@@ -34,8 +34,8 @@ class MasterHost(Protocol):
     def observe(self, fact: Fact) -> None:
         """Report a fact to the driver."""
 
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
+    def place(self, tasks: Iterable[Task], *, is_first: bool = False) -> list[Task]:
+        """Match and request tasks, or put them into line; return those that fit nowhere in the view."""
 
     def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
         """Return refused tasks without those of cancelled jobs, which end here."""
@@ -56,11 +56,24 @@ class FairnessHost(MasterHost, Protocol):
     def knows_all(self) -> bool:
         """Find out whether all that runs is known."""
 
+    def may_preempt(self) -> bool:
+        """Find out whether a preemption may be requested now."""
+
     def claimed(self, task: Task) -> None:
         """Report a task that takes the place of others."""
 
     def preempted(self, task: TaskId, attempt: int) -> bool:
         """Forget an attempt that was preempted; find out whether it is the present one of a placed task."""
+
+
+class MatchingHost(Protocol):
+    """A Global Master as its line of task requests calls it."""
+
+    def match(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
+
+    def ask_all(self) -> None:
+        """While tasks wait, ask each Local Master for news once."""
 
 
 class RecoveryHost(MasterHost, Protocol):
@@ -156,3 +169,6 @@ class PreemptionHost(ClusterHost, Protocol):
 
     def send_ends(self, gm: GmSyncState) -> None:
         """Send a GM the ends of its tasks."""
+
+    def answer(self, gm: GmSyncState) -> None:
+        """Answer a request of a GM that was carried out, where that is answered."""

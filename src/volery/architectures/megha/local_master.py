@@ -21,6 +21,7 @@ from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.printed.answers import LaunchAnswers
     from volery.architectures.megha.recovery.pair import Paired
     from volery.architectures.megha.shares.messages import Preempt
     from volery.architectures.megha.shares.preemptions import WeightedShares
@@ -37,7 +38,7 @@ class LocalMaster(Component):
 
     Args:
         partitions: Partitions that it is in charge of.
-        allocations, preemptions, pair: Makers of its parts; all but the allocations may be None.
+        allocations, preemptions, pair, answers: Makers of its parts; all but the allocations may be None.
 
     Attributes:
         gms: Synchronisation states of the Global Masters.
@@ -53,6 +54,7 @@ class LocalMaster(Component):
         allocations: Callable[[ClusterState], Allocations],
         preemptions: Callable[..., WeightedShares] | None = None,
         pair: Callable[[LocalMaster, Allocations, WeightedShares | None], Paired] | None = None,
+        answers: Callable[[LocalMaster, Allocations], LaunchAnswers] | None = None,
     ) -> None:
         self.layout = layout
         self.partitions = partitions
@@ -60,6 +62,7 @@ class LocalMaster(Component):
         nodes = dict.fromkeys(node for at in partitions for node in layout.nodes[at]) if pair is not None else ()
         self.attempts = AttemptTable(layout, nodes)
         self._heartbeat_us = round(config.heartbeat_s * SECOND)
+        self._ends_wait = config.completion_notice == "with-updates"
         self._gms_to_update: dict[Address, None] = {}
         self._gms_to_notify: list[GmSyncState] = []
         self._is_news_scheduled = False
@@ -67,6 +70,7 @@ class LocalMaster(Component):
         self.allocations = allocations(self)
         self.preemptions = None if preemptions is None else preemptions(self, self.allocations)
         self.pair = None if pair is None else pair(self, self.allocations, self.preemptions)
+        self.answers = None if answers is None else answers(self, self.allocations)
         self.drained: dict[Address, None] = {} if self.pair is None else self.pair.drained
         self.attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
         self._launches = 0
@@ -147,6 +151,8 @@ class LocalMaster(Component):
 
         if refused:
             self._port.send(gm.address, self.allocations.refusal(gm, tuple(refused)))
+        elif self.answers is not None:
+            self.answers.launched(gm)
         if not self._is_heartbeat_set:
             self.set_heartbeat(now)
 
@@ -184,6 +190,11 @@ class LocalMaster(Component):
         self.attempts.remove(attempt)
         if self.preemptions is None or not self.preemptions.absorbs(attempt):
             self.allocations.free(attempt)
+
+    def answer(self, gm: GmSyncState) -> None:
+        """Answer a request of a GM that was carried out, where that is answered."""
+        if self.answers is not None:
+            self.answers.launched(gm)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; when the node reports the end, what it took is freed, and its GM is sent the end."""
@@ -245,9 +256,10 @@ class LocalMaster(Component):
             self._schedule_notice(owner, now)
 
     def _schedule_notice(self, owner: GmSyncState, now: Time) -> None:
-        """Send a GM the ends of its tasks when the instant is over."""
-        self._gms_to_notify.append(owner)
-        self._port.set_timer(NOTICES, now)
+        """Send a GM the ends of its tasks when the instant is over, or with the next update."""
+        if not self._ends_wait:
+            self._gms_to_notify.append(owner)
+            self._port.set_timer(NOTICES, now)
         if not self._is_heartbeat_set:
             self.set_heartbeat(now)
         if self._gms_to_update:
@@ -330,6 +342,8 @@ class LocalMaster(Component):
             news = self.allocations.news(gm)
             if news is not None:
                 self._port.send(gm.address, news)
+            elif self._ends_wait:
+                self.send_ends(gm)
         if self.preemptions is not None:
             self.preemptions.send_outcomes()
 

@@ -90,6 +90,13 @@ class UseAccount(Protocol):
         """Count what was asked for and may be refused; a sign of -1: no longer."""
 
 
+class RoomKeeper(Protocol):
+    """Keeper of room for which no request may be sent yet."""
+
+    def note_room(self, partition: int, places: Iterable[int]) -> None:
+        """Note machines of a partition that may have room for waiting tasks."""
+
+
 class CapacityView:
     """View of amounts on machines, of which external ones lend logical nodes.
 
@@ -100,6 +107,7 @@ class CapacityView:
         host: The Global Master.
         search: Order in which partitions are searched.
         queue, account: Queues and account of users; None: they have no shares.
+        keeper: Keeper of room; None: a request is sent as soon as there is room.
 
     Attributes:
         index: Free amounts of the machines of each partition.
@@ -115,10 +123,12 @@ class CapacityView:
         stream: Random,
         queue: FittingQueue | None = None,
         account: UseAccount | None = None,
+        keeper: RoomKeeper | None = None,
     ) -> None:
         self._host = host
         self._config = config
         self._account = account
+        self._keeper = keeper
         self.search = search
         self.next = search.first
         self.placed: dict[TaskId, Place] = {}
@@ -255,7 +265,14 @@ class CapacityView:
         for job, count in ended.items():
             self._host.jobs.finished(job, count)
 
+    def has_requests_under_way(self) -> bool:
+        """Find out whether the outcome of a request has still to come."""
+        return any(self._under_way)
+
     def offer(self, partition: int, places: Iterable[int]) -> None:
+        if self._keeper is not None:
+            self._keeper.note_room(partition, places)
+            return
         constraints, index = self._layout.constraints[partition], self.index[partition]
         tasks, places_taken = [], []
         for position in places:
@@ -269,6 +286,16 @@ class CapacityView:
                 places_taken.append(position)
         if tasks:
             self._host.request(partition, tasks, places_taken)
+
+    def offer_one(self, partition: int, position: int) -> bool:
+        """Give a machine to the first queued task that fits, and to no other; find out whether one did."""
+        offered, free = self._layout.constraints[partition][position], self.index[partition].free[position]
+        task = self.queue.pop_fitting(offered, free)
+        if task is None:
+            return False
+        self._host.dequeued(task, partition, offered, free)
+        self._host.request(partition, [self._take(task, partition, position)], [position])
+        return True
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:
         self.arrived(lm, update.last_request)

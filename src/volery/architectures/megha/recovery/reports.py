@@ -361,7 +361,7 @@ class ReportRecovery(Attached):
             gm.attempts[task.id] = max(gm.attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)
         if self._fairness is not None:
             self._fairness.scheduled(tasks)
-        for task in reversed(gm.place(gm.still_wanted(tasks))):
+        for task in reversed(gm.place(gm.still_wanted(tasks), is_first=True)):
             gm.view.queue.push_front(task)
         gm.ask_all()
 

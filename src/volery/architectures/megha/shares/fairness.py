@@ -88,9 +88,8 @@ class WeightedFairness(Attached):
         self.account = UserAccount(users, packing)
         self._packing = packing
         self._user_of_job: dict[JobId, int] = {}
-        self.lines = UserLines(
-            self._packing, self.user_of, None if config.turns == "round-robin" else self.account.is_short
-        )
+        self._is_first = None if config.turns == "round-robin" else self.account.is_short
+        self.lines = self.new_lines()
 
         # Preemptions under way by the task that gains: victims of which nothing was heard, and what they had.
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
@@ -108,6 +107,10 @@ class WeightedFairness(Attached):
         self._whole_holdings: dict[Address, Holdings] = {}
         self._last_preemption_request: dict[Address, int] = {}
         self._last_holdings: dict[Address, int] = {}
+
+    def new_lines(self) -> UserLines:
+        """Return empty queues of the users, in the order of their turns."""
+        return UserLines(self._packing, self.user_of, self._is_first)
 
     @property
     def _placed(self) -> dict[TaskId, Place]:
@@ -155,9 +158,13 @@ class WeightedFairness(Attached):
     def enforce(self) -> None:
         """Preempt for users that wait and have less than their share."""
         for user in self.lines.users():
-            while user not in self._users_without_victims:
+            while user not in self._users_without_victims and self._host.may_preempt():
                 if not self._maybe_preempt(user):
                     self._users_without_victims.add(user)
+
+    def has_claims(self) -> bool:
+        """Find out whether the outcome of a preemption has still to come."""
+        return bool(self._claims)
 
     def _maybe_preempt(self, user: int) -> bool:
         # Those whom the tree does not name are due nothing, so they claim nothing.

@@ -393,6 +393,7 @@ class WeightedShares(Attached):
         active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, wanted.term)
         self._host.launch(task, active, is_lent=self._can_crash)
         self._host.send(owner, PreemptionDone(task.id))
+        self._host.answer(claim.owner)
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
         """Drop tasks that still wait for their victims to end."""
@@ -401,6 +402,7 @@ class WeightedShares(Attached):
             if claim is not None and not claim.withdrawn:
                 claim.withdrawn = True
                 self._host.note_end(claim.owner, task, now)
+                self._host.answer(claim.owner)
 
     # Where components may crash.
 

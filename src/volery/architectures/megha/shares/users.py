@@ -233,18 +233,27 @@ class UserLines:
 
     def pop_fitting(self, offered: int, free: int) -> Task | None:
         """Take the first task that a machine can take from the line of the user that is next; see `VectorQueue`."""
+        for user in self._in_turn():
+            task = self._lines[user].pop_fitting(offered, free)
+            if task is not None:
+                self._taken(user)
+                return task
+        return None
+
+    def pop(self) -> Task:
+        """Take the first task of the user that is next; there has to be one."""
+        user = self._in_turn()[0]
+        task = self._lines[user].first()
+        return self.pop_kind(user, (task.constraints, task.request))
+
+    def _in_turn(self) -> list[int]:
         users = list(self._lines)
 
         # Several users wait: that is contention, and those below their share come first.
         if len(users) > 1:
             short = {user for user in users if self._is_short(user)}
             users = [user for user in users if user in short] + [user for user in users if user not in short]
-        for user in users:
-            task = self._lines[user].pop_fitting(offered, free)
-            if task is not None:
-                self._taken(user)
-                return task
-        return None
+        return users
 
     def pop_kind(self, user: int, kind: Kind) -> Task:
         """Take the first task of a kind from the user's line, where there has to be one."""
