@@ -335,6 +335,19 @@ def test_the_hosts_of_a_workload_replace_those_of_the_same_name(experiment: Expe
     assert found == {"gm": 9, "lm": 2}
 
 
+def test_a_workload_may_set_the_load_of_its_runs(experiment: Experiment, tmp_path: Path) -> None:
+    """One with a load, and one that has the load of its trace."""
+    own, *_ = experiment.workload
+    loaded = msgspec.structs.replace(own, label="loaded", load=0.5)
+    both = msgspec.structs.replace(experiment, workload=(own, loaded), claim=experiment.claim[:1])
+    planned = plan_experiment(both, tmp_path)
+    assert {(place[1], run.spec.load) for place, runs in planned.runs.items() for run in runs} == {
+        ("w", None),
+        ("loaded", 0.5),
+    }
+    assert planned.inputs["w", "drawn"][0].key != planned.inputs["loaded", "drawn"][0].key
+
+
 @pytest.mark.slow
 def test_claims_may_change_without_another_run_and_workloads_may_not(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
