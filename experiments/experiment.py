@@ -33,7 +33,7 @@ from volery.workload.models import PLAIN
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
-    "task_response", "makespan", "demand",
+    "task_response", "makespan", "demand", "slowdown",
 ]  # fmt: skip
 RESULTS, PAPERS, FINDINGS = "results", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
