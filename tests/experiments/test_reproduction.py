@@ -23,6 +23,7 @@ from experiments.records import (
 )
 from experiments.reproduction import Reproduction, plan_experiment, reproduce
 from experiments.reruns import affordable, checked_record, spot_check
+from experiments.values import full_label
 from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.study import PlannedRun
@@ -223,6 +224,21 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
         "utilisation_ratio.svg",
     ]
     assert all(picture.startswith("<svg") for picture in drawn.values())
+
+
+@pytest.mark.slow
+def test_slowdowns_are_drawn_against_the_number_of_workers(experiment: Experiment, tmp_path: Path) -> None:
+    """A line per design and percentile over the sizes that were run; none where no job is short."""
+    own, *_ = experiment.workload
+    sizes = tuple(
+        msgspec.structs.replace(own, label=f"w{workers}", workers=workers, cutoff_s=10.0) for workers in (40, 60)
+    )
+    swept = msgspec.structs.replace(experiment, workload=sizes, pictures=("slowdown",), claim=())
+    (picture,) = dict(draw(run(swept, tmp_path))).values()
+    for label in ("m, p50", "m, p90", "m, p99", f"{full_label('p', 'exact')}, p50"):
+        assert label in picture, label
+    unknown = msgspec.structs.replace(swept, workload=experiment.workload)
+    assert not dict(draw(run(unknown, tmp_path)))
 
 
 @pytest.mark.slow
