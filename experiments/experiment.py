@@ -25,7 +25,7 @@ from experiments.measures import SETTLED, check_metric
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics.windows import SettledWindow
-from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
+from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Load, Only
 from volery.study.file import read_tables
 from volery.study.spec import is_synthetic
 from volery.workload import parse_estimates
@@ -33,7 +33,7 @@ from volery.workload.models import PLAIN
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
-    "task_response", "makespan", "demand",
+    "task_response", "makespan", "demand", "slowdown",
 ]  # fmt: skip
 RESULTS, PAPERS, FINDINGS = "results", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         workers: machines of the cluster.
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
-        constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
+        constraints, load, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, slot_request, users, slots, racks, blocks, reference_mhz, variability, outages, history: as
             in a study's file; a file of requests may lie beside the experiments.
         delay_us: Delay of this workload's messages, in place of the network's.
@@ -80,6 +80,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     stands_for: str = ""
     is_source: str = ""
     constraints: ConstraintModel = "sharma2011"
+    load: Load | None = None
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     jobs: AtLeastOne | None = None
     only: Only = "ran"

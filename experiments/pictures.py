@@ -37,6 +37,7 @@ def draw(reproduction: Reproduction) -> Iterator[tuple[str, str]]:
         "stage_times": _stage_times,
         "conflicts": _conflicts,
         "analysis": _analysis,
+        "slowdown": _slowdowns,
     }
     for kind in reproduction.experiment.pictures:
         if kind in of_experiment:
@@ -214,6 +215,33 @@ def _utilisation_ratio(reproduction: Reproduction) -> str:
         axes.set_xticks(places, shown)
         axes.set_ylabel("ratio of mean utilisations")
         axes.grid(visible=False, axis="x")
+        return plots.svg_text(figure, 1)
+
+
+def _slowdowns(reproduction: Reproduction) -> str:
+    """Slowdowns of short jobs against the number of workers: means over seeds, with bars from the least to the most."""
+    experiment = reproduction.experiment
+    labels = [full_label(label, reading) for label, reading, _ in experiment.variants()]
+    percentiles = ("p50", "p90", "p99")
+    with plots.style():
+        figure, axes = plots.new_figure(len(labels) * len(percentiles), f"{experiment.figure}: slowdown of short jobs")
+        for number, of in enumerate(labels):
+            for row, percentile in enumerate(percentiles):
+                points = []
+                for workload in experiment.workload:
+                    runs = reproduction.planned.runs.get((of, workload.label, experiment.population[0].label), [])
+                    found = [x for x in reproduction.values(f"short.slowdown.{percentile}", runs) if x is not None]
+                    if found:
+                        points.append((workload.workers, sum(found) / len(found), min(found), max(found)))
+                if not points:
+                    return ""
+                workers, means, least, most = np.array(sorted(points)).T
+                bars = np.maximum([means - least, most - means], 0.0)
+                style = {"color": plots.colour(number), "linestyle": plots.dash(row), "marker": "o", "capsize": 2}
+                axes.errorbar(workers, means, bars, label=plots.literal(f"{of}, {percentile}"), **style)
+        axes.set_yscale("log")
+        axes.set_xlabel("workers")
+        axes.set_ylabel("times the longest task")
         return plots.svg_text(figure, 1)
 
 

@@ -23,6 +23,7 @@ from experiments.records import (
 )
 from experiments.reproduction import Reproduction, plan_experiment, reproduce
 from experiments.reruns import affordable, checked_record, spot_check
+from experiments.values import full_label
 from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.study import PlannedRun
@@ -226,6 +227,21 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
 
 
 @pytest.mark.slow
+def test_slowdowns_are_drawn_against_the_number_of_workers(experiment: Experiment, tmp_path: Path) -> None:
+    """A line per design and percentile over the sizes that were run; none where no job is short."""
+    own, *_ = experiment.workload
+    sizes = tuple(
+        msgspec.structs.replace(own, label=f"w{workers}", workers=workers, cutoff_s=10.0) for workers in (40, 60)
+    )
+    swept = msgspec.structs.replace(experiment, workload=sizes, pictures=("slowdown",), claim=())
+    (picture,) = dict(draw(run(swept, tmp_path))).values()
+    for label in ("m, p50", "m, p90", "m, p99", f"{full_label('p', 'exact')}, p50"):
+        assert label in picture, label
+    unknown = msgspec.structs.replace(swept, workload=experiment.workload)
+    assert not dict(draw(run(unknown, tmp_path)))
+
+
+@pytest.mark.slow
 def test_a_record_survives_its_file_and_holds_no_row_of_a_trace(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     path = record_path(tmp_path / "ledger", "small")
@@ -333,6 +349,19 @@ def test_the_hosts_of_a_workload_replace_those_of_the_same_name(experiment: Expe
     (run, _) = plan_experiment(swept, tmp_path).runs["m", "w", "drawn"]
     found = {name: host["roles"][name]["Submit"]["task_us"] for name, host in run.spec.hosts.items()}
     assert found == {"gm": 9, "lm": 2}
+
+
+def test_a_workload_may_set_the_load_of_its_runs(experiment: Experiment, tmp_path: Path) -> None:
+    """One with a load, and one that has the load of its trace."""
+    own, *_ = experiment.workload
+    loaded = msgspec.structs.replace(own, label="loaded", load=0.5)
+    both = msgspec.structs.replace(experiment, workload=(own, loaded), claim=experiment.claim[:1])
+    planned = plan_experiment(both, tmp_path)
+    assert {(place[1], run.spec.load) for place, runs in planned.runs.items() for run in runs} == {
+        ("w", None),
+        ("loaded", 0.5),
+    }
+    assert planned.inputs["w", "drawn"][0].key != planned.inputs["loaded", "drawn"][0].key
 
 
 @pytest.mark.slow

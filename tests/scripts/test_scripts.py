@@ -55,30 +55,26 @@ def replay(title: str, design: str, played: Case, *premises: str, **settings: An
     raise AssertionError(f"no seed below 1000 gives {premises}")
 
 
-TOY_US = [20, 1, 1, 10, 10, 10]
+TOY = case([0, 0, 0], [[t * SECOND for t in (20, 1, 1, 10, 10, 10)], [2 * SECOND], [2 * SECOND]], [0] * 4)
 
 
 @script
 def pigeon_toy() -> str:
-    """Tasks A1 to A3 go to group one, A4 to A6 to group two; our distributor deals like cards, hence the order."""
-    dealt = [TOY_US[k] * SECOND for k in (0, 3, 1, 4, 2, 5)]
-    jobs = [dealt, [2 * SECOND], [2 * SECOND]]
-    parameters = {"groups": 2, "distributors": 1, "reserved": 0}
+    """Tasks A1 to A3 go to group one, A4 to A6 to group two."""
+    parameters = {"groups": 2, "distributors": 1, "reserved": 0, "deal": "blocks"}
     title = "Pigeon, section 4, 'Explanations for the Counterintuitive Phenomenon', figure 6: jobs A (0), B (1), C (2)"
-    toy = case([0, 0, 0], jobs, [0] * 4)
     premises = (
         "master/0  GroupTasks(number=2, short=True, tasks=[t6])",
         "master/1  GroupTasks(number=2, short=True, tasks=[t7])",
     )
-    return replay(title, "pigeon", toy, *premises, parameters=parameters, network=NO_DELAY)
+    return replay(title, "pigeon", TOY, *premises, parameters=parameters, network=NO_DELAY)
 
 
 @script
 def central_toy() -> str:
     """The same jobs under one central first-come-first-served scheduler."""
     title = "Pigeon, section 4, figure 6: the centralised counterpart"
-    toy = case([0, 0, 0], [[t * SECOND for t in TOY_US], [2 * SECOND], [2 * SECOND]], [0] * 4)
-    return transcript(title, "oracle", toy, network=NO_DELAY)
+    return transcript(title, "oracle", TOY, network=NO_DELAY)
 
 
 def test_pigeon_finishes_the_toy_in_36_and_the_central_scheduler_in_45() -> None:

@@ -219,7 +219,7 @@ def _fanouts(spec: Spec, u: Reals) -> tuple[Integers, float]:
 
 def _mix(text: str, seed: int) -> Trace:
     """`mix`: short and long jobs with heavy tails, after published statistics; `load` holds exactly on `workers`."""
-    spec = Spec(text, ("jobs", "load", "workers"), word="PRESET, for example mix:google,load=0.8")
+    spec = Spec(text, ("jobs", "load", "workers", "spread"), word="PRESET, for example mix:google,load=0.8")
     if spec.word not in PRESETS:
         raise InputError(text, f"{spec.word!r} is not a preset{suggestion(spec.word, PRESETS)}")
     jobs = spec.count("jobs", 2_000, least=2)
@@ -230,7 +230,7 @@ def _mix(text: str, seed: int) -> Trace:
 
 def _alibaba(text: str, seed: int) -> Trace:
     """`alibaba`: jobs and requests after Alibaba's trace v2017; the load on machines of `cpu_milli` holds exactly."""
-    spec = Spec(text, ("jobs", "load", "workers", "cpu_milli", "fanout_max"))
+    spec = Spec(text, ("jobs", "load", "workers", "cpu_milli", "fanout_max", "spread"))
     jobs = spec.count("jobs", 500, least=2)
     preset = msgspec.structs.replace(ALIBABA, fanout_max=spec.count("fanout_max", ALIBABA.fanout_max, least=1_000))
 
@@ -370,7 +370,8 @@ def _classes(spec: Spec, preset: Preset, jobs: int, seed: int) -> tuple[Integers
     tasks = int(sizes.sum())
     spec.check_size(tasks)
     v = generator(seed, "workload/durations").random((tasks, 2))
-    factors = log_normal_factors(v[:, 0], v[:, 1], preset.task_spread)
+    spread = spec.at_least_zero("spread", preset.task_spread, most=100)
+    factors = log_normal_factors(v[:, 0], v[:, 1], spread)
 
     starts = np.cumsum(sizes) - sizes
     # dividing by the job's own mean factor keeps its mean duration, and with it its class, as drawn

@@ -126,6 +126,19 @@ def test_a_mix_has_its_load_exactly() -> None:
     assert load(trace, 3_000) == pytest.approx(0.65, rel=1e-6)
 
 
+def test_a_mix_spreads_durations_within_a_job_as_asked() -> None:
+    """The spread alone changes: jobs keep their sizes and mean durations, which the longest task does not cap here."""
+    told = {spread: synthesize(f"mix:cloudera,jobs=200,spread={spread}", seed=3) for spread in (0, 0.2, 2)}
+    wide, narrow, none = told[2], told[0.2], told[0]
+    assert narrow.digest() == synthesize("mix:cloudera,jobs=200", seed=3).digest(), "the preset has 0.2"
+    assert wide.first == narrow.first
+    largest = int(np.argmax(np.diff(view(wide.first))))
+    for trace, spread in ((wide, 2), (narrow, 0.2), (none, 0)):
+        tasks = view(trace.duration_us)[trace.first[largest] : trace.first[largest + 1]]
+        assert tasks.std() / tasks.mean() == pytest.approx(spread, rel=0.1, abs=1e-3)
+    assert view(wide.estimate_us)[largest] == pytest.approx(view(narrow.estimate_us)[largest], rel=1e-4)
+
+
 def test_a_workload_begins_at_zero_in_order_of_arrival() -> None:
     for spec in ("syn:1x3", "poisson:jobs=100", "mix:cloudera,jobs=50"):
         arrivals = synthesize(spec, 1).arrival_us.tolist()
@@ -160,6 +173,7 @@ def test_a_workload_begins_at_zero_in_order_of_arrival() -> None:
         ("mix:gogle", "mix:gogle: 'gogle' is not a preset; did you mean 'google'?"),
         ("mix:jobs=5", "lacks its first part"),
         ("mix:google,jobs=1", "mix:jobs: '1' is not a whole number from 2"),
+        ("mix:google,spread=-1", "mix:spread: '-1' is not a number from 0 to 100"),
         ("sny:1x1", "'sny' is not a kind of synthetic workload; did you mean 'syn'?"),
     ],
 )

@@ -21,7 +21,7 @@ from random import Random
 
 import msgspec
 
-from volery.architectures.pigeon.distributor import Distribution, Distributor
+from volery.architectures.pigeon.distributor import Deal, Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, MasterHosts, Power, divide
 from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
@@ -63,6 +63,7 @@ class PigeonConfig(Parameters, frozen=True):
         (), "as weight, one per limit: between the jobs below it and all that are longer (footnote of section 2.2)"
     )
     distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
+    deal: Deal = param("turns", "even: each master gets a task in turn, or a block of consecutive ones (figure 6)")
     reports_s: Seconds = param(
         0.0,
         "period of masters' reports of queue lengths, by which distributors balance (section 6.2), seconds; 0: none",
@@ -179,6 +180,7 @@ class PigeonBuilder:
         return Distributor(
             self._supply,
             distribution=self._config.distribution,
+            deal=self._config.deal,
             cutoffs_us=[round(limit * SECOND) for limit in (self._config.cutoff_s, *self._config.longer_cutoffs_s)],
             stream=self._streams.of(address),
             recovery=recovery,

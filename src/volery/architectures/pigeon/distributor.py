@@ -28,6 +28,7 @@ from volery.roles.recovery.leases import LeaderStatus, Result
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
+Deal = Literal["turns", "blocks"]
 RECOVERY = frozenset({Result, Report, Lost, LeaderStatus, VoteRequest})
 """The messages to a distributor with a recovery."""
 
@@ -39,6 +40,8 @@ class Distributor(Component):
         distribution: With "even" the tasks that have no constraint are dealt evenly, with a random remainder (Pigeon);
             "supply" draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with
             constraints, and all tasks where groups are unequal, are always drawn.
+        deal: Order of an even distribution: "turns" gives each master the next task in turn, "blocks" the first master
+            the first tasks of the job, as figure 6 of the paper draws it.
         cutoffs_us: Ascending limits: the first parts short jobs (at most this) from long ones, the next the types of
             long jobs.
         reports_us: Period of reports of queue lengths, by which jobs are spread while tasks wait anywhere; 0: none.
@@ -52,6 +55,7 @@ class Distributor(Component):
         supply: GroupSupply,
         *,
         distribution: Distribution,
+        deal: Deal,
         cutoffs_us: Sequence[Time],
         stream: Random,
         recovery: DistributorRecovery | None = None,
@@ -63,6 +67,7 @@ class Distributor(Component):
         has_equal_groups = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
         self._even = distribution == "even" and has_equal_groups
 
+        self._in_blocks = deal == "blocks"
         self._cutoffs_us = tuple(cutoffs_us)
         self._stream = stream
         self.masters = [f"master/{group}" for group in range(supply.group_count)]
@@ -133,8 +138,10 @@ class Distributor(Component):
         """Deal each master as many; the remainder goes to distinct random masters (Pigeon, section 2.2)."""
         group_count = self._supply.group_count
         dealt = len(tasks) - len(tasks) % group_count
+        size = dealt // group_count
         for group in range(group_count if dealt else 0):
-            shares[group] = list(tasks[group:dealt:group_count])
+            share = tasks[group * size :][:size] if self._in_blocks else tasks[group:dealt:group_count]
+            shares[group] = list(share)
 
         groups_with_more = self._stream.sample(range(group_count), len(tasks) - dealt)
         for group, task in zip(groups_with_more, tasks[dealt:], strict=True):

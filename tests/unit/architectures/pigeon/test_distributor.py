@@ -32,6 +32,15 @@ def test_every_master_gets_as_many_and_the_remainder_goes_to_distinct_masters() 
     )
 
 
+def test_tasks_are_dealt_in_turns_or_in_blocks() -> None:
+    """The public program deals in turns; figure 6 draws blocks. The remainder goes to random masters either way."""
+    in_turns = dealt(distributor().hear(submit(0, *[0] * 10)))
+    in_blocks = dealt(distributor(deal="blocks").hear(submit(0, *[0] * 10)))
+    assert [in_turns[f"master/{group}"][:2] for group in range(4)] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert [in_blocks[f"master/{group}"][:2] for group in range(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert sorted(task for got in in_blocks.values() for task in got[2:]) == [8, 9]
+
+
 def test_the_remainder_is_random() -> None:
     chosen: Counter[str] = Counter()
     one = distributor()
