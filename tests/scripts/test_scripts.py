@@ -429,6 +429,12 @@ def fair_queue_of_infinite_weight() -> str:
 
 
 @script
+def fair_queue_of_pigeonc() -> str:
+    """One long task for every FQW short ones."""
+    return fair_queue(3, "short-per-long", "IoT 2023, section 4.2: one long task for every FQW = 3 short ones")
+
+
+@script
 def fair_queue_of_the_published_code() -> str:
     """The public code lets W + 1 short tasks pass."""
     return fair_queue(3, "published-code", "Pigeon's public code: W + 1 = 4 short tasks pass before a long one")
@@ -443,6 +449,7 @@ def served(text: str) -> str:
 def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
     assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
     assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
+    assert served(fair_queue_of_pigeonc()) == "SSSLSSSLLL"
     assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
 
 

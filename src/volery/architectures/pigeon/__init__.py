@@ -54,7 +54,9 @@ class PigeonConfig(Parameters, frozen=True):
     )
     reserved: Count = param(9, "workers per group that run short tasks only")
     weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
-    weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
+    weight_counting: WeightCounting = param(
+        "paper", "short-per-long: weight short ones pass a long one; published-code: weight + 1, and all are counted"
+    )
     cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
     longer_cutoffs_s: tuple[float, ...] = param(
         (), "ascending limits above cutoff_s: a type of long jobs, with a queue, below each and above the last, seconds"

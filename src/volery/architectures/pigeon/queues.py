@@ -8,8 +8,9 @@ from typing import Final, Literal
 from volery.core.model import Task
 from volery.policies.queues import ConstraintQueue
 
-WeightCounting = Literal["paper", "published-code"]
+WeightCounting = Literal["paper", "short-per-long", "published-code"]
 INFINITE: Final = 1 << 62
+_PASSED_BEYOND_WEIGHT: Final = {"paper": -1, "short-per-long": 0, "published-code": 1}
 
 
 class FairQueues:
@@ -20,7 +21,8 @@ class FairQueues:
 
     Args:
         weights: The weight W of each type but the last, the shortest jobs first; 0 = infinite.
-        counting: With "published-code" W + 1 tasks pass, and those that pass nothing are counted, too.
+        counting: With "short-per-long" W tasks pass one of a later type (PigeonC, section 4.2), with "published-code"
+            W + 1, and those that pass nothing are counted, too.
 
     Attributes:
         length: Number of tasks that wait; a field, because it is read once per task.
@@ -30,7 +32,7 @@ class FairQueues:
 
     def __init__(self, weights: Sequence[int], counting: WeightCounting) -> None:
         self._count_all = counting == "published-code"
-        tasks_beyond_weight = 1 if self._count_all else -1
+        tasks_beyond_weight = _PASSED_BEYOND_WEIGHT[counting]
         self._passes_max = [weight + tasks_beyond_weight if weight else INFINITE for weight in weights]
         self._passed_counts = [0] * len(weights)
         self._queues = [ConstraintQueue() for _ in range(len(weights) + 1)]
@@ -77,7 +79,7 @@ class FairQueues:
         queue = self._queues[kind]
         later = waiting - queue.length
 
-        # The type may pass the later ones until W - 1 of its tasks have; if none of them waits, it passes nothing.
+        # The type may pass the later ones as often as W allows; if none of them waits, it passes nothing.
         if queue.length and (not later or self._passed_counts[kind] < self._passes_max[kind]):
             task = queue.pop_fitting(offered)
             if task is not None:
