@@ -1,4 +1,4 @@
-"""Sentences of claims, word by word in the texts of the sources, which stand beside the source tree where they are at hand."""
+"""Sentences of claims stand word by word in the texts of the sources, where these are beside the source tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts() -> dict[str, str]:
 
 
 def stands_in(sentence: str, text: str) -> bool:
-    """True if the pieces between gaps ("...") follow each other in the text; its first letter may be a capital or not."""
+    """True if the pieces between gaps ("...") follow each other in the text; each may begin with a capital or not."""
     place = 0
     for piece in GAP.split(sentence):
         wanted = letters(piece)
@@ -55,7 +55,8 @@ def stands_in(sentence: str, text: str) -> bool:
     ],
 )
 def test_pieces_of_a_sentence_follow_each_other(sentence: str, stands: bool) -> None:
-    assert stands_in(sentence, letters("We find: the *median* is\nlow, as ex-\npected, and the tail is long.")) == stands
+    text = letters("We find: the *median* is\nlow, as ex-\npected, and the tail is long.")
+    assert stands_in(sentence, text) == stands
 
 
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="the texts of the sources (../shared/seeds) are not here")
