@@ -30,7 +30,7 @@ from experiments.headlines import (
 )
 from experiments.ledger import EXPLANATIONS, SUMMARIES, Ledger, Paper, read_ledger
 from experiments.notation import bar, brief, compared
-from experiments.reruns import spread, within
+from experiments.reruns import again
 from experiments.things import STATUSES, Source
 from volery.look.text import NOTHING
 
@@ -48,8 +48,6 @@ them by today's."""
 DETAILS: Final = """Every claim with its sentence, test, values and first form: `make papers` writes
 `build/papers/{key}.html`. [How to read this page](../papers.md#how-to-read-a-page)."""
 RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
-RUN_AGAIN_CPU_S: Final = 300.0
-"""CPU seconds that such a command may take; of a longer experiment it runs a part."""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
 MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open", SHOWN: "not counted"}
@@ -205,13 +203,7 @@ def _run_again(ledger: Ledger, headlines: Sequence[Headline]) -> str:
         record = ledger.records.get(name)
         if record is None or not record.digests:
             continue  # inputs alone are measured there, or nothing was run
-        count = within(record, RUN_AGAIN_CPU_S)
-        cpu_s = sum(run.cpu_s for run in spread(record, count))
-        runs = f"{count} of {len(record.digests)} runs" if count < len(record.digests) else f"{count} runs"
-        lines.append(
-            f"- {', '.join(of)}: `.venv/bin/python -m experiments check {name} --runs {count}` "
-            f"({runs}, {cpu_s:.0f} CPU seconds)"
-        )
+        lines.append(f"- {', '.join(of)}: {again(record)}")
     return "\n".join([RUN_AGAIN, "", *lines]) if lines else ""
 
 
