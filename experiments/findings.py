@@ -41,7 +41,7 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of a finding's table: a label, and the place of its value, in another record than the finding's where named."""
+    """A row of a finding's table: a label, and the place of its value; in the finding's record, or that of another."""
 
     label: Name
     workload: Name
