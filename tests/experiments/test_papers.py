@@ -144,7 +144,11 @@ def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduc
     (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     page = pages(folder)["papers.md"]
     row = "](papers/test.md) | 3 | 2 | 0 | 1 | 0 |"
-    places = [page.index(part) for part in ("In short.", "## What came out", row, "## How\n\nSo.")]
+    listed = (
+        "](papers/test.md) | Three hops at least. | comes out |",
+        "|  | More than all machines work. | does not |",
+    )
+    places = [page.index(part) for part in ("In short.", "## What came out", row, *listed, "## How\n\nSo.")]
     assert places == sorted(places)
 
 
