@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -51,6 +52,8 @@ switch = [{ name = "load", claims = ["small/everywhere"], workload = "w" }]
 claim = "There is load."
 published = "above 0"
 variant = [{ name = "here", claims = ["small/everywhere", "small/impossible", "small/three-hops"] }]
+why = "One of them cannot."
+written_for = "does not"
 tried = "More."
 """
 
@@ -124,7 +127,7 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
         "## Why",
         "**2, does not.** They cannot. *Tried:* Nothing could.\n\n| setting | ours | verdict |",
         "| load | ",
-        "**3, does not.** *Tried:* More.",
+        "**3, does not.** One of them cannot. *Tried:* More.",
         "It answers.",
         "- 1, 2, 3: `.venv/bin/python -m experiments check small --runs 6` (6 runs, 0 CPU seconds)",
         "All claims, of 1 experiments: 2 reproduced, 1 differs, 1 not decidable.",
@@ -135,7 +138,7 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
 
 
 def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> None:
-    without_words = HEADLINES.replace('why = "They cannot."\nwritten_for = "does not"\n', "")
+    without_words = re.sub(r"^(why|written_for) = .*\n", "", HEADLINES, flags=re.MULTILINE)
     (folder / "headlines" / "test.toml").write_text(without_words, encoding="utf-8")
     page = pages(folder)["papers/test.md"]
     assert "| above 1 | \u2013 (open) | **not decided** |" in page
@@ -146,6 +149,7 @@ def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> 
 def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
     text = HEADLINES.replace('claims = ["small/everywhere", "small/impossible", "small/three-hops"]',
                              'claims = ["small/everywhere"], workload = "w"')  # fmt: skip
+    text = text.replace('why = "One of them cannot."\nwritten_for = "does not"\n', "")
     (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     page = pages(folder)["papers.md"]
     row = "](papers/test.md) | 3 | 2 | 0 | 1 | 0 |"
@@ -167,6 +171,11 @@ def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduc
             r"variant\[1\].reading: three-hops has no reading 'read'; it",
         ),
         ('tried = "Nothing could."\n', "", r"headline\[1\].tried: is missing where the word is 'does not'"),
+        (
+            'why = "They cannot."\nwritten_for = "does not"\n',
+            "",
+            r"headline\[1\].why: is missing where the word is 'does",
+        ),
         ('written_for = "does not"\n', "", r"headline\[1\].written_for: goes with why: .*; it is 'does not'"),
         ('"does not"', '"comes out"', r"written_for: why was written for 'comes out', and the records say 'does not'"),
         ("They cannot.", "They cannot. So it is. Always.", r"headline\[1\].why: has more than 2 sentences"),

@@ -57,6 +57,12 @@ def test_the_papers_of_sources_exist() -> None:
     assert {key for source in ledger.sources.values() for key in source.papers} <= keys
 
 
+def test_what_does_not_come_out_has_a_note_that_tells_why() -> None:
+    ledger = read_ledger(FOLDER)
+    things = [thing for source in ledger.sources.values() for thing in source.thing]
+    assert [thing.id for thing in things if ledger.status_of(thing) == DOES_NOT and not thing.note] == []
+
+
 @pytest.mark.parametrize(
     ("verdicts", "status"),
     [
