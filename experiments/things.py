@@ -5,8 +5,8 @@ things/SOURCE.toml    the title of the source, and one table [[thing]] per numbe
 Whether a thing comes out is written nowhere: it follows from the verdicts on its claims.
 
     absent                 it is not built, for the reason given
-    built                  no claim on it counts, or most of those that count are open
-    built and comes out    none of its claims fails, and most are decided
+    built                  no claim on it counts, most of those that count are open, or a number is missed on a stand-in
+    built and comes out    none of its claims fails, most are decided, and no number of it is missed on a stand-in
     built and does not     a claim on it fails
 """
 
@@ -65,15 +65,20 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thing: Annotated[tuple[Thing, ...], msgspec.Meta(min_length=1)]
 
 
-def status_of(thing: Thing, verdicts: Iterable[str]) -> Status:
-    """What is to be said of a thing, by the verdicts on its claims."""
+def status_of(thing: Thing, verdicts: Iterable[str], *, misses_number: bool = False) -> Status:
+    """What is to be said of a thing, by the verdicts on its claims.
+
+    Args:
+        misses_number: whether a printed number is another one on a stand-in, or may be: that refutes nothing, but
+            neither does the thing come out as printed.
+    """
     if thing.absent:
         return ABSENT
     counted = [verdict for verdict in verdicts if verdict not in UNCOUNTED]
     if any(verdict in FAILING for verdict in counted):
         return DOES_NOT
     holding = sum(verdict in HOLDING for verdict in counted)
-    return COMES_OUT if 2 * holding > len(counted) else BUILT
+    return COMES_OUT if 2 * holding > len(counted) and not misses_number else BUILT
 
 
 def read_sources(folder: Path) -> dict[str, Source]:

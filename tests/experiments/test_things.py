@@ -83,6 +83,13 @@ def test_what_came_of_a_thing_follows_from_the_verdicts_on_its_claims(verdicts: 
     assert status_of(Thing(id="001-01", says="a thing", absent="out of scope"), verdicts) == ABSENT
 
 
+def test_a_thing_whose_number_is_missed_on_a_stand_in_neither_comes_out_nor_does_not() -> None:
+    thing = Thing(id="001-01", says="by 35 %", where="here")
+    assert status_of(thing, (STAND_IN_HOLDS, STAND_IN_NUMBER)) == COMES_OUT
+    assert status_of(thing, (STAND_IN_HOLDS, STAND_IN_NUMBER), misses_number=True) == BUILT
+    assert status_of(thing, (STAND_IN_FAILS, STAND_IN_NUMBER), misses_number=True) == DOES_NOT
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
