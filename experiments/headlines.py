@@ -216,7 +216,7 @@ def word_in_full(variants: Sequence[Shown]) -> str:
     word = word_of(variants)
     if word != ONLY_UNDER:
         return word
-    return f"{word} {', '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
+    return f"{word} {'; '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
 
 
 def check_headline(headline: Headline, variants: Sequence[Shown], place: str) -> None:

@@ -29,8 +29,8 @@ from experiments.headlines import (
     word_of,
 )
 from experiments.ledger import EXPLANATIONS, SUMMARIES, Ledger, Paper, read_ledger
-from experiments.notation import brief
-from experiments.reruns import spread, within
+from experiments.notation import bar, brief, compared
+from experiments.reruns import again
 from experiments.things import STATUSES, Source
 from volery.look.text import NOTHING
 
@@ -48,13 +48,13 @@ them by today's."""
 DETAILS: Final = """Every claim with its sentence, test, values and first form: `make papers` writes
 `build/papers/{key}.html`. [How to read this page](../papers.md#how-to-read-a-page)."""
 RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
-RUN_AGAIN_CPU_S: Final = 300.0
-"""CPU seconds that such a command may take; of a longer experiment it runs a part."""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
 MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open", SHOWN: "not counted"}
 """What a variant comes to, in a cell."""
 BREAK: Final = "<br>"
+BAR_WIDTH: Final = 16
+"""Letters of the longer bar."""
 
 
 def pages(folder: Path) -> dict[str, str]:
@@ -148,28 +148,23 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
 
 
 def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -> str:
-    rows = [
-        (
-            number,
-            headline.claim,
-            headline.published,
-            BREAK.join(map(_variant, variants)),
-            f"**{word_in_full(variants)}**",
-        )
-        for number, (headline, variants, _) in enumerate(headlines, 1)
-    ]
+    rows = []
+    for number, (headline, variants, _) in enumerate(headlines, 1):
+        values = BREAK.join(variant_text(variant, is_alone=len(variants) == 1) for variant in variants)
+        rows.append((number, headline.claim, headline.published, values, f"**{word_in_full(variants)}**"))
     return _table(("", "claim", "published", "ours", "word"), rows) if rows else ""
 
 
-def _variant(variant: Shown) -> str:
-    """A variant in a cell: its name, our values, and what it comes to."""
-    return f"{variant.evidence.name}: {_ours(variant)} ({MARKS[variant.outcome]})"
+def variant_text(variant: Shown, *, is_alone: bool) -> str:
+    """A variant in a cell: its name where there are others, our values, and what it comes to."""
+    name = "" if is_alone else f"{variant.evidence.name}: "
+    return f"{name}{_ours(variant)} ({MARKS[variant.outcome]})"
 
 
 def _ours(evidence: Shown) -> str:
     if len(evidence.judged) > SHOWN_CLAIMS:
         holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
-        return f"{holding} of {len(evidence.judged)} tests hold"
+        return f"{holding} of {len(evidence.judged)} tests"
     texts = [brief(claim, judgement) if judgement else NOTHING for claim, judgement in evidence.judged]
     return "; ".join(dict.fromkeys(texts))
 
@@ -179,14 +174,23 @@ def _holds(evidence: Shown, place: int) -> bool:
 
 
 def _reasons(number: int, headline: Headline, variants: Sequence[Shown], switch: Sequence[Shown]) -> str:
-    """Why a headline came out as it did, what shows it, what was tried, and how to run it again."""
+    """Why a headline came out as it did, what shows it, and what was tried."""
     if not (headline.why or switch or headline.tried):
         return ""
     tried = f"*Tried:* {headline.tried.strip()}" if headline.tried else ""
     lead = " ".join(part for part in (f"**{number}, {word_of(variants)}.**", headline.why.strip(), tried) if part)
-    rows = [(row.evidence.name, _ours(row), ", ".join(row.verdicts)) for row in switch]
+    rows = [(row.evidence.name, _bars(row) or _ours(row), ", ".join(row.verdicts)) for row in switch]
     table = _table(("setting", "ours", "verdict"), rows) if rows else ""
     return "\n\n".join(part for part in (lead, table) if part)
+
+
+def _bars(evidence: Shown) -> str:
+    """The two sides of a row of a switch as bars of one scale; empty where there are not two values to compare."""
+    sides = [pair for claim, judgement in evidence.judged if judgement for pair in compared(claim, judgement)]
+    if len(sides) != 2 or min(value for _, value, _ in sides) < 0 or not any(value for _, value, _ in sides):
+        return ""
+    longest = max(value for _, value, _ in sides)
+    return BREAK.join(f"`{bar(value / longest, BAR_WIDTH)}` {text} {name}".strip() for name, value, text in sides)
 
 
 def _run_again(ledger: Ledger, headlines: Sequence[Headline]) -> str:
@@ -199,13 +203,7 @@ def _run_again(ledger: Ledger, headlines: Sequence[Headline]) -> str:
         record = ledger.records.get(name)
         if record is None or not record.digests:
             continue  # inputs alone are measured there, or nothing was run
-        count = within(record, RUN_AGAIN_CPU_S)
-        cpu_s = sum(run.cpu_s for run in spread(record, count))
-        runs = f"{count} of {len(record.digests)} runs" if count < len(record.digests) else f"{count} runs"
-        lines.append(
-            f"- {', '.join(of)}: `.venv/bin/python -m experiments check {name} --runs {count}` "
-            f"({runs}, {cpu_s:.0f} CPU seconds)"
-        )
+        lines.append(f"- {', '.join(of)}: {again(record)}")
     return "\n".join([RUN_AGAIN, "", *lines]) if lines else ""
 
 

@@ -113,9 +113,9 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
         "| 1 | Three hops at least. | 1.5 ms | the text: ",
         " (holds)<br>the program: ",
         "| **comes out** |",
-        "| 2 | More than all machines work. | above 1 | here: ",
+        "| 2 | More than all machines work. | above 1 | ",
         " (fails) | **does not** |",
-        "| 3 | There is load. | above 0 | here: 2 of 4 tests hold (fails) | **does not** |",
+        "| 3 | There is load. | above 0 | 2 of 4 tests (fails) | **does not** |",
         "## Why",
         "**2, does not.** They cannot. *Tried:* Nothing could.\n\n| setting | ours | verdict |",
         "| load | ",
@@ -133,7 +133,7 @@ def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> 
     without_words = HEADLINES.replace('why = "They cannot."\nwritten_for = "does not"\n', "")
     (folder / "headlines" / "test.toml").write_text(without_words, encoding="utf-8")
     page = pages(folder)["papers/test.md"]
-    assert "| above 1 | here: \u2013 (open) | **not decided** |" in page
+    assert "| above 1 | \u2013 (open) | **not decided** |" in page
     assert "3 not tried" in page
 
 

@@ -320,6 +320,7 @@ class WeightedShares(Attached):
             self._agree(claim, now)
         else:
             self._give_up(claim, is_vetoed=True)
+            self._host.set_heartbeat(now)
 
     def _give_up(self, claim: PreemptionClaim, *, is_vetoed: bool) -> None:
         """Nothing comes of a claim."""
@@ -384,6 +385,9 @@ class WeightedShares(Attached):
         if claim.victims or not claim.agreed or not self._host.is_reachable(node):
             return
         self._forget(claim)
+
+        # The heartbeat that the request had set may be over: without another one no GM would hear what runs there now.
+        self._host.set_heartbeat(now)
         if claim.withdrawn:
             return
         if claim.losers:
