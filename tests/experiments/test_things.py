@@ -75,7 +75,9 @@ def test_what_does_not_come_out_has_a_note_that_tells_why() -> None:
         ((REPRODUCED, OF_THE_PROGRAM), DOES_NOT),
         ((STAND_IN_FAILS,), DOES_NOT),
         ((STAND_IN_NUMBER, BY_CONSTRUCTION), BUILT),
-        ((REPRODUCED, STAND_IN_NUMBER, STAND_IN_NUMBER, BY_CONSTRUCTION), COMES_OUT),
+        ((REPRODUCED, BY_CONSTRUCTION), COMES_OUT),
+        ((REPRODUCED, STAND_IN_HOLDS, STAND_IN_NUMBER), BUILT),
+        ((STAND_IN_NUMBER, STAND_IN_FAILS), DOES_NOT),
     ],
 )
 def test_what_came_of_a_thing_follows_from_the_verdicts_on_its_claims(verdicts: tuple[str, ...], status: str) -> None:
