@@ -18,18 +18,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from experiments.claims import (
-    FAILING,
-    HOLDING,
-    NOT_TRIED,
-    OF_THE_PROGRAM,
-    PROGRAM,
-    STAND_IN_NUMBER,
-    Claim,
-    Judgement,
-    Name,
-    Verdict,
-)
+from experiments.claims import FAILING, HOLDING, NOT_TRIED, OF_THE_PROGRAM, PROGRAM, Claim, Judgement, Name, Verdict
 from experiments.experiment import PAPERS, Experiment, claim_id, names, read_experiment, read_toml
 from experiments.first_forms import FirstForm, read_first_forms
 from experiments.headlines import Evidence, Headline, Shown, read_headlines, shown
@@ -78,11 +67,6 @@ class ClaimVerdict(msgspec.Struct, frozen=True):
     verdict: Verdict
     judgements: tuple[Judgement, ...] = ()
     stand_in: bool = False
-
-    @property
-    def misses_number(self) -> bool:
-        """True if it is about a number on a stand-in, and ours is another one in some case, or may be."""
-        return self.verdict == STAND_IN_NUMBER and not all(case.agrees for case in self.judgements[0].cases)
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -175,9 +159,7 @@ class Ledger(msgspec.Struct, frozen=True):
             InputError: naming the thing, when a claim of it does not exist.
         """
         claims = [self.claim(name, f"{THINGS}: {thing.id}.claims") for name in thing.claims]
-        verdicts = [verdict for named in claims for verdict in self.verdicts_of(*named)]
-        misses_number = any(verdict.misses_number for verdict in verdicts)
-        return status_of(thing, [verdict.verdict for verdict in verdicts], misses_number=misses_number)
+        return status_of(thing, [one.verdict for named in claims for one in self.verdicts_of(*named)])
 
     def claim(self, name: str, place: str) -> tuple[Experiment, Claim]:
         """A claim by its id, with its experiment.

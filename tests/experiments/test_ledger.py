@@ -15,15 +15,12 @@ from experiments.claims import (
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
-    STAND_IN_NUMBER,
     UNDECIDED,
-    ClaimCase,
     Judgement,
     Verdict,
 )
 from experiments.ledger import Ledger, read_ledger
 from experiments.records import Record, read_record, record_path
-from experiments.things import BUILT, Thing
 from volery.core.errors import InputError
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -143,19 +140,3 @@ def test_headlines_of_an_unknown_paper_are_refused(tmp_path: Path) -> None:
     (tmp_path / "headlines" / "tset.toml").write_text(headline, encoding="utf-8")
     with pytest.raises(InputError, match=r"headlines/tset.toml: 'tset' is not in papers.toml"):
         read_ledger(tmp_path)
-
-
-@pytest.mark.parametrize(("agrees", "missed"), [(True, False), (False, True), (None, True)])
-def test_a_number_on_a_stand_in_is_missed_unless_every_case_is_the_printed_one(
-    tmp_path: Path, agrees: bool | None, missed: bool
-) -> None:
-    ledger = ledger_with(tmp_path, {})
-    cases = (ClaimCase("w", "p", STAND_IN_NUMBER, agrees=True), ClaimCase("v", "p", STAND_IN_NUMBER, agrees=agrees))
-    record = msgspec.structs.replace(
-        any_record(), judgements=(Judgement("impossible", "", STAND_IN_NUMBER, "", cases, stand_in=True),)
-    )
-    ledger = msgspec.structs.replace(ledger, records={"small": record})
-    [verdict] = ledger.verdicts_of(*ledger.claim("small/impossible", "here"))
-    assert verdict.misses_number == missed
-    thing = Thing(id="001-01", says="by 35 %", where="here", claims=("small/impossible",))
-    assert ledger.status_of(thing) == BUILT
