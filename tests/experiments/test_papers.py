@@ -21,9 +21,9 @@ from experiments.reproduction import reproduce
 from volery.core.errors import InputError
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SCREEN_WORDS = 800
+SCREEN_WORDS = 900
 """Words of a page of a source until its first section, at most: the question, and the headlines in a table."""
-PAGE_WORDS = 2_200
+PAGE_WORDS = 2_400
 """Words of a page of a source with its reasons, at most."""
 HEADLINES_MAX = 10
 DOCS_WORDS = 30_000
