@@ -191,6 +191,18 @@ def test_a_headline_that_does_not_fit_the_records_is_refused(folder: Path, old: 
         pages(folder)
 
 
+@pytest.mark.usefixtures("recorded")
+def test_a_reason_may_be_written_for_several_words(folder: Path) -> None:
+    for words, fits in (('["not decided", "does not"]', True), ('["not decided", "comes out"]', False)):
+        text = HEADLINES.replace('written_for = "does not"', f"written_for = {words}", 1)
+        (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
+        if fits:
+            assert "They cannot." in pages(folder)["papers/test.md"]
+        else:
+            with pytest.raises(InputError, match="why was written for 'not decided', 'comes out', and the records say"):
+                pages(folder)
+
+
 def test_a_paper_that_papers_toml_does_not_know_is_refused(folder: Path) -> None:
     (folder / "small.toml").write_text(TEXT.replace('paper = "test"', 'paper = "tset"'), encoding="utf-8")
     with pytest.raises(InputError, match=r"small.paper: 'tset' is not in papers.toml"):
