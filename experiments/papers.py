@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.claims import VERDICTS
+from experiments.claims import NOT_TRIED, VERDICTS
 from experiments.headlines import (
     AGREES,
     FAILS,
@@ -169,7 +169,8 @@ def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -
 def variant_text(variant: Shown, *, is_alone: bool) -> str:
     """A variant in a cell: its name where there are others, our values, and what it comes to."""
     name = "" if is_alone else f"{variant.evidence.name}: "
-    return f"{name}{_ours(variant)} ({MARKS[variant.outcome]})"
+    mark = "not run" if variant.verdicts == [NOT_TRIED] else MARKS[variant.outcome]
+    return f"{name}{_ours(variant)} ({mark})"
 
 
 def _ours(evidence: Shown) -> str:

@@ -141,7 +141,7 @@ def test_a_headline_whose_claims_were_not_tried_is_not_decided(folder: Path) -> 
     without_words = re.sub(r"^(why|written_for) = .*\n", "", HEADLINES, flags=re.MULTILINE)
     (folder / "headlines" / "test.toml").write_text(without_words, encoding="utf-8")
     page = pages(folder)["papers/test.md"]
-    assert "| above 1 | \u2013 (open) | **not decided** |" in page
+    assert "| above 1 | \u2013 (not run) | **not decided** |" in page
     assert "3 not tried" in page
 
 
