@@ -396,8 +396,9 @@ class WeightedShares(Attached):
         # The term is the request's: a restarted master does not know the GM's before that has answered it.
         active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, wanted.term)
         self._host.launch(task, active, is_lent=self._can_crash)
-        self._host.send(owner, PreemptionDone(task.id))
+        # The state before the outcome: a Global Master that waits for it goes on with the state.
         self._host.answer(claim.owner)
+        self._host.send(owner, PreemptionDone(task.id))
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
         """Drop tasks that still wait for their victims to end."""
