@@ -124,7 +124,7 @@ def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, t
 @pytest.mark.slow
 def test_the_record_says_why_no_further_seed_was_drawn(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
-    undecided = [one for one in record.judgements if one.verdict == "not decidable"]
+    undecided = [one for one in record.judgements if one.verdict == "not decided"]
     expected = "8 seeds are the limit" if undecided else "every claim that seeds can decide"
     assert record.stopped.startswith(expected)
     poor = drawn(experiment, tmp_path / "poor", budget_s=1e-9)
