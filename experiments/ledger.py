@@ -168,9 +168,10 @@ class Ledger(msgspec.Struct, frozen=True):
             InputError: at `place`, when there is none of that id.
         """
         experiment = self.experiments.get(name.partition("/")[0])
-        for claim in experiment.claim if experiment is not None else ():
-            if claim_id(experiment.name, claim.id) == name:
-                return experiment, claim
+        if experiment is not None:
+            for claim in experiment.claim:
+                if claim_id(experiment.name, claim.id) == name:
+                    return experiment, claim
         claims = [claim_id(each.name, claim.id) for each in self.experiments.values() for claim in each.claim]
         raise InputError(place, f"{name!r} is no claim{suggestion(name, claims)}")
 

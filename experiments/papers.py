@@ -93,7 +93,7 @@ def _counts(ledger: Ledger) -> list[str]:
     rows = []
     totals = Counter[str]()
     for paper in ledger.papers.paper:
-        words = Counter(word_of(variants) for _, variants, _ in headlines_of(ledger, paper))
+        words = Counter[str](word_of(variants) for _, variants, _ in headlines_of(ledger, paper))
         totals.update(words)
         rows.append(_count_row(f"[{paper.title}]({PAGES}/{paper.key}.md)", words.total(), words, WORDS))
     rows.append(_count_row("all", totals.total(), totals, WORDS))

@@ -243,34 +243,35 @@ def content_sha256(experiment: Experiment) -> str:
 
     Only what differs from a default counts: a new field of ours, with a default, changes no experiment.
     """
-    return _sha256(_said(msgspec.structs.replace(experiment, folder="")))
+    return sha256_of(said(msgspec.structs.replace(experiment, folder="")))
 
 
 def runs_sha256(experiment: Experiment) -> str:
     """SHA-256 of what an experiment says of its runs; claims and tables may change without another run."""
-    content = _said(experiment)
+    content = said(experiment)
     for workload in content["workload"]:
         for field in JUDGED_FIELDS:
             workload.pop(field, None)
     names = ("workload", "population", "architectures", "network", "seeds", "unseeded", "settled")
-    return _sha256({name: content[name] for name in names if name in content})
+    return sha256_of({name: content[name] for name in names if name in content})
 
 
-def _sha256(content: Any) -> str:
+def sha256_of(content: Any) -> str:
+    """SHA-256 of plain tables, whatever the order of their keys."""
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 
-def _said(content: Any) -> Any:
+def said(content: Any) -> Any:
     """Plain tables of all that differs from its default."""
     if isinstance(content, msgspec.Struct):
         return {
-            field.name: _said(getattr(content, field.name))
+            field.name: said(getattr(content, field.name))
             for field in _fields(type(content))
             if field.required or getattr(content, field.name) != _default(field)
         }
     if isinstance(content, Mapping):
-        return {key: _said(inner) for key, inner in content.items()}
-    return [_said(inner) for inner in content] if isinstance(content, list | tuple) else content
+        return {key: said(inner) for key, inner in content.items()}
+    return [said(inner) for inner in content] if isinstance(content, list | tuple) else content
 
 
 @cache

@@ -9,12 +9,11 @@ import pytest
 from experiments.experiment import Experiment, read_experiment
 from experiments.records import Record, judged_again, make_record, read_record, record_path, write_record
 from experiments.reruns import (
-    planned_looks,
     reproduce_again,
     reproduce_until_decided,
-    seeds_of,
     spot_check,
 )
+from experiments.undecided import planned_looks, seeds_of
 from volery.core.errors import InputError
 from volery.study.spec import AutoSeeds
 

@@ -28,8 +28,8 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 
 
 def case(verdict: Verdict, seeds: int, *of: str) -> ClaimCase:
-    sides = [Quantity(label, "w", 1.0, 1.0, 1.0) for label in of]
-    return ClaimCase("w", "drawn", verdict, *sides, seeds=seeds)
+    left, right = ([Quantity(label, "w", 1.0, 1.0, 1.0) for label in of] + [None])[:2]
+    return ClaimCase("w", "drawn", verdict, left, right, seeds=seeds)
 
 
 @pytest.fixture

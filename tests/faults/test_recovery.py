@@ -13,7 +13,7 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.faults import Scenario, ScenarioJob
 from volery.faults.judge import attempts_of
-from volery.sim.faults import Crash, FaultPlan, Partition
+from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 
@@ -21,6 +21,7 @@ LONG_US: Time = 30 * SECOND
 MACHINES = 12
 SIZES: dict[str, dict[str, Any]] = {
     "megha-2021": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
+    "megha-2021-printed": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "megha": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "pigeon": {"reliable": True, "groups": 2, "reserved": 0, "distributors": 2},
     "hydra": {
@@ -69,6 +70,8 @@ MASTERS = ("master/0", "master/0/standby", "master/1", "master/1/standby")
         ("megha-2021", ("gm/0",), 20),
         ("megha-2021", ("lm/0",), 20),
         ("megha-2021", ("gm/0", "gm/1", *LOCAL), 6),
+        ("megha-2021-printed", ("lm/0",), 20),
+        ("megha-2021-printed", ("gm/0", "gm/1", *LOCAL), 6),
         ("pigeon", ("master/0",), 20),
         ("pigeon", ("master/0/standby",), 20),
         ("pigeon", MASTERS, 6),
@@ -120,7 +123,10 @@ def test_a_machines_tasks_run_elsewhere_after_its_lease_or_as_soon_as_it_is_back
         assert len(moved) == 1
 
 
-@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("megha-2021", "lm/0"), ("pigeon", "master/0")])
+@pytest.mark.parametrize(
+    ("name", "master"),
+    [("megha", "lm/0"), ("megha-2021", "lm/0"), ("megha-2021-printed", "lm/0"), ("pigeon", "master/0")],
+)
 def test_work_goes_on_under_the_second_master_while_the_first_is_down(name: str, master: str) -> None:
     """A job that comes after the crash does not wait for the first master's return."""
     plan = crash(master, at_s=0, back_s=600)
@@ -190,3 +196,18 @@ def test_a_node_that_is_cut_off_ends_its_task_before_another_runs_it(name: str) 
     assert worker == 0 != other
     assert 7 * SECOND < end <= 8 * SECOND, "told within a second, and two of grace"
     assert end < start <= 11 * SECOND
+
+
+@pytest.mark.parametrize("at_us", range(SECOND, SECOND + 12_000, 1_500))
+def test_a_gm_that_waits_for_an_answer_goes_on_when_the_next_leader_reports(at_us: Time) -> None:
+    """Its Local Master fails between request and answer and comes back late: the report of the other ends the wait."""
+    plan = FaultPlan(crashes=(Crash(at_us, "lm/0", 600 * SECOND),))
+    records, _ = run("megha-2021-printed", plan)
+    assert max(records.start_us) < 6 * SECOND
+
+
+def test_a_gm_that_waits_goes_on_when_a_lost_answer_is_repeated() -> None:
+    records, _ = run(
+        "megha-2021-printed", FaultPlan(messages=(MessageFaults(start_us=0, end_us=60 * SECOND, drop=0.3),))
+    )
+    assert max(records.start_us) < 20 * SECOND

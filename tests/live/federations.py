@@ -34,6 +34,7 @@ TETRISCHED = {"gangs": False, "cycle_s": 0.05, "quantum_s": 0.01, "plan_ahead_s"
 DESIGNS: Mapping[str, Mapping[str, Any]] = {
     "megha": MEGHA,
     "megha-2021": MEGHA,
+    "megha-2021-printed": MEGHA,
     "pigeon": PIGEON,
     "oracle": {},
     "tetrisched": TETRISCHED,

@@ -45,7 +45,7 @@ class SetupRoom(msgspec.Struct):
     objects: list[SetupRack]
 
 
-class Setup(msgspec.Struct):
+class SetupFile(msgspec.Struct):
     """A setup file as SC18's published code reads it (github.com/atlarge-research/opendc-simulator)."""
 
     rooms: list[SetupRoom]
@@ -250,7 +250,7 @@ def _setup_machines(path: Path, at_most: int | None, resources: tuple[str, ...])
     # The readers of documents bring 45 MB of libraries, which other runs shall not pay for.
     from volery.workload.formats.source import document
 
-    machines = document(path, Setup, "setup file of SC18's experiments").machines()[:at_most]
+    machines = document(path, SetupFile, "setup file of SC18's experiments").machines()[:at_most]
     if not set(resources) <= {RESOURCES[0]}:
         problem = f"tells of processors alone, and tasks ask for {', '.join(resources)}; give a CSV file"
         raise InputError(str(path), problem)

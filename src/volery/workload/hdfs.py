@@ -75,7 +75,7 @@ def _placed(trace: Trace, spec: Spec, workers: int, racks: int, seed: int) -> Tr
     far = [max(1, round(spec.positive(key, 1.0, most=1000) * PER_MILLE)) for key in ("rack", "any")]
     placements = _placements(spec, trace.task_count, workers, racks, seed)
 
-    waits = np.diff(view(trace.parent_first)) if trace.parents else []
+    waits = np.diff(view(trace.parent_first)) if trace.parents else np.empty(0, np.int64)
     for task in np.flatnonzero(waits).tolist():
         placements[task] = ()
 

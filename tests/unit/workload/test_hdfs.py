@@ -83,8 +83,14 @@ def test_tasks_that_wait_for_others_read_no_block() -> None:
 
 def test_a_run_places_blocks_on_its_machines() -> None:
     """On an idle cluster a job waits for a machine with its input, and without delay finds one by accident."""
-    setting = {"trace": "syn:1x60", "workers": 40, "racks": 4, "blocks": "replicas=2,rack=1.5,any=2"}
-    results = compare("hfs:out_of_band=false,node_wait_s=60", "hfs:out_of_band=false,delay=off", **setting)
+    results = compare(
+        "hfs:out_of_band=false,node_wait_s=60",
+        "hfs:out_of_band=false,delay=off",
+        trace="syn:1x60",
+        workers=40,
+        racks=4,
+        blocks="replicas=2,rack=1.5,any=2",
+    )
     waiting, naive = (summary.locality.node for summary in results.runs if summary.locality)
     assert waiting == 1.0
     assert naive < 0.5

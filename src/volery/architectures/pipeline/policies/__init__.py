@@ -114,7 +114,11 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
     Stage.T11: {"none": tasks.NoRecovery, "restart": tasks.Restart, "checkpoint": tasks.Checkpoint},
     Stage.T12: {"none": tasks.NoMigration, "consolidate": tasks.Consolidate, "rebalance": tasks.Rebalance},
     Stage.M1: {"none": managers.NoBroker, "long": managers.LongToBroker, "overflow": managers.OverflowToBroker},
-    Stage.M4: {"all": managers.AllManagers, "managed": managers.Managed, "free-fraction": managers.FreeFraction},
+    Stage.M4: {
+        "all": managers.AllManagers,
+        "managed": managers.TasksPerMachine,
+        "free-fraction": managers.FreeFraction,
+    },
     Stage.M5: {
         "first-fit": managers.FirstManager,
         "best-fit": managers.FullestManager,

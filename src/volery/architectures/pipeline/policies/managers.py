@@ -48,7 +48,7 @@ class AllManagers(Policy, frozen=True):
         return True
 
 
-class Managed(Policy, frozen=True):
+class TasksPerMachine(Policy, frozen=True):
     """The managers with fewer tasks than this per machine."""
 
     per_machine: PositiveRatio = param(2.0, "tasks per machine")

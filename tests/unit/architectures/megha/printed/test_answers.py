@@ -11,7 +11,7 @@ from tests.unit.effects import TimerSet
 
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded
 from volery.core.events import TimerFired
-from volery.core.model import Cluster, Task
+from volery.core.model import Cluster, Message, Task
 from volery.roles.node import Completed, Launch
 
 
@@ -26,7 +26,7 @@ def asked(number: int, position: int, task: int, request: Any = BIG) -> Request:
 
 
 def test_a_launch_has_no_answer_by_default() -> None:
-    assert [type(message) for _, message in messages(lm().hear(asked(1, 0, 10), "gm/0"), object)] == [Launch]  # type: ignore[type-abstract]
+    assert [type(message) for _, message in messages(lm().hear(asked(1, 0, 10), "gm/0"), Message)] == [Launch]
 
 
 def test_each_answer_to_a_launch_shows_what_others_have_taken() -> None:
@@ -90,7 +90,7 @@ def test_an_answer_is_an_update_that_brings_ends() -> None:
     master.hear(asked(1, 0, 10, SMALL), "gm/0")
     master.hear(Completed(10, 0), "node/0", 5_000)
     effects = master.hear(asked(2, 1, 11, SMALL), "gm/0", 6_000)
-    kinds = [type(message) for to, message in messages(effects, object) if to == "gm/0"]  # type: ignore[type-abstract]
+    kinds = [type(message) for to, message in messages(effects, Message) if to == "gm/0"]
     assert kinds == [TasksEnded, StateUpdate], "the end first: the state contains it"
 
 
@@ -100,5 +100,5 @@ def test_ends_on_slots_come_before_the_update_that_contains_them() -> None:
     master.hear(Request(1, 0, tasks(2, 0), (1,)), "gm/1")
     master.hear(Completed(100, 0), "node/0", 5_000)
     effects = master.hear(TimerFired("heartbeat"), "lm/0", 10_000_000)
-    kinds = [type(message) for to, message in messages(effects, object) if to == "gm/0"]  # type: ignore[type-abstract]
+    kinds = [type(message) for to, message in messages(effects, Message) if to == "gm/0"]
     assert kinds == [TasksEnded, StateUpdate]

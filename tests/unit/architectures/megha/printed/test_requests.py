@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from tests.unit.architectures.megha.amounts.test_vectors import BIG, CLUSTER, SMALL, WHOLE, job, state
 from tests.unit.architectures.parts import Alone, messages, submit
+from tests.unit.effects import Observed
 
 from volery.architectures.megha.messages import Refusal, Request, StateUpdate, TasksEnded
 from volery.architectures.megha.shares.messages import Holding, Holdings, Preempt, PreemptionDone
 from volery.core.events import Cancel, JobDone, JobRejected, Submit
 from volery.core.model import Cluster, Task
+from volery.core.reasons import Decision
 
 GONE = (0, 0)
 
@@ -174,7 +176,18 @@ def test_nobody_loses_a_place_while_there_is_room_that_was_not_offered_yet() -> 
     assert len(wanted(effects)) == 1
 
 
-# As one.
+def test_a_decision_is_reported_when_its_task_has_its_turn() -> None:
+    master = gm(why=True)
+
+    def reported(event: Any, source: str = "submitter") -> list[tuple[int, str]]:
+        master.component.handle(event, source, 0)
+        facts = [effect.fact for effect in master.port.drain() if isinstance(effect, Observed)]
+        return [(fact.task, fact.chosen) for fact in facts if isinstance(fact, Decision)]
+
+    assert reported(job(1, BIG, WHOLE)) == [(10, "placed")]
+    full = update(1, 1, GONE, GONE, GONE, GONE)
+    assert reported(full, "lm/0") == [(11, "queued")]
+    assert reported(update(2, 1, GONE, WHOLE, GONE, GONE), "lm/0") == [(11, "placed")]
 
 
 @pytest.mark.parametrize("name", ["megha-2021", "megha-2021-printed"])
