@@ -99,8 +99,10 @@ class Level(NamedTuple):
         """What a task asks for on average."""
         if not self.is_scaled:
             return TASK_MILLI
-        classes = load_model(MODEL).classes
-        return sum(one.weight * scaled(one.request)[0] for one in classes) / sum(one.weight for one in classes)
+        weights_and_milli = [(kind.weight, scaled(kind.request)[0]) for kind in load_model(MODEL).classes]
+        return sum(weight * milli for weight, milli in weights_and_milli) / sum(
+            weight for weight, _ in weights_and_milli
+        )
 
 
 LEVELS: Final = {

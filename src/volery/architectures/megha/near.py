@@ -44,7 +44,7 @@ class NearView(SlotView):
 
     def locate(self, tasks: Sequence[Task], replicas: Sequence[tuple[int, ...]]) -> None:
         """Note the machines that hold the input of tasks, before they are placed."""
-        self._replicas.update({task.id: held for task, held in zip(tasks, replicas, strict=False) if held})
+        self._replicas.update({task.id: machines for task, machines in zip(tasks, replicas, strict=False) if machines})
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks, those with input first; return those that fit nowhere in the view."""
@@ -65,19 +65,24 @@ class NearView(SlotView):
             places.append(position)
 
         self._host.request_all(batches)
-        return super().place(elsewhere)
+
+        # What waits takes whatever becomes free: where its input lies is of no use any more.
+        unplaced = super().place(elsewhere)
+        for task in unplaced:
+            self._replicas.pop(task.id, None)
+        return unplaced
 
     def _nearest(self, task: Task) -> tuple[int, int] | None:
         """A free slot on a machine with the task's input, an internal one if there is one; None: there is none."""
         free, layout, external = self._free, self._layout, self.search.external
-        found = None
+        external_unit = None
         for machine in self._replicas.get(task.id, ()):
             for partition, position in self._units[machine]:
                 if free[partition] & layout.matches[partition][task.constraints] & layout.bits[position]:
                     if not external[partition]:
                         return partition, position
-                    found = found or (partition, position)
-        return found
+                    external_unit = external_unit or (partition, position)
+        return external_unit
 
     def end(self, message: TasksEnded, lm: int) -> None:
         """Forget where the input of ended tasks lies."""

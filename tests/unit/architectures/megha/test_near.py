@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from volery.architectures import configure, lookup
+from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.near import NearView
 from volery.core.errors import InputError
 from volery.core.locality import Pace
 from volery.core.model import Cluster
@@ -53,6 +55,18 @@ def test_a_machine_with_input_that_lacks_a_constraint_is_not_taken() -> None:
     deployment = megha.build(cluster, configure(megha, {"gms": "2", "lms": "2", "near": "true"}), Streams(0))
     records = simulate(deployment, constrained, cluster, options=Options(check=True))
     assert all(machine % 2 for machine in records.worker)
+
+
+def test_where_input_lies_is_forgotten_with_the_tasks() -> None:
+    trace = load_trace("hdfs:10x3,gap=1,duration=5,workers=12,replicas=2")
+    megha = lookup("megha")
+    cluster = Cluster.uniform(12)
+    deployment = megha.build(cluster, configure(megha, {"gms": "1", "lms": "2", "near": "true"}), Streams(0))
+    simulate(deployment, trace, cluster, options=Options(check=True))
+    (master,) = [component for address, component in deployment.components.items() if address.startswith("gm/")]
+    assert isinstance(master, GlobalMaster)
+    assert isinstance(master.near, NearView)
+    assert not master.near._replicas
 
 
 def test_near_is_refused_where_units_are_machines() -> None:
