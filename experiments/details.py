@@ -2,11 +2,13 @@
 
 index.html      all sources, the claims that are not decided with the CPU time of their next look, and all that five
                 of the sources describe
-KEY.html        a source: its chapters, and experiment by experiment the claims, the measured values, the explanation
+KEY.html        a source: its headlines, its chapters, and experiment by experiment the claims, the measured values,
+                the explanation
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,8 +18,10 @@ import msgspec
 from experiments.claims import NOT_TRIED, OF_THE_PROGRAM, STRICT, VERDICTS, Claim
 from experiments.experiment import Experiment, Workload, claim_id
 from experiments.first_forms import FirstForm, form_of
+from experiments.headlines import WORDS, word_in_full, word_of
 from experiments.ledger import EXPLANATIONS, Ledger, Paper, read_ledger
 from experiments.notation import amount, claim_text, ours, spread, verdict
+from experiments.papers import headlines_of, variant_text
 from experiments.records import SHORT, Fact, Record, content_sha256
 from experiments.things import Thing
 from experiments.undecided import cheapest_first
@@ -62,12 +66,16 @@ def _document(title: str, below: str, sections: Iterable[Markup]) -> str:
 
 
 def _index(ledger: Ledger) -> str:
+    word_rows: list[list[str | int]] = []
     rows: list[list[str | int]] = []
     for paper in ledger.papers.paper:
         members = ledger.experiments_of(paper)
+        words = Counter[str](word_of(variants) for _, variants, _ in headlines_of(ledger, paper))
         counts = ledger.verdicts(members)
-        rows.append([link(f"{paper.key}.html", paper.title), len(members), *map(counts.__getitem__, VERDICTS)])
-    parts = [_table(("source", "experiments", *VERDICTS), rows)]
+        title = link(f"{paper.key}.html", paper.title)
+        word_rows.append([title, words.total(), *map(words.__getitem__, WORDS)])
+        rows.append([title, len(members), *map(counts.__getitem__, VERDICTS)])
+    parts = [_table(("source", "headlines", *WORDS), word_rows), _table(("source", "experiments", *VERDICTS), rows)]
 
     parts.append(section("Not decided, cheapest first", _undecided(ledger)))
     for number, source in ledger.sources.items():
@@ -102,9 +110,24 @@ def _thing(ledger: Ledger, thing: Thing) -> list[str | int]:
 
 
 def _source_page(ledger: Ledger, paper: Paper) -> str:
-    parts = [code(ledger.text(EXPLANATIONS, chapter)) for chapter in paper.chapters]
+    parts = [_headlines(ledger, paper), *(code(ledger.text(EXPLANATIONS, chapter)) for chapter in paper.chapters)]
     parts += [_experiment(ledger, experiment) for experiment in ledger.experiments_of(paper)]
     return _document(paper.title, paper.citation, parts)
+
+
+def _headlines(ledger: Ledger, paper: Paper) -> Markup:
+    """The headlines of a source; each variant has links to the experiments of its claims."""
+    rows: list[list[str | int]] = []
+    for headline, variants, _ in headlines_of(ledger, paper):
+        lines = []
+        for variant in variants:
+            names = dict.fromkeys(name.partition("/")[0] for name in variant.evidence.claims)
+            targets = (link(f"{ledger.experiments[name].paper}.html#{name}", name) for name in names)
+            lines.append(joined((variant_text(variant, is_alone=False), ": ", joined(targets, ", "))))
+        reasons = [headline.why, headline.tried and f"Tried: {headline.tried}"]
+        text = joined([tag("b", headline.claim), *filter(None, reasons)], tag("br"))
+        rows.append([text, headline.published, joined(lines, tag("br")), word_in_full(variants)])
+    return _table(("headline", "published by the source", "ours", "word"), rows)
 
 
 def _experiment(ledger: Ledger, experiment: Experiment) -> Markup:

@@ -16,6 +16,7 @@ from experiments.claims import Name
 from experiments.experiment import FINDINGS, read_toml
 from experiments.notation import amount, spread
 from experiments.records import Fact, Record, read_record, record_path
+from experiments.reruns import again
 from volery.core.errors import InputError
 from volery.look.text import TIMES, digits, markdown_table
 
@@ -27,6 +28,7 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         experiment: Another experiment than the finding's own.
+        population: One population of machines; empty for the mean over all.
         over: Name of another value of the finding; the text then says how many times that this one is.
     """
 
@@ -34,15 +36,18 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of: str
     metric: Name
     experiment: str = ""
+    population: str = ""
     over: str = ""
 
 
 class TableRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of a finding's table: a label, and the place of its value in the record."""
+    """A row of a finding's table: a label, and the place of its value; in the finding's record, or that of another."""
 
     label: Name
     workload: Name
     of: str
+    experiment: str = ""
+    population: str = ""
 
 
 class FindingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +65,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         experiment: Experiment whose record has the numbers.
         text: Markdown in which `{name}` stands for a value.
         rests_on: Claims, "experiment/claim", with the verdicts that the finding was written for.
+        run: Experiment to run again for it; empty for its own.
     """
 
     title: Name
@@ -68,6 +74,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: Mapping[str, RecordedValue] = {}
     rests_on: Mapping[str, Name] = {}
     table: FindingTable | None = None
+    run: str = ""
 
 
 class Findings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,10 +97,11 @@ def findings_page(folder: Path) -> str:
         place = f"{FINDINGS}: finding[{number}]"
         parts += [f"## {finding.title}", _text(folder, finding, place)]
         if finding.table is not None:
-            parts.append(_table(_record(folder, finding.experiment, place), finding.table, f"{place}.table"))
-        if finding.rests_on:
-            parts.append(_grounds(folder, finding, place))
-        parts.append(f"Experiment `{finding.experiment}`; [all sources](papers.md).")
+            parts.append(_table(folder, finding, finding.table, f"{place}.table"))
+        grounds = _grounds(folder, finding, place)
+        parts.append(
+            f"{grounds} Run it again: {again(_record(folder, finding.run or finding.experiment, place))}.".strip()
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,10 +128,12 @@ def _text(folder: Path, finding: Finding, place: str) -> str:
     return finding.text.format(**shown_values).strip()
 
 
-def _table(record: Record, table: FindingTable, place: str) -> str:
+def _table(folder: Path, finding: Finding, table: FindingTable, place: str) -> str:
     rows = []
     for number, row in enumerate(table.row):
-        fact = _fact(record, RecordedValue(row.workload, row.of, table.metric), f"{place}.row[{number}]")
+        row_place = f"{place}.row[{number}]"
+        record = _record(folder, row.experiment or finding.experiment, row_place)
+        fact = _fact(record, RecordedValue(row.workload, row.of, table.metric, population=row.population), row_place)
         rows.append((row.label, amount(fact.metric, fact.mean)))
     return "\n".join(markdown_table(("", table.title), rows)).strip()
 
@@ -142,7 +152,8 @@ def _grounds(folder: Path, finding: Finding, place: str) -> str:
                 claim_place,
                 f"the finding was written for {written_verdicts!r}, and the verdict is {verdicts!r}; rewrite it",
             )
-    return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
+    grounds = "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items())
+    return f"It rests on: {grounds}." if grounds else ""
 
 
 def _record(folder: Path, name: str, place: str) -> Record:
@@ -155,7 +166,11 @@ def _record(folder: Path, name: str, place: str) -> Record:
 def _fact(record: Record, value: RecordedValue, place: str) -> Fact:
     """The recorded mean and range of a value over all populations."""
     key = (value.workload, value.of, value.metric)
-    facts = [fact for fact in record.facts if (fact.workload, fact.of, fact.metric) == key]
+    facts = [
+        fact
+        for fact in record.facts
+        if (fact.workload, fact.of, fact.metric) == key and value.population in ("", fact.population)
+    ]
     if not facts:
         raise InputError(
             place,

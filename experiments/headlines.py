@@ -216,15 +216,15 @@ def word_in_full(variants: Sequence[Shown]) -> str:
     word = word_of(variants)
     if word != ONLY_UNDER:
         return word
-    return f"{word} {', '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
+    return f"{word} {'; '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
 
 
 def check_headline(headline: Headline, variants: Sequence[Shown], place: str) -> None:
     """Refuse a headline whose words by hand do not fit the word that follows from the records.
 
     Raises:
-        InputError: at `place`, when it does not come out and nothing says what was tried, or when `why` was written for
-            another word, or is longer than two sentences.
+        InputError: at `place`, when it does not come out and nothing says what was tried, when it does not or only
+            under something and nothing says why, or when `why` was written for another word, or is too long.
     """
     word = word_of(variants)
     if word == DOES_NOT and not headline.tried:
@@ -232,6 +232,10 @@ def check_headline(headline: Headline, variants: Sequence[Shown], place: str) ->
             f"{place}.tried",
             "is missing where the word is 'does not': tell which printed mechanism and which unprinted input could "
             "make it, and what was tried",
+        )
+    if word in (DOES_NOT, ONLY_UNDER) and not headline.why:
+        raise InputError(
+            f"{place}.why", f"is missing where the word is {word!r}: tell the cause, or that none was found"
         )
     if bool(headline.why) != bool(headline.written_for):
         raise InputError(f"{place}.written_for", f"goes with why: the word that why was written for; it is {word!r}")

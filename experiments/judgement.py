@@ -13,6 +13,7 @@ from experiments.claims import (
     BY_CONSTRUCTION,
     DIFFERS,
     EVERY,
+    NOT_TRIED,
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
@@ -44,8 +45,11 @@ FAILS: Final[Outcome] = "fails"
 OPEN: Final[Outcome] = "open"
 
 
+UNFINISHED: Final = "not all runs are finished"
+
+
 class Missing(msgspec.Struct, frozen=True):
-    """Why a quantity could not be measured."""
+    """Why a quantity could not be measured; `UNFINISHED` where nothing but runs is missing."""
 
     why: str
 
@@ -163,7 +167,7 @@ class _Trial:
             ):
                 break
             self.look, self.left, self.right = look, _at(left, seeds), _at(right, seeds)
-        return None if self.look else Missing("not all runs are finished")
+        return None if self.look else Missing(UNFINISHED)
 
     @functools.cached_property
     def _is_ratio(self) -> bool:
@@ -220,7 +224,8 @@ class _Trial:
         """
         if isinstance(self.missing, Missing) or self.look is None:
             why = self.missing.why if self.missing else ""
-            return ClaimCase(self.workload, self.population, UNDECIDABLE, why=why, stand_in=self.stand_in)
+            verdict = NOT_TRIED if why == UNFINISHED else UNDECIDABLE
+            return ClaimCase(self.workload, self.population, verdict, why=why, stand_in=self.stand_in)
         outcome = FAILS if failed else HOLDS if self.outcome == HOLDS else OPEN
         is_shown = self.stand_in and self.claim.is_number
         verdict = STAND_IN_NUMBER if is_shown else _word(outcome, self.stand_in)
@@ -356,7 +361,7 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     verdict, reason = _together(cases, stand_in)
     if claim.input:
         verdict, reason = BY_CONSTRUCTION, claim.input
-    elif stand_in and verdict not in (UNDECIDED, UNDECIDABLE):
+    elif stand_in and verdict not in (UNDECIDED, UNDECIDABLE, NOT_TRIED):
         reason = "; ".join(part for part in (reason, _stand_ins_text(trials, scope.stand_ins)) if part)
     return Judgement(claim.id, reading, verdict, reason, cases, stand_in)
 
@@ -371,8 +376,8 @@ def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]
     failed = [case for case in cases if case.verdict in (DIFFERS, STAND_IN_FAILS)]
     if failed:
         return _word(FAILS, stand_in), _where(failed, cases)
-    missing = [case for case in cases if case.verdict == UNDECIDABLE]
-    undecided = missing or [case for case in cases if case.verdict == UNDECIDED]
+    by_verdict = ([case for case in cases if case.verdict == word] for word in (UNDECIDABLE, NOT_TRIED, UNDECIDED))
+    undecided = next(filter(None, by_verdict), [])
     if not undecided:
         return _word(HOLDS, stand_in), ""
     first = undecided[0]

@@ -73,6 +73,31 @@ def brief(claim: Claim, judgement: Judgement) -> str:
     return _from_to([left / right for left, right in values], _ratio)
 
 
+def compared(claim: Claim, judgement: Judgement) -> list[tuple[str, float, str]]:
+    """The two sides of a claim with one pair of measures: label, value and text of each; none where there are more."""
+    pairs = {
+        (case.left.of, case.right.of) for case in judgement.cases if case.left is not None and case.right is not None
+    }
+    workloads = {case.workload for case in judgement.cases}
+    if len(pairs) != 1 or len(workloads) != 1 or not isinstance(claim.right, Side):
+        return []
+    left, right = _means(judgement.cases)
+    [(left_name, right_name)] = pairs
+    sides = ((left_name, left, claim.left.metric), (right_name, right, claim.right.metric))
+    return [(name.replace("_", " "), value, amount(metric, value)) for name, value, metric in sides]
+
+
+EIGHTHS: Final = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"
+"""Blocks of no to eight eighths of a letter's width."""
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of letters for a share of 0 to 1; the smallest that is not zero shows."""
+    eighths = max(round(share * width * 8), 1 if share > 0 else 0)
+    whole, part = divmod(eighths, 8)
+    return (EIGHTHS[8] * whole + (EIGHTHS[part] if part else "")) or EIGHTHS[0]
+
+
 def _means(cases: Sequence[ClaimCase]) -> tuple[float, float]:
     """The means over populations of the left and of the right side; 0 where the right side is a number."""
     left = [case.left.mean for case in cases if case.left is not None]

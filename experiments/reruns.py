@@ -200,10 +200,18 @@ def spread(record: Record, count: int) -> list[RunDigest]:
     return [record.digests[total * i // count] for i in range(count)]
 
 
-def within(record: Record, cpu_s: float) -> int:
-    """The largest number of recorded runs, spread over all of them, that takes no more CPU seconds; one at least."""
-    counts = range(len(record.digests), 1, -1)
-    return next((count for count in counts if sum(run.cpu_s for run in spread(record, count)) <= cpu_s), 1)
+AGAIN_CPU_S: Final = 300.0
+"""CPU seconds that one command may take which runs a record again; of a longer experiment it runs a part."""
+
+
+def again(record: Record) -> str:
+    """The command that runs a record again, or as much of it as some CPU minutes allow, with its runs and its time."""
+    total = len(record.digests)
+    costs = ((count, sum(run.cpu_s for run in spread(record, count))) for count in range(total, 0, -1))
+    count, cpu_s = next((each for each in costs if each[1] <= AGAIN_CPU_S or each[0] == 1), (0, 0.0))
+    runs = f"{count} of {total} runs" if count < total else f"{count} runs"
+    command = f".venv/bin/python -m experiments check {record.experiment} --runs {count}"
+    return f"`{command}` ({runs}, {cpu_s:.0f} CPU seconds)"
 
 
 def affordable(record: Record) -> RunDigest:

@@ -5,8 +5,8 @@ things/SOURCE.toml    the title of the source, and one table [[thing]] per numbe
 Whether a thing comes out is written nowhere: it follows from the verdicts on its claims.
 
     absent                 it is not built, for the reason given
-    built                  no claim on it counts, or most of those that count are open
-    built and comes out    none of its claims fails, and most are decided
+    built                  no claim on it counts, or most that count are open, or a printed number has no workload here
+    built and comes out    none of its claims fails, most are decided, and each number was tested on its own workload
     built and does not     a claim on it fails
 """
 
@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-from experiments.claims import FAILING, HOLDING, UNCOUNTED, Name
+from experiments.claims import FAILING, HOLDING, STAND_IN_NUMBER, UNCOUNTED, Name
 from experiments.experiment import read_toml
 from volery.core.errors import InputError
 
@@ -69,9 +69,13 @@ def status_of(thing: Thing, verdicts: Iterable[str]) -> Status:
     """What is to be said of a thing, by the verdicts on its claims."""
     if thing.absent:
         return ABSENT
-    counted = [verdict for verdict in verdicts if verdict not in UNCOUNTED]
+    all_verdicts = list(verdicts)
+    counted = [verdict for verdict in all_verdicts if verdict not in UNCOUNTED]
     if any(verdict in FAILING for verdict in counted):
         return DOES_NOT
+    # "Up to three times" does not come out because an order holds that is a part of it.
+    if STAND_IN_NUMBER in all_verdicts:
+        return BUILT
     holding = sum(verdict in HOLDING for verdict in counted)
     return COMES_OUT if 2 * holding > len(counted) else BUILT
 

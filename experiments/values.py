@@ -13,7 +13,7 @@ import msgspec
 from experiments.claims import Claim, Judgement
 from experiments.closed_forms import parse_analysis
 from experiments.experiment import Experiment
-from experiments.judgement import Lookup, Missing, Scope, Values, judge
+from experiments.judgement import UNFINISHED, Lookup, Missing, Scope, Values, judge
 from experiments.measures import STAGE_COSTS, check_metric
 from volery.statistics import InterimLook
 
@@ -48,7 +48,6 @@ INPUT_FACTS: Final = (
 DIGITS: Final = 10
 """Significant digits of a kept value; verdicts are drawn from the kept values, at once and later."""
 COUNTERS: Final = "counters."
-UNFINISHED: Final = "not all runs are finished"
 
 Place = tuple[str, str, str]
 """Architecture with its reading, workload, population."""

@@ -88,6 +88,30 @@ def test_a_finding_whose_claim_came_out_otherwise_is_refused(
         findings_page(folder)
 
 
+def test_a_finding_ends_with_the_command_that_runs_it_again(folder: Path) -> None:
+    command = f".venv/bin/python -m experiments check {RECORD} --runs 12"
+    assert re.search(
+        rf"^Run it again: `{command}` \(12 runs, \d+ CPU seconds\)\.$", findings_page(folder), re.MULTILINE
+    )
+    other = TOLD.replace(f'experiment = "{RECORD}"', f'experiment = "{RECORD}"\nrun = "none"', 1)
+    (folder / FINDINGS).write_text(other, encoding="utf-8")
+    with pytest.raises(InputError, match=r"'none' has no record; run it first"):
+        findings_page(folder)
+
+
+def test_a_value_may_be_of_one_population_of_machines(folder: Path) -> None:
+    path = folder / FINDINGS
+    path.write_text(
+        TOLD.replace('metric = "locality.node" }\nfive', 'metric = "locality.node", population = "0" }\nfive')
+    )
+    assert "6.81 %" in findings_page(folder)
+    path.write_text(
+        TOLD.replace('metric = "locality.node" }\nfive', 'metric = "locality.node", population = "1" }\nfive')
+    )
+    with pytest.raises(InputError, match=r"value.naive: .* has no locality.node of 'naive' on 'maps_4'"):
+        findings_page(folder)
+
+
 def test_numbers_come_from_records(folder: Path) -> None:
     page = findings_page(folder)
     assert re.search(r"6\.8\d* % \(.*\) and 97\.6 %, which is 14\.\d\u00d7 as much\.", page)

@@ -112,4 +112,4 @@ def test_the_word_follows_from_the_variants(outcomes: tuple[str, ...], word: str
     variants = [variant(judgements[outcome], name=f"{outcome} {n}") for n, outcome in enumerate(outcomes)]
     assert word_of(variants) == word
     held = [f"{outcome} {n}" for n, outcome in enumerate(outcomes) if outcome in (HOLDS, AGREES)]
-    assert word_in_full(variants) == (f"only under {', '.join(held)}" if word == ONLY_UNDER else word)
+    assert word_in_full(variants) == (f"only under {'; '.join(held)}" if word == ONLY_UNDER else word)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from experiments.claims import (
     BY_CONSTRUCTION,
     DIFFERS,
+    NOT_TRIED,
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
@@ -426,4 +427,9 @@ def test_a_look_that_is_not_complete_does_not_count() -> None:
     judged = one(claim("<"), [8.0, 8.4, 8.8, 1.0], looks=LOOKS)
     assert (judged.verdict, judged.cases[0].seeds) == (UNDECIDED, 3)
     [unfinished] = judge(claim("<"), scope(seeds=3), lookup({("a", "w", "p"): [8.0, 8.1]}))
-    assert unfinished.why == "not all runs are finished"
+    assert (unfinished.verdict, unfinished.why) == (NOT_TRIED, "not all runs are finished")
+    partly = {("a", "w", "p"): [8.0, 8.1, 8.2], ("a", "v", "p"): [8.0]}
+    [unfinished] = judge(claim("<"), scope(("w", "v")), lookup(partly))
+    assert (unfinished.verdict, unfinished.why) == (NOT_TRIED, "v: not all runs are finished")
+    partly[("a", "w", "p")] = [20.0, 20.1, 20.2]
+    assert judge(claim("<"), scope(("w", "v")), lookup(partly))[0].verdict == DIFFERS, "a counterexample is enough"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.claims import Claim, Side
+from experiments.claims import Claim, Judgement, Side
 from experiments.judgement import Missing, Scope, Values, judge
-from experiments.notation import amount, claim_text, ours, spread, verdict
+from experiments.notation import amount, bar, brief, claim_text, compared, ours, spread, verdict
 from volery.look.text import NOTHING, TIMES
 from volery.statistics import InterimLook
 
@@ -67,3 +67,46 @@ def test_nothing_measured_is_a_dash() -> None:
     [judged] = judge(claim, Scope(["v"], ["p"], [0], [InterimLook(1)]), lambda *_: Missing("trace v is not here"))
     assert ours(claim, judged) == [NOTHING]
     assert verdict(judged) == "not decidable: trace v is not here"
+
+
+def judged_on(claim: Claim, values: dict[tuple[str, str], float]) -> Judgement:
+    """The judgement of a claim on workloads and architectures with one value each."""
+    workloads = list(dict.fromkeys(workload for workload, _ in values))
+    scope = Scope(workloads, ["p"], [0], [InterimLook(1)])
+    [judgement] = judge(claim, scope, lambda _metric, of, on, _population: Values({0: values[on, of]}, is_random=False))
+    return judgement
+
+
+def test_values_in_few_words_have_no_ranges_and_of_many_cases_the_lowest_and_the_highest() -> None:
+    number = Claim("c", "6", "s", "p", Side(P50, "m"), "<=", 2.0)
+    assert brief(number, judged_on(number, {("w", "m"): 1.5})) == "1.50 s"
+    assert brief(number, judged_on(number, {(f"w{k}", "m"): 1.0 + k for k in range(2)})) == "1.00 s, 2.00 s"
+    assert brief(number, judged_on(number, {(f"w{k}", "m"): 1.0 + k for k in range(5)})) == "1.00 s to 5.00 s"
+    order = Claim("c", "6", "s", "p", Side(P50, "m"), "<", Side(P50, "n"))
+    assert brief(order, judged_on(order, {("w", "m"): 1.0, ("w", "n"): 4.0})) == "1.00 s against 4.00 s, 1/4.00"
+    many = {(f"w{k}", of): value for k in range(4) for of, value in (("m", 1.0 + k), ("n", 4.0))}
+    assert brief(order, judged_on(order, many)) == f"1/4.00 to 1.00{TIMES}"
+    zero = {("w", "m"): 0.0, ("w", "n"): 4.0, ("v", "m"): 1.0, ("v", "n"): 4.0}
+    assert brief(order, judged_on(order, zero)) == "2 cases"
+    [missing] = judge(number, Scope(["w"], ["p"], [0], [InterimLook(1)]), lambda *_: Missing("gone"))
+    assert brief(number, missing) == NOTHING
+
+
+def test_the_two_sides_of_one_comparison_are_told_with_their_names() -> None:
+    order = Claim("c", "6", "s", "p", Side(P50, "one_queue"), "<", Side(P50, "n"))
+    assert compared(order, judged_on(order, {("w", "one_queue"): 1.0, ("w", "n"): 4.0})) == [
+        ("one queue", 1.0, "1.00 s"),
+        ("n", 4.0, "4.00 s"),
+    ]
+    two = {("w", "one_queue"): 1.0, ("w", "n"): 4.0, ("v", "one_queue"): 1.0, ("v", "n"): 4.0}
+    assert compared(order, judged_on(order, two)) == []
+    number = Claim("c", "6", "s", "p", Side(P50, "m"), "<=", 2.0)
+    assert compared(number, judged_on(number, {("w", "m"): 1.5})) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1.0, "\u2588" * 4), (0.5, "\u2588" * 2), (0.28, "\u2588\u258f"), (0.001, "\u258f"), (0.0, " ")],
+)
+def test_a_bar_has_the_length_of_its_share_and_the_smallest_shows(share: float, text: str) -> None:
+    assert bar(share, 4) == text

@@ -272,7 +272,7 @@ def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experimen
     assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith(
         "; the code changed since, and no run was run again with it"
     )
-    assert "; judged by the former rules" in state(experiment, msgspec.structs.replace(record, rules=0))
+    assert "; judged by former rules" in state(experiment, msgspec.structs.replace(record, rules=0))
 
 
 @pytest.mark.slow
@@ -428,12 +428,12 @@ def test_conflicts_that_a_claim_asks_for_later_are_measured(experiment: Experime
 
 
 @pytest.mark.slow
-def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experiment: Experiment, tmp_path: Path) -> None:
+def test_a_record_of_the_first_rules_is_called_so_and_cannot_be_judged(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     former = msgspec.structs.replace(record, rules=0, metrics=(), inputs=())
-    assert "; judged by the former rules" in state(experiment, former)
+    assert "; judged by former rules" in state(experiment, former)
     assert "former" not in state(experiment, record)
-    with pytest.raises(InputError, match="was judged by the former rules, and its record keeps no value of a run"):
+    with pytest.raises(InputError, match="was judged by the first rules, and its record keeps no value of a run"):
         judged_again(experiment, former)
     counting = Counting()
     reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, recorded=former.table)

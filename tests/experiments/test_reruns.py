@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from experiments.experiment import Experiment, read_experiment
 from experiments.records import Record, judged_again, make_record, read_record, record_path, write_record
 from experiments.reruns import (
+    again,
     reproduce_again,
     reproduce_until_decided,
     spot_check,
 )
 from experiments.undecided import planned_looks, seeds_of
+from experiments.values import RunDigest
 from volery.core.errors import InputError
 from volery.study.spec import AutoSeeds
 
+FOLDER = Path(__file__).parents[2] / "experiments"
 TEXT = """
 title = "queues"
 paper = "test"
@@ -120,7 +124,7 @@ def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, t
 @pytest.mark.slow
 def test_the_record_says_why_no_further_seed_was_drawn(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
-    undecided = [one for one in record.judgements if one.verdict == "not decidable"]
+    undecided = [one for one in record.judgements if one.verdict == "not decided"]
     expected = "8 seeds are the limit" if undecided else "every claim that seeds can decide"
     assert record.stopped.startswith(expected)
     poor = drawn(experiment, tmp_path / "poor", budget_s=1e-9)
@@ -157,3 +161,19 @@ def test_seeds_follow_those_of_the_file(experiment: Experiment) -> None:
 def test_fewer_seeds_than_those_of_the_file_are_refused(experiment: Experiment) -> None:
     with pytest.raises(InputError, match="--seeds-max: 1 is below the first look of small; give 2 or more"):
         planned_looks(experiment, 1)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "runs", "text"),
+    [
+        (10.0, 30, "--runs 30` (30 runs, 300 CPU seconds)"),
+        (10.0, 40, "--runs 30` (30 of 40 runs, 300 CPU seconds)"),
+        (1000.0, 4, "--runs 1` (1 of 4 runs, 1000 CPU seconds)"),
+    ],
+)
+def test_the_command_that_runs_a_record_again_takes_some_minutes(cpu_s: float, runs: int, text: str) -> None:
+    record = read_record(record_path(FOLDER, "osdi2016_solver"))
+    assert record is not None
+    digests = tuple(RunDigest("m", "w", "0", seed, "digest", cpu_s=cpu_s) for seed in range(runs))
+    command = again(msgspec.structs.replace(record, digests=digests))
+    assert command == f"`.venv/bin/python -m experiments check osdi2016_solver {text}"

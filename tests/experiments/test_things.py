@@ -57,6 +57,12 @@ def test_the_papers_of_sources_exist() -> None:
     assert {key for source in ledger.sources.values() for key in source.papers} <= keys
 
 
+def test_what_does_not_come_out_has_a_note_that_tells_why() -> None:
+    ledger = read_ledger(FOLDER)
+    things = [thing for source in ledger.sources.values() for thing in source.thing]
+    assert [thing.id for thing in things if ledger.status_of(thing) == DOES_NOT and not thing.note] == []
+
+
 @pytest.mark.parametrize(
     ("verdicts", "status"),
     [
@@ -69,7 +75,9 @@ def test_the_papers_of_sources_exist() -> None:
         ((REPRODUCED, OF_THE_PROGRAM), DOES_NOT),
         ((STAND_IN_FAILS,), DOES_NOT),
         ((STAND_IN_NUMBER, BY_CONSTRUCTION), BUILT),
-        ((REPRODUCED, STAND_IN_NUMBER, STAND_IN_NUMBER, BY_CONSTRUCTION), COMES_OUT),
+        ((REPRODUCED, BY_CONSTRUCTION), COMES_OUT),
+        ((REPRODUCED, STAND_IN_HOLDS, STAND_IN_NUMBER), BUILT),
+        ((STAND_IN_NUMBER, STAND_IN_FAILS), DOES_NOT),
     ],
 )
 def test_what_came_of_a_thing_follows_from_the_verdicts_on_its_claims(verdicts: tuple[str, ...], status: str) -> None:

@@ -320,6 +320,7 @@ class WeightedShares(Attached):
             self._agree(claim, now)
         else:
             self._give_up(claim, is_vetoed=True)
+            self._host.set_heartbeat(now)
 
     def _give_up(self, claim: PreemptionClaim, *, is_vetoed: bool) -> None:
         """Nothing comes of a claim."""
@@ -384,6 +385,9 @@ class WeightedShares(Attached):
         if claim.victims or not claim.agreed or not self._host.is_reachable(node):
             return
         self._forget(claim)
+
+        # The heartbeat that the request had set may be over: without another one no GM would hear what runs there now.
+        self._host.set_heartbeat(now)
         if claim.withdrawn:
             return
         if claim.losers:
@@ -392,8 +396,9 @@ class WeightedShares(Attached):
         # The term is the request's: a restarted master does not know the GM's before that has answered it.
         active = RunningAttempt(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, wanted.term)
         self._host.launch(task, active, is_lent=self._can_crash)
-        self._host.send(owner, PreemptionDone(task.id))
+        # The state before the outcome: a Global Master that waits for it goes on with the state.
         self._host.answer(claim.owner)
+        self._host.send(owner, PreemptionDone(task.id))
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
         """Drop tasks that still wait for their victims to end."""

@@ -37,6 +37,7 @@ from volery.sim.orders import Reweighed
 
 MACHINES = 8
 LONG_US = 200 * SECOND
+CONSTANT = Network()
 
 
 def test_a_gm_claims_by_the_weights_that_it_has_heard_last() -> None:
@@ -79,12 +80,14 @@ def played(
     changes: tuple[Reweighed, ...],
     users: tuple[str, ...] = ("a", "b"),
     plan: FaultPlan | None = None,
+    network: Network = CONSTANT,
+    seed: int = 5,
 ) -> Records:
     """Each user has more long tasks than there are machines, from the beginning."""
     trace = trace_of("contended", [0] * len(users), [[LONG_US] * (MACHINES + 2)] * len(users))
     trace = msgspec.structs.replace(trace, user=users)
     options = Options(check=True, reweighs=changes, plan=plan)
-    return Kernel(deployment, trace, Cluster.uniform(MACHINES), Network(), 5, options).run(None)
+    return Kernel(deployment, trace, Cluster.uniform(MACHINES), network, seed, options).run(None)
 
 
 def had(records: Records, at: Time) -> dict[str, int]:
@@ -112,6 +115,19 @@ def test_users_have_what_they_are_due_after_each_change(parameters: dict[str, An
         {"a": 4, "b": 4},
         {"a": 1, "b": 7},
     ]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"reliable": True}], ids=str)
+def test_users_have_what_they_are_due_where_preemptions_outlast_heartbeats(parameters: dict[str, Any]) -> None:
+    """Nothing else happens in the cluster: what a preemption has changed must be told by a heartbeat of its own."""
+    slow = Network(delay_us=2_000, jitter_us=20_000)
+    for seed in range(20):
+        records = played(built(heartbeat_s=0.05, **parameters), CHANGES, network=slow, seed=seed)
+        assert [had(records, at * SECOND) for at in (40, 80, 110)] == [
+            {"a": 6, "b": 2},
+            {"a": 4, "b": 4},
+            {"a": 1, "b": 7},
+        ]
 
 
 def test_an_organisation_has_a_weight_too() -> None:
