@@ -84,7 +84,7 @@ class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         published: The published value, or the word where no value is printed.
         variant: what its word follows from; a single one needs no telling name.
         why: Reasons in two sentences at most.
-        written_for: The word that `why` was written for; another one refuses the page.
+        written_for: The word, or the words, that `why` was written for; another one refuses the page.
         switch: Claims that show the cause, as a small table.
         tried: Which printed mechanism and which unprinted input could make it, and what was tried of them; needed where
             it does not come out.
@@ -95,10 +95,15 @@ class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published: Name
     variant: Annotated[tuple[Evidence, ...], msgspec.Meta(min_length=1)]
     why: str = ""
-    written_for: Word | None = None
+    written_for: Word | tuple[Word, ...] = ()
     switch: tuple[Evidence, ...] = ()
     tried: str = ""
     run: str = ""
+
+    @property
+    def written_words(self) -> tuple[Word, ...]:
+        """The words that `why` was written for."""
+        return (self.written_for,) if isinstance(self.written_for, str) else self.written_for
 
     @property
     def experiment(self) -> str:
@@ -239,8 +244,9 @@ def check_headline(headline: Headline, variants: Sequence[Shown], place: str) ->
         )
     if bool(headline.why) != bool(headline.written_for):
         raise InputError(f"{place}.written_for", f"goes with why: the word that why was written for; it is {word!r}")
-    if headline.written_for not in (None, word):
-        problem = f"why was written for {headline.written_for!r}, and the records say {word!r}"
+    if headline.written_words and word not in headline.written_words:
+        written = ", ".join(map(repr, headline.written_words))
+        problem = f"why was written for {written}, and the records say {word!r}"
         raise InputError(f"{place}.written_for", f"{problem}; rewrite why")
     if _sentences(headline.why) > SENTENCES:
         raise InputError(f"{place}.why", f"has more than {SENTENCES} sentences; the rest goes to an explanation")

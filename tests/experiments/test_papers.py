@@ -21,9 +21,9 @@ from experiments.reproduction import reproduce
 from volery.core.errors import InputError
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SCREEN_WORDS = 800
+SCREEN_WORDS = 900
 """Words of a page of a source until its first section, at most: the question, and the headlines in a table."""
-PAGE_WORDS = 2_200
+PAGE_WORDS = 2_400
 """Words of a page of a source with its reasons, at most."""
 HEADLINES_MAX = 10
 DOCS_WORDS = 30_000
@@ -189,6 +189,18 @@ def test_a_headline_that_does_not_fit_the_records_is_refused(folder: Path, old: 
     (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=problem):
         pages(folder)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_reason_may_be_written_for_several_words(folder: Path) -> None:
+    for words, fits in (('["not decided", "does not"]', True), ('["not decided", "comes out"]', False)):
+        text = HEADLINES.replace('written_for = "does not"', f"written_for = {words}", 1)
+        (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
+        if fits:
+            assert "They cannot." in pages(folder)["papers/test.md"]
+        else:
+            with pytest.raises(InputError, match="why was written for 'not decided', 'comes out', and the records say"):
+                pages(folder)
 
 
 def test_a_paper_that_papers_toml_does_not_know_is_refused(folder: Path) -> None:
