@@ -169,7 +169,14 @@ def live(federation: Federation, trace: Trace, level: Level) -> tuple[Loaded, st
 
     def burning(task: TaskId) -> bytes:
         share = share_of(level, trace.requests[trace.request[task]][0])
-        words = (sys.executable, "-S", "-c", BURN, f"{share:.6f}", f"{trace.duration_us[task] / SECOND:.6f}")
+        words: tuple[str, ...] = (
+            sys.executable,
+            "-S",
+            "-c",
+            BURN,
+            f"{share:.6f}",
+            f"{trace.duration_us[task] / SECOND:.6f}",
+        )
         words += ("without the start",) if level.is_scaled else ()
         return encode_payload(Command(words, cpu_milli=max(1, round(share * 1000))))
 
