@@ -69,14 +69,17 @@ HEARTBEAT_S: Final = 1.0
 BURN: Final = """
 import sys, time
 share, period = float(sys.argv[1]), 0.1
-goal = share * float(sys.argv[2])
+goal = share * float(sys.argv[2]) + (time.thread_time() if sys.argv[3:] else 0.0)
 while (spent := time.thread_time()) < goal:
     began, due = time.monotonic(), min(goal, spent + share * period)
     while time.thread_time() < due:
         pass
     time.sleep(max(0.0, began + (due - spent) / share - time.monotonic()))
 """
-"""Burns a share of a processor, a tenth of a second at a time, until it has consumed share x seconds."""
+"""Burns a share of a processor, a tenth of a second at a time, until it has consumed share x seconds.
+
+With a third argument the start of the process counts for nothing: of a small share it is half a second of running.
+"""
 
 
 class Level(NamedTuple):
@@ -99,8 +102,10 @@ class Level(NamedTuple):
         """What a task asks for on average."""
         if not self.is_scaled:
             return TASK_MILLI
-        classes = load_model(MODEL).classes
-        return sum(one.weight * scaled(one.request)[0] for one in classes) / sum(one.weight for one in classes)
+        weights_and_milli = [(kind.weight, scaled(kind.request)[0]) for kind in load_model(MODEL).classes]
+        return sum(weight * milli for weight, milli in weights_and_milli) / sum(
+            weight for weight, _ in weights_and_milli
+        )
 
 
 LEVELS: Final = {
@@ -165,6 +170,7 @@ def live(federation: Federation, trace: Trace, level: Level) -> tuple[Loaded, st
     def burning(task: TaskId) -> bytes:
         share = share_of(level, trace.requests[trace.request[task]][0])
         words = (sys.executable, "-S", "-c", BURN, f"{share:.6f}", f"{trace.duration_us[task] / SECOND:.6f}")
+        words += ("without the start",) if level.is_scaled else ()
         return encode_payload(Command(words, cpu_milli=max(1, round(share * 1000))))
 
     async def main() -> None:

@@ -16,14 +16,17 @@ from volery.architectures.megha.view import ClusterView, SlotView
 from volery.core.capabilities import Draining
 from volery.core.component import Component, Deployment
 from volery.core.events import Reassignment
-from volery.core.model import Address, Cluster
+from volery.core.model import Address, Cluster, JobId
 from volery.core.streams import Streams
+from volery.policies.queues import ConstraintQueue, VectorQueue
 from volery.roles.node import Node
 
 if TYPE_CHECKING:
     from volery.architectures.megha.amounts.view import Capacities
+    from volery.architectures.megha.near import NearView
     from volery.architectures.megha.printed.answers import LaunchAnswers
     from volery.architectures.megha.printed.requests import SynchronousRequests
+    from volery.architectures.megha.priorities import PriorityQueue
     from volery.architectures.megha.reasons import DecisionNarrator
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares import ShareAttachment
@@ -57,6 +60,7 @@ class Recipe:
                 self._machines.setdefault(address, machine)
                 self._lm_of.setdefault(address, lm)
 
+        self._units = self._layout.units() if config.near else {}
         self.capacities: Capacities | None = None
         self.shares: ShareAttachment | None = None
         if by_machine:
@@ -78,12 +82,18 @@ class Recipe:
         observer: DecisionNarrator | None = None
         synchronous: SynchronousRequests | None = None
         view: ClusterView
-        if self.capacities is None:
-            view = SlotView(master, layout, search, config, stream)
+        near: NearView | None = None
+        priorities = self._priorities(master) if config.order == "priority" else None
+        if self.capacities is None and config.near:
+            from volery.architectures.megha.near import NearView
+
+            view = near = NearView(master, layout, search, config, stream, priorities, self._units)
+        elif self.capacities is None:
+            view = SlotView(master, layout, search, config, stream, priorities)
         else:
             from volery.architectures.megha.amounts.view import CapacityView
 
-            queue = None if fairness is None else fairness.lines
+            queue = priorities if fairness is None else fairness.lines
             if config.launch == "synchronous":
                 from volery.architectures.megha.printed.requests import SynchronousRequests
 
@@ -101,7 +111,18 @@ class Recipe:
             from volery.architectures.megha.reasons import DecisionNarrator
 
             observer = DecisionNarrator(master, layout, view, fairness, () if recovery is None else recovery.epochs)
-        return MasterParts(view, fairness, recovery, observer, synchronous)
+        return MasterParts(view, fairness, recovery, observer, synchronous, priorities, near)
+
+    def _priorities(self, master: GlobalMaster) -> PriorityQueue:
+        """Return an empty queue of a Global Master, by priority."""
+        from volery.architectures.megha.priorities import PriorityQueue
+
+        def is_open(job: JobId) -> bool:
+            return master.jobs.is_open(job)
+
+        if self.capacities is None:
+            return PriorityQueue(ConstraintQueue, is_open)
+        return PriorityQueue(partial(VectorQueue, self.capacities.ladders.packing), is_open)
 
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""

@@ -55,6 +55,10 @@ class MeghaConfig(Parameters, frozen=True):
     preempted: Literal["restart", "keep"] = param(
         "restart", "preempted tasks start anew, or keep what they have done (lab only)"
     )
+    order: Literal["arrival", "priority"] = param(
+        "arrival", "tasks that wait at a GM: first come first served, or by priority of jobs (2021, VIII)"
+    )
+    near: bool = param(False, "take a free machine that holds a task's input, if there is one (2023, section 8)")
     why: bool = param(False, "GMs report why each task was placed, or not: volery why")
 
 
@@ -66,3 +70,17 @@ def check_unshared(config: MeghaConfig) -> None:
             raise InputError(
                 f"megha:{name}", f"{given!r} is of users with shares, and shares is empty; give shares, or leave {name}"
             )
+
+
+def check_order(config: MeghaConfig) -> None:
+    """Refuse an order by priority beside another order."""
+    if config.order != "priority":
+        return
+    for name, reason in (
+        ("shares", "users have turns"),
+        ("reliable", "a GM that restarts takes over tasks without the priorities of their jobs"),
+    ):
+        if getattr(config, name):
+            raise InputError("megha:order", f"priority orders all that waits, and {reason}; leave {name}, or order")
+    if config.launch == "synchronous":
+        raise InputError("megha:order", "priority orders tasks that wait, not requests in line; take asynchronous")

@@ -24,7 +24,7 @@ import msgspec
 
 from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.assembly import Recipe
-from volery.architectures.megha.config import MeghaConfig, check_unshared
+from volery.architectures.megha.config import MeghaConfig, check_order, check_unshared
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.recovery.messages import MESSAGES
@@ -79,7 +79,11 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
     if not config.shares:
         check_unshared(config)
+    check_order(config)
     recipe = Recipe(cluster, config, streams)
+    if config.near and recipe.capacities is not None:
+        problem = "slots are searched near input, and amounts, shares, repartition and a tail are of whole machines"
+        raise InputError("megha:near", f"{problem}; take the design megha without them, or near=false")
     deployment = recipe.deployment()
     return deployment if recipe.shares is None else recipe.shares.declared(deployment)
 
@@ -157,7 +161,13 @@ MEGHA = Architecture(
         FederationDefaults({"ask": True}),
         DeclaredCaptions(CAPTIONS),
     ),
-    features={"constraints": "", "users": "shares", "amounts": ""},
+    features={
+        "constraints": "",
+        "users": "shares",
+        "amounts": "",
+        "priorities": "order=priority",
+        "locality": "near",
+    },
 )
 
 CENTRAL = msgspec.structs.replace(

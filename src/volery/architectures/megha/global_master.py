@@ -32,7 +32,9 @@ from volery.policies.match import positions
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.near import NearView
     from volery.architectures.megha.printed.requests import SynchronousRequests
+    from volery.architectures.megha.priorities import PriorityQueue
     from volery.architectures.megha.reasons import DecisionNarrator
     from volery.architectures.megha.recovery.reports import ReportRecovery
     from volery.architectures.megha.shares.fairness import WeightedFairness
@@ -46,6 +48,8 @@ class MasterParts(NamedTuple):
     recovery: ReportRecovery | None = None
     observer: DecisionNarrator | None = None
     synchronous: SynchronousRequests | None = None
+    priorities: PriorityQueue | None = None
+    near: NearView | None = None
 
 
 class GlobalMaster(Component):
@@ -56,6 +60,7 @@ class GlobalMaster(Component):
 
     Attributes:
         view, fairness, recovery, observer, synchronous: Parts; all but the view may be None.
+        priorities, near: The queue and the view, where priorities and input of tasks count; else None.
         jobs: Ledger of jobs.
         placed: Tasks that were requested and have not ended, of the view.
         lms: Local Master that leads, per cluster.
@@ -84,7 +89,8 @@ class GlobalMaster(Component):
         self.attempts: dict[TaskId, int] = {}
         self._requests = [0] * self.layout.lm_count
         self._asked_clusters: set[int] = set()
-        self.view, self.fairness, self.recovery, self.observer, self.synchronous = self._parts(self, moves)
+        parts = self._parts(self, moves)
+        self.view, self.fairness, self.recovery, self.observer, self.synchronous, self.priorities, self.near = parts
         self.placed = self.view.placed
 
         # Recovery forwards the preemptions among lost attempts to the shares, so it comes first.
@@ -182,6 +188,10 @@ class GlobalMaster(Component):
             self.recovery.submitted(message)
         if self.fairness is not None:
             self.fairness.submitted(message.job)
+        if self.priorities is not None:
+            self.priorities.submitted(message.job)
+        if self.near is not None:
+            self.near.locate(message.job.tasks, message.job.replicas)
         queued = self._queued_count()
         self._port.observe(Measured("queued_tasks", queued))
         self.schedule(self.jobs.admit(message, source, queued))
@@ -191,6 +201,8 @@ class GlobalMaster(Component):
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
         self._note(message, source, now)
+        if self.near is not None:
+            self.near.locate(message.tasks, message.replicas)
         self.schedule(self.jobs.more(message))
         self._proceed()
         self._maybe_forget(message.job)

@@ -59,6 +59,14 @@ class Layout:
         self.matches = [Matches(constraints, anchors, len(self.size)) for constraints in self.constraints]
         self.bits = [1 << position for position in range(max(self.size))]
 
+    def units(self) -> dict[int, list[tuple[int, int]]]:
+        """Per machine, partition and position of each of its units."""
+        units: dict[int, list[tuple[int, int]]] = {}
+        for partition, machines in enumerate(self.machines):
+            for position, machine in enumerate(machines):
+                units.setdefault(machine, []).append((partition, position))
+        return units
+
     def partitions_of_lm(self, lm: int) -> range:
         """The partitions that a Local Master is in charge of."""
         return range(lm * self.gm_count, (lm + 1) * self.gm_count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from volery.architectures.megha.config import MeghaConfig
 from volery.architectures.megha.messages import StateUpdate, TasksEnded, place_of
@@ -20,6 +20,9 @@ from volery.policies.match import bytes_vector, positions
 from volery.policies.queues import ConstraintQueue
 from volery.roles.recovery.leases import RunningAttempt
 from volery.roles.submission import JobLedger
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.priorities import PriorityQueue
 
 Place = tuple[Task, int, int]
 """A placed task, its partition and its position there."""
@@ -145,16 +148,23 @@ class SlotView:
     Args:
         host: The Global Master.
         search: Order in which partitions are searched.
+        queue: Queue of the tasks that wait; None: first come first served.
     """
 
     def __init__(
-        self, host: ViewHost, layout: Layout, search: SearchOrder, config: MeghaConfig, stream: Random
+        self,
+        host: ViewHost,
+        layout: Layout,
+        search: SearchOrder,
+        config: MeghaConfig,
+        stream: Random,
+        queue: ConstraintQueue | PriorityQueue | None = None,
     ) -> None:
         self._host = host
         self.search = search
         self.next = search.first
         self.placed: dict[TaskId, Place] = {}
-        self.queue = ConstraintQueue()
+        self.queue = ConstraintQueue() if queue is None else queue
         self._layout = layout
         self._orders = search.orders
         self._by_fewest = config.match != "random"
