@@ -1,7 +1,7 @@
 """The pages of the lab book in docs: an index of all sources, and one screen for each source.
 
 docs/papers.md        per source the words of its headlines, how to read them, and where the details are
-docs/papers/KEY.md    a source: its headlines with published, ours and one of four words, then why, and how it was run
+docs/papers/KEY.md    a source: its headlines with published, ours and one of five words, then why, and how it was run
 
 Every claim with its values stands in the records, and on the pages of `experiments.details`.
 """
@@ -13,18 +13,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.claims import NOT_TRIED, VERDICTS
+from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, VERDICTS
 from experiments.headlines import (
     AGREES,
-    FAILS,
     HEADLINES,
     HOLDS,
+    MISSES,
     OPEN,
     SHOWN,
     WORDS,
     Headline,
     Shown,
     check_headline,
+    is_on_stand_ins,
     word_in_full,
     word_of,
 )
@@ -53,8 +54,8 @@ DETAILS: Final = """Every claim with its sentence, test, values and first form: 
 RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
-MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open", SHOWN: "not counted"}
-"""What a variant comes to, in a cell."""
+A_STAND_IN: Final = "a stand-in"
+"""Beside what a variant comes to, where it is a number on one, or stands beside variants that are not on one."""
 BREAK: Final = "<br>"
 BAR_WIDTH: Final = 16
 """Letters of the longer bar."""
@@ -161,16 +162,35 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
 def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -> str:
     rows = []
     for number, (headline, variants, _) in enumerate(headlines, 1):
-        values = BREAK.join(variant_text(variant, is_alone=len(variants) == 1) for variant in variants)
+        is_mixed = not is_on_stand_ins(variants)
+        values = BREAK.join(
+            variant_text(variant, is_alone=len(variants) == 1, is_mixed=is_mixed) for variant in variants
+        )
         rows.append((number, headline.claim, headline.published, values, f"**{word_in_full(variants)}**"))
     return _table(("", "claim", "published", "ours", "word"), rows) if rows else ""
 
 
-def variant_text(variant: Shown, *, is_alone: bool) -> str:
-    """A variant in a cell: its name where there are others, our values, and what it comes to."""
+def variant_text(variant: Shown, *, is_alone: bool, is_mixed: bool) -> str:
+    """A variant in a cell: its name where there are others, our values, and what it comes to.
+
+    Args:
+        is_mixed: whether some variants are not on stand-ins, so that those on one say so.
+    """
     name = "" if is_alone else f"{variant.evidence.name}: "
-    mark = "not run" if variant.verdicts == [NOT_TRIED] else MARKS[variant.outcome]
-    return f"{name}{_ours(variant)} ({mark})"
+    return f"{name}{_ours(variant)} ({_mark(variant, is_mixed=is_mixed)})"
+
+
+def _mark(variant: Shown, *, is_mixed: bool) -> str:
+    """What a variant comes to, in a cell."""
+    if variant.verdicts == [NOT_TRIED]:
+        return "not run"
+    if BY_CONSTRUCTION in variant.verdicts and variant.outcome == SHOWN:
+        return BY_CONSTRUCTION
+    is_number = variant.outcome in (AGREES, MISSES, SHOWN)
+    word = OPEN if variant.outcome == SHOWN else variant.outcome
+    if is_number:
+        return f"{word}, {A_STAND_IN}"
+    return f"{word}, {A_STAND_IN}" if is_mixed and variant.is_on_stand_ins else word
 
 
 def _ours(evidence: Shown) -> str:

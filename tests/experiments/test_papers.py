@@ -152,7 +152,7 @@ def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduc
     text = text.replace('why = "One of them cannot."\nwritten_for = "does not"\n', "")
     (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     page = pages(folder)["papers.md"]
-    row = "](papers/test.md) | 3 | 2 | 0 | 1 | 0 |"
+    row = "](papers/test.md) | 3 | 2 | 0 | 0 | 1 | 0 |"
     listed = (
         "](papers/test.md) | Three hops at least. | comes out |",
         "|  | More than all machines work. | does not |",
