@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, VERDICTS
+from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, VERDICTS, Claim, Judgement
 from experiments.headlines import (
     AGREES,
     HEADLINES,
@@ -30,7 +30,7 @@ from experiments.headlines import (
     word_of,
 )
 from experiments.ledger import EXPLANATIONS, SUMMARIES, Ledger, Paper, read_ledger
-from experiments.notation import bar, brief, compared
+from experiments.notation import bar, bracketed, brief, compared, metric_text
 from experiments.reruns import again
 from experiments.things import STATUSES, Source
 from volery.look.text import NOTHING
@@ -162,22 +162,29 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
 def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -> str:
     rows = []
     for number, (headline, variants, _) in enumerate(headlines, 1):
-        is_mixed = not is_on_stand_ins(variants)
+        is_mixed, metrics = not is_on_stand_ins(variants), metrics_of(variants)
         values = BREAK.join(
-            variant_text(variant, is_alone=len(variants) == 1, is_mixed=is_mixed) for variant in variants
+            variant_text(variant, is_alone=len(variants) == 1, is_mixed=is_mixed, metrics=metrics)
+            for variant in variants
         )
         rows.append((number, headline.claim, headline.published, values, f"**{word_in_full(variants)}**"))
     return _table(("", "claim", "published", "ours", "word"), rows) if rows else ""
 
 
-def variant_text(variant: Shown, *, is_alone: bool, is_mixed: bool) -> str:
+def metrics_of(variants: Sequence[Shown]) -> list[str]:
+    """What the claims of the variants measure."""
+    return list(dict.fromkeys(claim.left.metric for variant in variants for claim, _ in variant.judged))
+
+
+def variant_text(variant: Shown, *, is_alone: bool, is_mixed: bool, metrics: Sequence[str]) -> str:
     """A variant in a cell: its name where there are others, our values, and what it comes to.
 
     Args:
         is_mixed: whether some variants are not on stand-ins, so that those on one say so.
+        metrics: What is measured in the cell; where this differs, each value says what it is.
     """
     name = "" if is_alone else f"{variant.evidence.name}: "
-    return f"{name}{_ours(variant)} ({_mark(variant, is_mixed=is_mixed)})"
+    return f"{name}{_ours(variant, metrics)} ({_mark(variant, is_mixed=is_mixed)})"
 
 
 def _mark(variant: Shown, *, is_mixed: bool) -> str:
@@ -193,12 +200,26 @@ def _mark(variant: Shown, *, is_mixed: bool) -> str:
     return f"{word}, {A_STAND_IN}" if is_mixed and variant.is_on_stand_ins else word
 
 
-def _ours(evidence: Shown) -> str:
-    if len(evidence.judged) > SHOWN_CLAIMS:
-        holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
-        return f"{holding} of {len(evidence.judged)} tests"
-    texts = [brief(claim, judgement) if judgement else NOTHING for claim, judgement in evidence.judged]
-    return "; ".join(dict.fromkeys(texts))
+def _ours(evidence: Shown, metrics: Sequence[str] = ()) -> str:
+    """Our values; of many claims how many hold, and the value of one of them.
+
+    Args:
+        metrics: What is measured in the cell; where this differs, each value says what it is.
+    """
+    if len(evidence.judged) <= SHOWN_CLAIMS:
+        return "; ".join(dict.fromkeys(_value(*each, metrics) for each in evidence.judged))
+    holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
+    claim, judgement = next(((claim, each) for claim, each in evidence.judged if claim.is_number), evidence.judged[0])
+    names = {name for claim, _ in evidence.judged for name in claim.left.labels}
+    name = bracketed(claim.left.labels[0]) if len(names) > 1 and isinstance(claim.right, float) else ""
+    return f"{holding}/{len(evidence.judged)} tests: {_value(claim, judgement, metrics, is_ratio=True)}{name}"
+
+
+def _value(claim: Claim, judgement: Judgement | None, metrics: Sequence[str], *, is_ratio: bool = False) -> str:
+    if judgement is None:
+        return NOTHING
+    metric = f"{metric_text(claim.left.metric, metrics)} " if len(metrics) > 1 else ""
+    return f"{metric}{brief(claim, judgement, is_ratio=is_ratio)}"
 
 
 def _holds(evidence: Shown, place: int) -> bool:
