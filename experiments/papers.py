@@ -51,6 +51,11 @@ FORMER: Final = """**Judged by former rules: {former} of these {all} experiments
 them by today's."""
 DETAILS: Final = """Every claim with its sentence, test, values and first form: `make papers` writes
 `build/papers/{key}.html`. [How to read this page](../papers.md#how-to-read-a-page)."""
+WITHOUT_TEXT: Final = """**Its text was not at hand**, but {other}. What is published, and where, is told as these tell
+it."""
+HEARSAY: Final = "\\*"
+"""Behind the title of a source whose text was not at hand, in the index."""
+ALL_HEARSAY: Final = "\\* Its text was not at hand; its page tells what was."
 RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
@@ -100,7 +105,7 @@ def _counts(ledger: Ledger) -> list[str]:
         headlines = [(headline.claim, variants) for headline, variants, _ in headlines_of(ledger, paper)]
         words = Counter[str](word_of(variants) for _, variants in headlines)
         totals.update(words)
-        title = f"[{paper.title}]({PAGES}/{paper.key}.md)"
+        title = f"[{paper.title}]({PAGES}/{paper.key}.md){HEARSAY if paper.in_place_of_text else ''}"
         rows.append(_count_row(title, words.total(), words, WORDS))
         titles = [title] + [""] * len(headlines)
         listed += [
@@ -108,6 +113,8 @@ def _counts(ledger: Ledger) -> list[str]:
         ]
     rows.append(_count_row("all", totals.total(), totals, WORDS))
     parts = ["## What came out", _table(("source", "headlines", *WORDS), rows)]
+    if any(paper.in_place_of_text for paper in ledger.papers.paper):
+        parts.append(ALL_HEARSAY)
     parts += [ALL_HEADLINES, _table(("source", "headline", "word"), listed)]
     parts.append("## All claims")
 
@@ -148,6 +155,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
         NOTICE.format(sources=f"experiments/{HEADLINES}/{paper.key}.toml and experiments/{SUMMARIES}/{paper.key}.md"),
         f"# {paper.title}",
         paper.citation,
+        WITHOUT_TEXT.format(other=paper.in_place_of_text) if paper.in_place_of_text else "",
         question,
         _headlines(headlines),
         "## Why" if any(reasons) else "",
