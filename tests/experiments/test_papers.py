@@ -123,7 +123,7 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
         "| **comes out** |",
         "| 2 | More than all machines work. | above 1 | ",
         " (fails) | **does not** |",
-        "| 3 | There is load. | above 0 | 2 of 4 tests (fails) | **does not** |",
+        "| 3 | There is load. | above 0 | 2/4 tests: load mean ",
         "## Why",
         "**2, does not.** They cannot. *Tried:* Nothing could.\n\n| setting | ours | verdict |",
         "| load | ",
