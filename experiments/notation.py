@@ -55,6 +55,8 @@ BRIEF_CASES: Final = 3
 """Values that are told one by one; of more the lowest and the highest are told."""
 PLAIN: Final = {"jrt": "response", "p50": "median", "attainment": "deadlines met"}
 """Words of metrics that a reader cannot know."""
+EACH: Final = "each"
+"""Stands for a side of different architectures, of which a range is told."""
 MARKS: Final = "_-"
 """Marks between the words of a label."""
 SECTIONS: Final = frozenset({
@@ -73,7 +75,7 @@ def metric_text(metric: str, besides: Iterable[str] = ()) -> str:
 
 def _metric_parts(metric: str) -> list[str]:
     parts = [part.removesuffix("_s") for part in metric.split(".") if part not in SECTIONS]
-    return [PLAIN.get(part, part).replace("_", " ") for part in parts]
+    return [" ".join(PLAIN.get(word, word) for word in part.split("_")) for part in parts]
 
 
 def brief(claim: Claim, judgement: Judgement, *, is_ratio: bool = False) -> str:
@@ -107,6 +109,8 @@ def brief(claim: Claim, judgement: Judgement, *, is_ratio: bool = False) -> str:
         ratios = ", ".join(f"{text}{label}" for text, label in zip(cases, labels, strict=False))
     else:
         ratios = _listed(labels, [left / right for left, right in values], _ratio)
+    if len(values) > BRIEF_CASES:
+        left_name, right_name = left_name or EACH, right_name or EACH
     return _worded(f"{left_name}/{right_name} {ratios}" if left_name and right_name else ratios)
 
 
