@@ -55,6 +55,10 @@ BRIEF_CASES: Final = 3
 """Values that are told one by one; of more the lowest and the highest are told."""
 PLAIN: Final = {"jrt": "response", "p50": "median", "attainment": "deadlines met"}
 """Words of metrics that a reader cannot know."""
+EACH: Final = "each"
+"""Stands for a side of different architectures, of which a range is told."""
+MARKS: Final = "_-"
+"""Marks between the words of a label."""
 SECTIONS: Final = frozenset({
     "allotments", "counters", "deadlines", "provisioning", "settled", "transactions", "user_shares", "workflows",
     "workloads",
@@ -71,7 +75,7 @@ def metric_text(metric: str, besides: Iterable[str] = ()) -> str:
 
 def _metric_parts(metric: str) -> list[str]:
     parts = [part.removesuffix("_s") for part in metric.split(".") if part not in SECTIONS]
-    return [PLAIN.get(part, part).replace("_", " ") for part in parts]
+    return [" ".join(PLAIN.get(word, word) for word in part.split("_")) for part in parts]
 
 
 def brief(claim: Claim, judgement: Judgement, *, is_ratio: bool = False) -> str:
@@ -105,6 +109,8 @@ def brief(claim: Claim, judgement: Judgement, *, is_ratio: bool = False) -> str:
         ratios = ", ".join(f"{text}{label}" for text, label in zip(cases, labels, strict=False))
     else:
         ratios = _listed(labels, [left / right for left, right in values], _ratio)
+    if len(values) > BRIEF_CASES:
+        left_name, right_name = left_name or EACH, right_name or EACH
     return _worded(f"{left_name}/{right_name} {ratios}" if left_name and right_name else ratios)
 
 
@@ -122,7 +128,10 @@ def _side_names(claim: Claim, key: tuple[str, ...]) -> tuple[str, str]:
 
 def _stem(names: Sequence[str]) -> str:
     """What several names begin with, up to a mark between words; a name that all share; or nothing."""
-    return names[0] if len({*names}) == 1 else re.sub(r"(^|[_-])[^_-]*$", "", _beginning(names))
+    beginning = _beginning(names)
+    if all(name == beginning or name[len(beginning)] in MARKS for name in names):
+        return beginning if beginning in names else beginning.rstrip(MARKS)
+    return re.sub(r"(^|[_-])[^_-]*$", "", beginning)
 
 
 def _beginning(names: Sequence[str]) -> str:
@@ -136,7 +145,7 @@ def _labels(workloads: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[
     has_stems = all(stem or not pair for stem, pair in zip(stems, pairs[0], strict=True))
     labels = []
     for workload, pair in zip(workloads, pairs, strict=True):
-        rests = [name.removeprefix(stem).strip("_-") for name, stem in zip(pair, stems, strict=True)]
+        rests = [name.removeprefix(stem).strip(MARKS) for name, stem in zip(pair, stems, strict=True)]
         told = [workload] if len({*workloads}) > 1 and workload not in pair else []
         told += dict.fromkeys(filter(None, rests)) if has_stems else ["/".join(filter(None, pair))]
         labels.append(bracketed(", ".join(told)) if len(pairs) > 1 else "")

@@ -97,6 +97,12 @@ def test_several_values_say_which_is_which() -> None:
     pairs = Claim("c", "6", "s", "p", Side(P50, ("a_min", "a_rand")), "<", Side(P50, ("b_min", "b_rand")))
     values = {("w", "a_min"): 1.0, ("w", "a_rand"): 1.0, ("w", "b_min"): 2.0, ("w", "b_rand"): 4.0}
     assert brief(pairs, judged_on(pairs, values)) == "a/b 1/2.00 [min], 1/4.00 [rand]"
+    longer = Claim("c", "6", "s", "p", Side(P50, ("a", "a_min")), "<", Side(P50, "b"))
+    values = {("w", "a"): 1.0, ("w", "a_min"): 0.5, ("w", "b"): 2.0}
+    assert brief(longer, judged_on(longer, values)) == "a/b 1/2.00, 1/4.00 [min]"
+    longer = Claim("c", "6", "s", "p", Side(P50, ("a_1", "a_12")), "<", Side(P50, "b"))
+    values = {("w", "a_1"): 1.0, ("w", "a_12"): 0.5, ("w", "b"): 2.0}
+    assert brief(longer, judged_on(longer, values)) == "a/b 1/2.00 [1], 1/4.00 [12]"
     others = Claim("c", "6", "s", "p", Side(P50, ("a", "x")), "<", Side(P50, "b"))
     values = {("w", "a"): 1.0, ("w", "x"): 1.0, ("w", "b"): 2.0}
     assert brief(others, judged_on(others, values)) == "1/2.00"

@@ -203,6 +203,19 @@ def test_a_reason_may_be_written_for_several_words(folder: Path) -> None:
                 pages(folder)
 
 
+def test_a_source_whose_text_was_not_at_hand_says_so_on_its_page_and_in_the_index(folder: Path) -> None:
+    (folder / "headlines" / "test.toml").unlink()
+    made = pages(folder)
+    assert "not at hand" not in made["papers/test.md"] + made["papers.md"]
+    text = PAPERS.replace('key = "test"', 'key = "test"\nin_place_of_text = "a blog"', 1)
+    (folder / "papers.toml").write_text(text, encoding="utf-8")
+    made = pages(folder)
+    top = made["papers/test.md"].partition("It asks.")[0]
+    assert "**Its text was not at hand**, but a blog." in top
+    assert "](papers/test.md)\\* |" in made["papers.md"]
+    assert "Its text was not at hand" in made["papers.md"]
+
+
 def test_a_paper_that_papers_toml_does_not_know_is_refused(folder: Path) -> None:
     (folder / "small.toml").write_text(TEXT.replace('paper = "test"', 'paper = "tset"'), encoding="utf-8")
     with pytest.raises(InputError, match=r"small.paper: 'tset' is not in papers.toml"):
