@@ -18,10 +18,10 @@ import msgspec
 from experiments.claims import NOT_TRIED, OF_THE_PROGRAM, STRICT, VERDICTS, Claim
 from experiments.experiment import Experiment, Workload, claim_id
 from experiments.first_forms import FirstForm, form_of
-from experiments.headlines import WORDS, word_in_full, word_of
+from experiments.headlines import WORDS, is_on_stand_ins, word_in_full, word_of
 from experiments.ledger import EXPLANATIONS, Ledger, Paper, read_ledger
 from experiments.notation import amount, claim_text, ours, spread, verdict
-from experiments.papers import headlines_of, variant_text
+from experiments.papers import headlines_of, metrics_of, variant_text
 from experiments.records import SHORT, Fact, Record, content_sha256
 from experiments.things import Thing
 from experiments.undecided import cheapest_first
@@ -120,10 +120,12 @@ def _headlines(ledger: Ledger, paper: Paper) -> Markup:
     rows: list[list[str | int]] = []
     for headline, variants, _ in headlines_of(ledger, paper):
         lines = []
+        is_mixed, metrics = not is_on_stand_ins(variants), metrics_of(variants)
         for variant in variants:
             names = dict.fromkeys(name.partition("/")[0] for name in variant.evidence.claims)
             targets = (link(f"{ledger.experiments[name].paper}.html#{name}", name) for name in names)
-            lines.append(joined((variant_text(variant, is_alone=False), ": ", joined(targets, ", "))))
+            values = variant_text(variant, is_alone=False, is_mixed=is_mixed, metrics=metrics)
+            lines.append(joined((values, ": ", joined(targets, ", "))))
         reasons = [headline.why, headline.tried and f"Tried: {headline.tried}"]
         text = joined([tag("b", headline.claim), *filter(None, reasons)], tag("br"))
         rows.append([text, headline.published, joined(lines, tag("br")), word_in_full(variants)])

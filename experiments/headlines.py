@@ -1,16 +1,21 @@
-"""The headlines of a source: what it is known for, what came out here, and one of four words.
+"""The headlines of a source: what it is known for, what came out here, and one of five words.
 
 headlines/KEY.toml    per headline the sentence, its variants as claims of the lab book, why, and what was tried
 
 The word is never typed. It follows from the variants, each of which rests on the verdicts of its claims:
 
-    comes out       every variant holds
-    does not        none holds, and all that are decided fail
-    only under X    some hold; X are their names
-    not decided     nothing holds or fails, or none holds and some are open
+    comes out        every variant holds, but that numbers on stand-ins may agree
+    in part: X       a part of the claim holds and another does not; X are the names of all that hold
+    only under: X    the claim holds in some settings and not in others; X are the names of those where it holds
+    does not         none holds, and all that are decided fail
+    not decided      nothing holds or fails, or none holds and some are open
 
-A number that a source prints of its own workload is shown on a stand-in, not counted. A variant that rests on one may
-agree with it, which makes "only under X" and never "comes out"; where it does not agree it says nothing.
+A variant is a setting in which the whole claim was measured, or says that it is a part of the claim (`part = true`).
+All settings together are one part: where none of them holds, a part that holds makes "in part".
+
+A number that a source prints of its own workload is shown on a stand-in, where it agrees or misses. By itself it makes
+neither "comes out" nor "does not"; one that agrees makes "only under" or "in part" where another variant, which was
+run, does not.
 """
 
 from __future__ import annotations
@@ -37,21 +42,25 @@ from experiments.experiment import read_toml
 from volery.core.errors import InputError
 
 HEADLINES: Final = "headlines"
-Word = Literal["comes out", "only under", "does not", "not decided"]
+Word = Literal["comes out", "in part", "only under", "does not", "not decided"]
 COMES_OUT: Final[Word] = "comes out"
+IN_PART: Final[Word] = "in part"
 ONLY_UNDER: Final[Word] = "only under"
 DOES_NOT: Final[Word] = "does not"
 NOT_DECIDED: Final[Word] = "not decided"
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 
-Outcome = Literal["holds", "agrees", "fails", "open", "shown"]
-"""What a variant comes to: "agrees" and "shown" are of numbers on stand-ins, and "shown" also of what is so by
-construction."""
+Outcome = Literal["holds", "agrees", "misses", "fails", "open", "shown"]
+"""What a variant comes to: "agrees" and "misses" are of numbers on stand-ins; "shown" is one that may yet do either, or
+what is so by construction."""
 HOLDS: Final[Outcome] = "holds"
 AGREES: Final[Outcome] = "agrees"
+MISSES: Final[Outcome] = "misses"
 FAILS: Final[Outcome] = "fails"
 OPEN: Final[Outcome] = "open"
 SHOWN: Final[Outcome] = "shown"
+GOOD: Final = frozenset({HOLDS, AGREES})
+ON_STAND_IN: Final = "on a stand-in"
 
 _SENTENCE_END: Final = re.compile(r"[\w)%`]{2}[.?!](?=\s+[A-Z`]|\s*\Z)")
 SENTENCES: Final = 2
@@ -67,6 +76,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         reading: Reading of the architectures; empty for the first one, which is that of the text.
         workload: its cases on this workload alone; empty for all.
         population: its cases on this population of machines alone; empty for all.
+        part: whether it is a part of the headline's claim, in place of a setting for the whole of it.
     """
 
     name: Name
@@ -74,6 +84,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reading: str = ""
     workload: str = ""
     population: str = ""
+    part: bool = False
 
 
 class Headline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +148,7 @@ class Shown(msgspec.Struct, frozen=True):
     def outcome(self) -> Outcome:
         """What all of it comes to: the worst that one of its judgements says."""
         outcomes = {_outcome(judgement, self.is_cut) for _, judgement in self.judged}
-        return next(outcome for outcome in (FAILS, OPEN, SHOWN, AGREES, HOLDS) if outcome in outcomes)
+        return next(outcome for outcome in (FAILS, OPEN, MISSES, SHOWN, AGREES, HOLDS) if outcome in outcomes)
 
     @property
     def is_cut(self) -> bool:
@@ -150,9 +161,14 @@ class Shown(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(judgement.verdict if judgement else NOT_TRIED for _, judgement in self.judged))
 
     @property
+    def is_run(self) -> bool:
+        """True if some of it was run."""
+        return any(judgement is not None for _, judgement in self.judged)
+
+    @property
     def is_on_stand_ins(self) -> bool:
         """True if all of it was measured on workloads that stand for those of the source."""
-        return all(judgement is not None and judgement.stand_in for _, judgement in self.judged)
+        return self.is_run and all(judgement.stand_in for _, judgement in self.judged if judgement is not None)
 
 
 def _outcome(judgement: Judgement | None, is_cut: bool) -> Outcome:
@@ -162,6 +178,8 @@ def _outcome(judgement: Judgement | None, is_cut: bool) -> Outcome:
     if judgement.verdict == BY_CONSTRUCTION:
         return SHOWN
     if judgement.verdict == STAND_IN_NUMBER:
+        if any(case.agrees is False for case in judgement.cases):
+            return MISSES
         return AGREES if all(case.agrees for case in judgement.cases) else SHOWN
     verdicts = {case.verdict for case in judgement.cases} if is_cut else {judgement.verdict}
     if verdicts & FAILING:
@@ -209,27 +227,43 @@ def _cut(judgement: Judgement, evidence: Evidence) -> Judgement:
 def word_of(variants: Sequence[Shown]) -> Word:
     """The word of a headline, by its variants."""
     outcomes = {variant.outcome for variant in variants}
-    if outcomes == {HOLDS}:
+    if HOLDS in outcomes and outcomes <= GOOD:
         return COMES_OUT
-    if outcomes & {HOLDS, AGREES}:
-        return ONLY_UNDER
+    others = {variant.outcome for variant in variants if variant.is_run} - GOOD
+    if HOLDS in outcomes or (AGREES in outcomes and others):
+        return IN_PART if _lacks_a_part(variants) else ONLY_UNDER
     return DOES_NOT if FAILS in outcomes and OPEN not in outcomes else NOT_DECIDED
 
 
+def _lacks_a_part(variants: Sequence[Shown]) -> bool:
+    """True if a part of the claim does not hold, where all settings together are one part."""
+    parts = [variant.outcome in GOOD for variant in variants if variant.evidence.part]
+    settings = [variant.outcome in GOOD for variant in variants if not variant.evidence.part]
+    return not all(parts) or (bool(settings) and not any(settings))
+
+
 def word_in_full(variants: Sequence[Shown]) -> str:
-    """The word with the names of the variants that hold, where others do not."""
+    """The word, with a stand-in where all was measured on such, and the names of what holds where others do not."""
     word = word_of(variants)
-    if word != ONLY_UNDER:
-        return word
-    return f"{word} {'; '.join(variant.evidence.name for variant in variants if variant.outcome in (HOLDS, AGREES))}"
+    text = f"{word}, {ON_STAND_IN}" if is_on_stand_ins(variants) else word
+    if word not in (IN_PART, ONLY_UNDER):
+        return text
+    named = [each for each in variants if each.outcome in GOOD and (word == IN_PART or not each.evidence.part)]
+    return f"{text}: {'; '.join(each.evidence.name for each in named)}"
+
+
+def is_on_stand_ins(variants: Sequence[Shown]) -> bool:
+    """True if all that was run of them was measured on stand-ins."""
+    ran = [variant for variant in variants if variant.is_run]
+    return bool(ran) and all(variant.is_on_stand_ins for variant in ran)
 
 
 def check_headline(headline: Headline, variants: Sequence[Shown], place: str) -> None:
     """Refuse a headline whose words by hand do not fit the word that follows from the records.
 
     Raises:
-        InputError: at `place`, when it does not come out and nothing says what was tried, when it does not or only
-            under something and nothing says why, or when `why` was written for another word, or is too long.
+        InputError: at `place`, when it does not come out and nothing says what was tried, when it does not, in part
+            or only under something and nothing says why, or when `why` was written for another word, or is too long.
     """
     word = word_of(variants)
     if word == DOES_NOT and not headline.tried:
@@ -238,7 +272,7 @@ def check_headline(headline: Headline, variants: Sequence[Shown], place: str) ->
             "is missing where the word is 'does not': tell which printed mechanism and which unprinted input could "
             "make it, and what was tried",
         )
-    if word in (DOES_NOT, ONLY_UNDER) and not headline.why:
+    if word in (DOES_NOT, IN_PART, ONLY_UNDER) and not headline.why:
         raise InputError(
             f"{place}.why", f"is missing where the word is {word!r}: tell the cause, or that none was found"
         )

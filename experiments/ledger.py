@@ -37,12 +37,14 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         key: Name of the source in experiments, and of its page.
         chapters: Explanations that come before those of its experiments.
+        in_place_of_text: What was read in its place, where its text was not at hand.
     """
 
     key: Name
     title: Name
     citation: Name
     chapters: tuple[Name, ...] = ()
+    in_place_of_text: str = ""
 
 
 class Papers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

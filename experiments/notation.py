@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from experiments.claims import STRICT, Claim, ClaimCase, Judgement, Quantity, Side
@@ -51,26 +53,122 @@ def ours(claim: Claim, judgement: Judgement) -> list[str]:
 
 BRIEF_CASES: Final = 3
 """Values that are told one by one; of more the lowest and the highest are told."""
+PLAIN: Final = {"jrt": "response", "p50": "median", "attainment": "deadlines met"}
+"""Words of metrics that a reader cannot know."""
+EACH: Final = "each"
+"""Stands for a side of different architectures, of which a range is told."""
+MARKS: Final = "_-"
+"""Marks between the words of a label."""
+SECTIONS: Final = frozenset({
+    "allotments", "counters", "deadlines", "provisioning", "settled", "transactions", "user_shares", "workflows",
+    "workloads",
+})  # fmt: skip
+"""Words of metrics that tell where they stand and not what they are."""
 
 
-def brief(claim: Claim, judgement: Judgement) -> str:
-    """The measured values in few words: without ranges over seeds, and of many cases the lowest and the highest."""
+def metric_text(metric: str, besides: Iterable[str] = ()) -> str:
+    """A metric in words, as "short delay p99"; without the words that it shares with all metrics besides it."""
+    parts = _metric_parts(metric)
+    shared = set(parts).intersection(*map(_metric_parts, besides)) if besides else set()
+    return " ".join(part for part in parts if part not in shared) or " ".join(parts)
+
+
+def _metric_parts(metric: str) -> list[str]:
+    parts = [part.removesuffix("_s") for part in metric.split(".") if part not in SECTIONS]
+    return [" ".join(PLAIN.get(word, word) for word in part.split("_")) for part in parts]
+
+
+def brief(claim: Claim, judgement: Judgement, *, is_ratio: bool = False) -> str:
+    """The measured values in few words: whose they are, without ranges over seeds; of many cases the extremes.
+
+    Args:
+        is_ratio: whether two sides are told by their ratio alone.
+    """
     groups: dict[tuple[str, ...], list[ClaimCase]] = {}
     for case in judgement.cases:
         if case.left is not None:
             groups.setdefault((case.workload, *_names(case.left), *_names(case.right)), []).append(case)
-    values = [_means(cases) for cases in groups.values()]
-    if not values:
+    if not groups:
         return NOTHING
+    values = [_means(cases) for cases in groups.values()]
     if isinstance(claim.right, float):
-        return _from_to([left for left, _ in values], lambda value: amount(claim.left.metric, value))
-    if len(values) == 1:
-        left, right = values[0]
-        metric = claim.right.metric if isinstance(claim.right, Side) else claim.left.metric
-        return f"{amount(claim.left.metric, left)} against {amount(metric, right)}{_times(left, right)}"
-    if any(left <= 0 or right <= 0 for left, right in values):
-        return f"{len(values)} cases"
-    return _from_to([left / right for left, right in values], _ratio)
+        labels = _labels([key[0] for key in groups], [(key[1], "") for key in groups])
+        return _listed(labels, [left for left, _ in values], lambda value: amount(claim.left.metric, value))
+
+    pairs = [_side_names(claim, key) for key in groups]
+    left_name, right_name = (_stem([pair[side] for pair in pairs]) for side in (0, 1))
+    right_metric = claim.right.metric if isinstance(claim.right, Side) else claim.left.metric
+    texts = [(amount(claim.left.metric, left), amount(right_metric, right)) for left, right in values]
+    are_positive = all(left > 0 and right > 0 for left, right in values)
+    if len(values) == 1 and not (is_ratio and are_positive):
+        [(left_text, right_text)] = texts
+        return f"{left_text}{bracketed(left_name)} against {right_text}{bracketed(right_name)}{_times(*values[0])}"
+    labels = _labels([key[0] for key in groups], pairs)
+    if not are_positive:
+        cases = [f"{left} against {right}" for left, right in texts[:BRIEF_CASES]]
+        ratios = ", ".join(f"{text}{label}" for text, label in zip(cases, labels, strict=False))
+    else:
+        ratios = _listed(labels, [left / right for left, right in values], _ratio)
+    if len(values) > BRIEF_CASES:
+        left_name, right_name = left_name or EACH, right_name or EACH
+    return _worded(f"{left_name}/{right_name} {ratios}" if left_name and right_name else ratios)
+
+
+def _side_names(claim: Claim, key: tuple[str, ...]) -> tuple[str, str]:
+    """What tells the two sides of a case apart: architectures, else workloads, else metrics."""
+    _, left_of, left_on, right_of, right_on = key
+    if left_of != right_of:
+        return left_of, right_of
+    if left_on != right_on:
+        return left_on, right_on
+    if isinstance(claim.right, Side) and claim.right.metric != claim.left.metric:
+        return metric_text(claim.left.metric), metric_text(claim.right.metric)
+    return left_of, right_of
+
+
+def _stem(names: Sequence[str]) -> str:
+    """What several names begin with, up to a mark between words; a name that all share; or nothing."""
+    beginning = _beginning(names)
+    if all(name == beginning or name[len(beginning)] in MARKS for name in names):
+        return beginning if beginning in names else beginning.rstrip(MARKS)
+    return re.sub(r"(^|[_-])[^_-]*$", "", beginning)
+
+
+def _beginning(names: Sequence[str]) -> str:
+    same = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
+def _labels(workloads: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """What tells several cases apart, in brackets: the workload, and what differs in the names of the sides."""
+    stems = [_stem(side) for side in zip(*pairs, strict=True)]
+    has_stems = all(stem or not pair for stem, pair in zip(stems, pairs[0], strict=True))
+    labels = []
+    for workload, pair in zip(workloads, pairs, strict=True):
+        rests = [name.removeprefix(stem).strip(MARKS) for name, stem in zip(pair, stems, strict=True)]
+        told = [workload] if len({*workloads}) > 1 and workload not in pair else []
+        told += dict.fromkeys(filter(None, rests)) if has_stems else ["/".join(filter(None, pair))]
+        labels.append(bracketed(", ".join(told)) if len(pairs) > 1 else "")
+    return labels
+
+
+def bracketed(label: str) -> str:
+    """A label behind a value; nothing where there is none."""
+    return f" [{_worded(label)}]" if label else ""
+
+
+def _worded(text: str) -> str:
+    return text.replace("_", " ").strip()
+
+
+def _listed(labels: Sequence[str], values: Sequence[float], text: Callable[[float], str]) -> str:
+    """Values with their labels; equal ones once, and of many the lowest and the highest."""
+    texts = [text(value) for value in values]
+    if len({*texts}) == 1:
+        return texts[0]
+    if len(texts) > BRIEF_CASES:
+        return f"{text(min(values))} to {text(max(values))}"
+    return ", ".join(f"{value}{label}" for value, label in zip(texts, labels, strict=True))
 
 
 def compared(claim: Claim, judgement: Judgement) -> list[tuple[str, float, str]]:
@@ -108,11 +206,6 @@ def _means(cases: Sequence[ClaimCase]) -> tuple[float, float]:
 def _ratio(value: float) -> str:
     """A ratio; below one as one over a number."""
     return f"{digits(value)}{TIMES}" if value >= 1 - STEADY else f"1/{digits(1 / value)}"
-
-
-def _from_to(values: Sequence[float], text: Callable[[float], str]) -> str:
-    texts = list(dict.fromkeys(map(text, values)))
-    return ", ".join(texts) if len(texts) <= BRIEF_CASES else f"{text(min(values))} to {text(max(values))}"
 
 
 def _names(quantity: Quantity | None) -> tuple[str, str]:

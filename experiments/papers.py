@@ -1,7 +1,7 @@
 """The pages of the lab book in docs: an index of all sources, and one screen for each source.
 
 docs/papers.md        per source the words of its headlines, how to read them, and where the details are
-docs/papers/KEY.md    a source: its headlines with published, ours and one of four words, then why, and how it was run
+docs/papers/KEY.md    a source: its headlines with published, ours and one of five words, then why, and how it was run
 
 Every claim with its values stands in the records, and on the pages of `experiments.details`.
 """
@@ -13,23 +13,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.claims import NOT_TRIED, VERDICTS
+from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, VERDICTS, Claim, Judgement
 from experiments.headlines import (
     AGREES,
-    FAILS,
     HEADLINES,
     HOLDS,
+    MISSES,
     OPEN,
     SHOWN,
     WORDS,
     Headline,
     Shown,
     check_headline,
+    is_on_stand_ins,
     word_in_full,
     word_of,
 )
 from experiments.ledger import EXPLANATIONS, SUMMARIES, Ledger, Paper, read_ledger
-from experiments.notation import bar, brief, compared
+from experiments.notation import bar, bracketed, brief, compared, metric_text
 from experiments.reruns import again
 from experiments.things import STATUSES, Source
 from volery.look.text import NOTHING
@@ -50,11 +51,16 @@ FORMER: Final = """**Judged by former rules: {former} of these {all} experiments
 them by today's."""
 DETAILS: Final = """Every claim with its sentence, test, values and first form: `make papers` writes
 `build/papers/{key}.html`. [How to read this page](../papers.md#how-to-read-a-page)."""
+WITHOUT_TEXT: Final = """**Its text was not at hand**, but {other}. What is published, and where, is told as these tell
+it."""
+HEARSAY: Final = "\\*"
+"""Behind the title of a source whose text was not at hand, in the index."""
+ALL_HEARSAY: Final = "\\* Its text was not at hand; its page tells what was."
 RUN_AGAIN: Final = """To run headlines again (by their numbers) and compare with what is recorded:"""
 SHOWN_CLAIMS: Final = 2
 """Claims of one variant whose values are shown; of more it is shown how many hold."""
-MARKS: Final = {HOLDS: "holds", AGREES: "agrees", FAILS: "fails", OPEN: "open", SHOWN: "not counted"}
-"""What a variant comes to, in a cell."""
+A_STAND_IN: Final = "a stand-in"
+"""Beside what a variant comes to, where it is a number on one, or stands beside variants that are not on one."""
 BREAK: Final = "<br>"
 BAR_WIDTH: Final = 16
 """Letters of the longer bar."""
@@ -99,7 +105,7 @@ def _counts(ledger: Ledger) -> list[str]:
         headlines = [(headline.claim, variants) for headline, variants, _ in headlines_of(ledger, paper)]
         words = Counter[str](word_of(variants) for _, variants in headlines)
         totals.update(words)
-        title = f"[{paper.title}]({PAGES}/{paper.key}.md)"
+        title = f"[{paper.title}]({PAGES}/{paper.key}.md){HEARSAY if paper.in_place_of_text else ''}"
         rows.append(_count_row(title, words.total(), words, WORDS))
         titles = [title] + [""] * len(headlines)
         listed += [
@@ -107,6 +113,8 @@ def _counts(ledger: Ledger) -> list[str]:
         ]
     rows.append(_count_row("all", totals.total(), totals, WORDS))
     parts = ["## What came out", _table(("source", "headlines", *WORDS), rows)]
+    if any(paper.in_place_of_text for paper in ledger.papers.paper):
+        parts.append(ALL_HEARSAY)
     parts += [ALL_HEADLINES, _table(("source", "headline", "word"), listed)]
     parts.append("## All claims")
 
@@ -147,6 +155,7 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
         NOTICE.format(sources=f"experiments/{HEADLINES}/{paper.key}.toml and experiments/{SUMMARIES}/{paper.key}.md"),
         f"# {paper.title}",
         paper.citation,
+        WITHOUT_TEXT.format(other=paper.in_place_of_text) if paper.in_place_of_text else "",
         question,
         _headlines(headlines),
         "## Why" if any(reasons) else "",
@@ -161,24 +170,64 @@ def _source_page(ledger: Ledger, paper: Paper) -> str:
 def _headlines(headlines: Sequence[tuple[Headline, list[Shown], list[Shown]]]) -> str:
     rows = []
     for number, (headline, variants, _) in enumerate(headlines, 1):
-        values = BREAK.join(variant_text(variant, is_alone=len(variants) == 1) for variant in variants)
+        is_mixed, metrics = not is_on_stand_ins(variants), metrics_of(variants)
+        values = BREAK.join(
+            variant_text(variant, is_alone=len(variants) == 1, is_mixed=is_mixed, metrics=metrics)
+            for variant in variants
+        )
         rows.append((number, headline.claim, headline.published, values, f"**{word_in_full(variants)}**"))
     return _table(("", "claim", "published", "ours", "word"), rows) if rows else ""
 
 
-def variant_text(variant: Shown, *, is_alone: bool) -> str:
-    """A variant in a cell: its name where there are others, our values, and what it comes to."""
+def metrics_of(variants: Sequence[Shown]) -> list[str]:
+    """What the claims of the variants measure."""
+    return list(dict.fromkeys(claim.left.metric for variant in variants for claim, _ in variant.judged))
+
+
+def variant_text(variant: Shown, *, is_alone: bool, is_mixed: bool, metrics: Sequence[str]) -> str:
+    """A variant in a cell: its name where there are others, our values, and what it comes to.
+
+    Args:
+        is_mixed: whether some variants are not on stand-ins, so that those on one say so.
+        metrics: What is measured in the cell; where this differs, each value says what it is.
+    """
     name = "" if is_alone else f"{variant.evidence.name}: "
-    mark = "not run" if variant.verdicts == [NOT_TRIED] else MARKS[variant.outcome]
-    return f"{name}{_ours(variant)} ({mark})"
+    return f"{name}{_ours(variant, metrics)} ({_mark(variant, is_mixed=is_mixed)})"
 
 
-def _ours(evidence: Shown) -> str:
-    if len(evidence.judged) > SHOWN_CLAIMS:
-        holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
-        return f"{holding} of {len(evidence.judged)} tests"
-    texts = [brief(claim, judgement) if judgement else NOTHING for claim, judgement in evidence.judged]
-    return "; ".join(dict.fromkeys(texts))
+def _mark(variant: Shown, *, is_mixed: bool) -> str:
+    """What a variant comes to, in a cell."""
+    if variant.verdicts == [NOT_TRIED]:
+        return "not run"
+    if BY_CONSTRUCTION in variant.verdicts and variant.outcome == SHOWN:
+        return BY_CONSTRUCTION
+    is_number = variant.outcome in (AGREES, MISSES, SHOWN)
+    word = OPEN if variant.outcome == SHOWN else variant.outcome
+    if is_number:
+        return f"{word}, {A_STAND_IN}"
+    return f"{word}, {A_STAND_IN}" if is_mixed and variant.is_on_stand_ins else word
+
+
+def _ours(evidence: Shown, metrics: Sequence[str] = ()) -> str:
+    """Our values; of many claims how many hold, and the value of one of them.
+
+    Args:
+        metrics: What is measured in the cell; where this differs, each value says what it is.
+    """
+    if len(evidence.judged) <= SHOWN_CLAIMS:
+        return "; ".join(dict.fromkeys(_value(*each, metrics) for each in evidence.judged))
+    holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
+    claim, judgement = next(((claim, each) for claim, each in evidence.judged if claim.is_number), evidence.judged[0])
+    names = {name for claim, _ in evidence.judged for name in claim.left.labels}
+    name = bracketed(claim.left.labels[0]) if len(names) > 1 and isinstance(claim.right, float) else ""
+    return f"{holding}/{len(evidence.judged)} tests: {_value(claim, judgement, metrics, is_ratio=True)}{name}"
+
+
+def _value(claim: Claim, judgement: Judgement | None, metrics: Sequence[str], *, is_ratio: bool = False) -> str:
+    if judgement is None:
+        return NOTHING
+    metric = f"{metric_text(claim.left.metric, metrics)} " if len(metrics) > 1 else ""
+    return f"{metric}{brief(claim, judgement, is_ratio=is_ratio)}"
 
 
 def _holds(evidence: Shown, place: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from experiments.claims import (
@@ -26,6 +27,7 @@ from experiments.headlines import (
     DOES_NOT,
     FAILS,
     HOLDS,
+    MISSES,
     NOT_DECIDED,
     ONLY_UNDER,
     OPEN,
@@ -45,8 +47,8 @@ def judged(verdict: Verdict, *cases: Verdict, agrees: bool | None = None, readin
     return Judgement("id", reading, verdict, "", made)
 
 
-def variant(*judgements: Judgement, name: str = "here", workload: str = "", reading: str = "") -> Shown:
-    evidence = Evidence(name=name, claims=("x/id",), workload=workload, reading=reading)
+def variant(*judgements: Judgement, name: str = "here", part: bool = False, **cut: str) -> Shown:
+    evidence = Evidence(name=name, claims=("x/id",), part=part, **cut)
     return shown(evidence, [(CLAIM, judgements)], "here")
 
 
@@ -61,7 +63,7 @@ def variant(*judgements: Judgement, name: str = "here", workload: str = "", read
         (judged(UNDECIDED), OPEN),
         (judged(UNDECIDABLE), OPEN),
         (judged(STAND_IN_NUMBER, agrees=True), AGREES),
-        (judged(STAND_IN_NUMBER, agrees=False), SHOWN),
+        (judged(STAND_IN_NUMBER, agrees=False), MISSES),
         (judged(STAND_IN_NUMBER, agrees=None), SHOWN),
         (judged(BY_CONSTRUCTION, REPRODUCED), SHOWN),
     ],
@@ -93,7 +95,12 @@ def test_a_variant_may_speak_of_one_workload_or_reading_alone() -> None:
         ((HOLDS, FAILS), ONLY_UNDER),
         ((HOLDS, OPEN), ONLY_UNDER),
         ((HOLDS, SHOWN), ONLY_UNDER),
-        ((AGREES,), ONLY_UNDER),
+        ((HOLDS, AGREES), COMES_OUT),
+        ((AGREES,), NOT_DECIDED),
+        ((AGREES, AGREES), NOT_DECIDED),
+        ((AGREES, MISSES), ONLY_UNDER),
+        ((MISSES,), NOT_DECIDED),
+        ((MISSES, FAILS), DOES_NOT),
         ((AGREES, FAILS), ONLY_UNDER),
         ((FAILS, SHOWN), DOES_NOT),
         ((FAILS, OPEN), NOT_DECIDED),
@@ -107,9 +114,49 @@ def test_the_word_follows_from_the_variants(outcomes: tuple[str, ...], word: str
         FAILS: judged(DIFFERS),
         OPEN: judged(UNDECIDED),
         AGREES: judged(STAND_IN_NUMBER, agrees=True),
-        SHOWN: judged(STAND_IN_NUMBER, agrees=False),
+        MISSES: judged(STAND_IN_NUMBER, agrees=False),
+        SHOWN: judged(STAND_IN_NUMBER, agrees=None),
     }
     variants = [variant(judgements[outcome], name=f"{outcome} {n}") for n, outcome in enumerate(outcomes)]
     assert word_of(variants) == word
     held = [f"{outcome} {n}" for n, outcome in enumerate(outcomes) if outcome in (HOLDS, AGREES)]
-    assert word_in_full(variants) == (f"only under {'; '.join(held)}" if word == ONLY_UNDER else word)
+    assert word_in_full(variants) == (f"only under: {'; '.join(held)}" if word == ONLY_UNDER else word)
+
+
+HELD, FAILED = judged(REPRODUCED), judged(DIFFERS)
+
+
+@pytest.mark.parametrize(
+    ("parts", "settings", "word"),
+    [
+        ((HELD, HELD), (), "comes out"),
+        ((HELD, FAILED), (), "in part: part 0"),
+        ((HELD, judged(UNDECIDED)), (), "in part: part 0"),
+        ((FAILED, FAILED), (), "does not"),
+        ((HELD,), (HELD, FAILED), "only under: setting 0"),
+        ((HELD,), (FAILED, FAILED), "in part: part 0"),
+        ((FAILED,), (HELD, FAILED), "in part: setting 0"),
+        ((FAILED,), (HELD,), "in part: setting 0"),
+    ],
+)
+def test_a_claim_of_which_a_part_fails_comes_out_in_part(
+    parts: tuple[Judgement, ...], settings: tuple[Judgement, ...], word: str
+) -> None:
+    variants = [variant(part, name=f"part {n}", part=True) for n, part in enumerate(parts)]
+    variants += [variant(each, name=f"setting {n}") for n, each in enumerate(settings)]
+    assert word_in_full(variants) == word
+    assert word_of(variants) == word.partition(":")[0]
+
+
+def test_an_agreeing_number_beside_what_was_not_run_is_not_decided() -> None:
+    assert word_of([variant(judged(STAND_IN_NUMBER, agrees=True)), variant(name="not run")]) == NOT_DECIDED
+
+
+def test_the_word_names_the_stand_in_where_all_that_was_run_was_on_one() -> None:
+    on_one = msgspec.structs.replace(judged(STAND_IN_HOLDS), stand_in=True)
+    failing = msgspec.structs.replace(judged(STAND_IN_FAILS), stand_in=True)
+    assert word_in_full([variant(on_one)]) == "comes out, on a stand-in"
+    assert word_in_full([variant(on_one), variant(name="not run")]) == "only under, on a stand-in: here"
+    assert word_in_full([variant(failing)]) == "does not, on a stand-in"
+    assert word_in_full([variant(on_one), variant(HELD)]) == "comes out"
+    assert word_in_full([variant()]) == "not decided"

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.claims import Claim, Judgement, Side
 from experiments.judgement import Missing, Scope, Values, judge
-from experiments.notation import amount, bar, brief, claim_text, compared, ours, spread, verdict
+from experiments.notation import amount, bar, brief, claim_text, compared, metric_text, ours, spread, verdict
 from volery.look.text import NOTHING, TIMES
 from volery.statistics import InterimLook
 
@@ -80,16 +80,43 @@ def judged_on(claim: Claim, values: dict[tuple[str, str], float]) -> Judgement:
 def test_values_in_few_words_have_no_ranges_and_of_many_cases_the_lowest_and_the_highest() -> None:
     number = Claim("c", "6", "s", "p", Side(P50, "m"), "<=", 2.0)
     assert brief(number, judged_on(number, {("w", "m"): 1.5})) == "1.50 s"
-    assert brief(number, judged_on(number, {(f"w{k}", "m"): 1.0 + k for k in range(2)})) == "1.00 s, 2.00 s"
+    assert brief(number, judged_on(number, {(f"w{k}", "m"): 1.0 + k for k in range(2)})) == "1.00 s [w0], 2.00 s [w1]"
     assert brief(number, judged_on(number, {(f"w{k}", "m"): 1.0 + k for k in range(5)})) == "1.00 s to 5.00 s"
     order = Claim("c", "6", "s", "p", Side(P50, "m"), "<", Side(P50, "n"))
-    assert brief(order, judged_on(order, {("w", "m"): 1.0, ("w", "n"): 4.0})) == "1.00 s against 4.00 s, 1/4.00"
+    assert brief(order, judged_on(order, {("w", "m"): 1.0, ("w", "n"): 4.0})) == "1.00 s [m] against 4.00 s [n], 1/4.00"
+    assert brief(order, judged_on(order, {("w", "m"): 1.0, ("w", "n"): 4.0}), is_ratio=True) == "m/n 1/4.00"
     many = {(f"w{k}", of): value for k in range(4) for of, value in (("m", 1.0 + k), ("n", 4.0))}
-    assert brief(order, judged_on(order, many)) == f"1/4.00 to 1.00{TIMES}"
+    assert brief(order, judged_on(order, many)) == f"m/n 1/4.00 to 1.00{TIMES}"
     zero = {("w", "m"): 0.0, ("w", "n"): 4.0, ("v", "m"): 1.0, ("v", "n"): 4.0}
-    assert brief(order, judged_on(order, zero)) == "2 cases"
+    assert brief(order, judged_on(order, zero)) == "m/n 0 s against 4.00 s [w], 1.00 s against 4.00 s [v]"
     [missing] = judge(number, Scope(["w"], ["p"], [0], [InterimLook(1)]), lambda *_: Missing("gone"))
     assert brief(number, missing) == NOTHING
+
+
+def test_several_values_say_which_is_which() -> None:
+    pairs = Claim("c", "6", "s", "p", Side(P50, ("a_min", "a_rand")), "<", Side(P50, ("b_min", "b_rand")))
+    values = {("w", "a_min"): 1.0, ("w", "a_rand"): 1.0, ("w", "b_min"): 2.0, ("w", "b_rand"): 4.0}
+    assert brief(pairs, judged_on(pairs, values)) == "a/b 1/2.00 [min], 1/4.00 [rand]"
+    longer = Claim("c", "6", "s", "p", Side(P50, ("a", "a_min")), "<", Side(P50, "b"))
+    values = {("w", "a"): 1.0, ("w", "a_min"): 0.5, ("w", "b"): 2.0}
+    assert brief(longer, judged_on(longer, values)) == "a/b 1/2.00, 1/4.00 [min]"
+    longer = Claim("c", "6", "s", "p", Side(P50, ("a_1", "a_12")), "<", Side(P50, "b"))
+    values = {("w", "a_1"): 1.0, ("w", "a_12"): 0.5, ("w", "b"): 2.0}
+    assert brief(longer, judged_on(longer, values)) == "a/b 1/2.00 [1], 1/4.00 [12]"
+    others = Claim("c", "6", "s", "p", Side(P50, ("a", "x")), "<", Side(P50, "b"))
+    values = {("w", "a"): 1.0, ("w", "x"): 1.0, ("w", "b"): 2.0}
+    assert brief(others, judged_on(others, values)) == "1/2.00"
+    values = {("w", "a"): 1.0, ("w", "x"): 0.5, ("w", "b"): 2.0}
+    assert brief(others, judged_on(others, values)) == "1/2.00 [a/b], 1/4.00 [x/b]"
+    percentiles = Claim("c", "6", "s", "p", Side("short.jrt_s.p99", "m"), "<", Side("short.jrt_s.p50", "m"))
+    text = brief(percentiles, judged_on(percentiles, {("w", "m"): 1.0}))
+    assert text == f"1.00 s [short response p99] against 1.00 s [short response median], 1.00{TIMES}"
+
+
+def test_a_metric_is_told_by_what_others_do_not_share() -> None:
+    assert metric_text("short.jrt_s.p50") == "short response median"
+    assert metric_text("short.jrt_s.p50", ["short.jrt_s.p50", "short.jrt_s.p99"]) == "median"
+    assert metric_text("delay_s", ["delay_s", "delay_s.p99"]) == "delay"
 
 
 def test_the_two_sides_of_one_comparison_are_told_with_their_names() -> None:

@@ -123,7 +123,7 @@ def test_a_page_is_question_headlines_reasons_and_the_rest_of_the_summary(folder
         "| **comes out** |",
         "| 2 | More than all machines work. | above 1 | ",
         " (fails) | **does not** |",
-        "| 3 | There is load. | above 0 | 2 of 4 tests (fails) | **does not** |",
+        "| 3 | There is load. | above 0 | 2/4 tests: load mean ",
         "## Why",
         "**2, does not.** They cannot. *Tried:* Nothing could.\n\n| setting | ours | verdict |",
         "| load | ",
@@ -152,7 +152,7 @@ def test_the_words_of_all_sources_stand_before_the_first_section_of_the_introduc
     text = text.replace('why = "One of them cannot."\nwritten_for = "does not"\n', "")
     (folder / "headlines" / "test.toml").write_text(text, encoding="utf-8")
     page = pages(folder)["papers.md"]
-    row = "](papers/test.md) | 3 | 2 | 0 | 1 | 0 |"
+    row = "](papers/test.md) | 3 | 2 | 0 | 0 | 1 | 0 |"
     listed = (
         "](papers/test.md) | Three hops at least. | comes out |",
         "|  | More than all machines work. | does not |",
@@ -201,6 +201,19 @@ def test_a_reason_may_be_written_for_several_words(folder: Path) -> None:
         else:
             with pytest.raises(InputError, match="why was written for 'not decided', 'comes out', and the records say"):
                 pages(folder)
+
+
+def test_a_source_whose_text_was_not_at_hand_says_so_on_its_page_and_in_the_index(folder: Path) -> None:
+    (folder / "headlines" / "test.toml").unlink()
+    made = pages(folder)
+    assert "not at hand" not in made["papers/test.md"] + made["papers.md"]
+    text = PAPERS.replace('key = "test"', 'key = "test"\nin_place_of_text = "a blog"', 1)
+    (folder / "papers.toml").write_text(text, encoding="utf-8")
+    made = pages(folder)
+    top = made["papers/test.md"].partition("It asks.")[0]
+    assert "**Its text was not at hand**, but a blog." in top
+    assert "](papers/test.md)\\* |" in made["papers.md"]
+    assert "Its text was not at hand" in made["papers.md"]
 
 
 def test_a_paper_that_papers_toml_does_not_know_is_refused(folder: Path) -> None:
