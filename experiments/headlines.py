@@ -229,8 +229,8 @@ def word_of(variants: Sequence[Shown]) -> Word:
     outcomes = {variant.outcome for variant in variants}
     if HOLDS in outcomes and outcomes <= GOOD:
         return COMES_OUT
-    others = {variant.outcome for variant in variants if variant.is_run} - GOOD
-    if HOLDS in outcomes or (AGREES in outcomes and others):
+    contrary = {variant.outcome for variant in variants if variant.is_run} - GOOD
+    if HOLDS in outcomes or (AGREES in outcomes and contrary):
         return IN_PART if _lacks_a_part(variants) else ONLY_UNDER
     return DOES_NOT if FAILS in outcomes and OPEN not in outcomes else NOT_DECIDED
 
@@ -248,8 +248,9 @@ def word_in_full(variants: Sequence[Shown]) -> str:
     text = f"{word}, {ON_STAND_IN}" if is_on_stand_ins(variants) else word
     if word not in (IN_PART, ONLY_UNDER):
         return text
-    named = [each for each in variants if each.outcome in GOOD and (word == IN_PART or not each.evidence.part)]
-    return f"{text}: {'; '.join(each.evidence.name for each in named)}"
+    holding = [variant.evidence for variant in variants if variant.outcome in GOOD]
+    names = [evidence.name for evidence in holding if word == IN_PART or not evidence.part]
+    return f"{text}: {'; '.join(names)}"
 
 
 def is_on_stand_ins(variants: Sequence[Shown]) -> bool:

@@ -135,8 +135,8 @@ def _stem(names: Sequence[str]) -> str:
 
 
 def _beginning(names: Sequence[str]) -> str:
-    same = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
-    return "".join(letters[0] for letters in same)
+    shared = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in shared)
 
 
 def _labels(workloads: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -146,9 +146,9 @@ def _labels(workloads: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[
     labels = []
     for workload, pair in zip(workloads, pairs, strict=True):
         rests = [name.removeprefix(stem).strip(MARKS) for name, stem in zip(pair, stems, strict=True)]
-        told = [workload] if len({*workloads}) > 1 and workload not in pair else []
-        told += dict.fromkeys(filter(None, rests)) if has_stems else ["/".join(filter(None, pair))]
-        labels.append(bracketed(", ".join(told)) if len(pairs) > 1 else "")
+        words = [workload] if len({*workloads}) > 1 and workload not in pair else []
+        words += dict.fromkeys(filter(None, rests)) if has_stems else ["/".join(filter(None, pair))]
+        labels.append(bracketed(", ".join(words)) if len(pairs) > 1 else "")
     return labels
 
 

@@ -217,7 +217,7 @@ def _ours(evidence: Shown, metrics: Sequence[str] = ()) -> str:
     if len(evidence.judged) <= SHOWN_CLAIMS:
         return "; ".join(dict.fromkeys(_value(*each, metrics) for each in evidence.judged))
     holding = sum(_holds(evidence, place) for place in range(len(evidence.judged)))
-    claim, judgement = next(((claim, each) for claim, each in evidence.judged if claim.is_number), evidence.judged[0])
+    claim, judgement = next((pair for pair in evidence.judged if pair[0].is_number), evidence.judged[0])
     names = {name for claim, _ in evidence.judged for name in claim.left.labels}
     name = bracketed(claim.left.labels[0]) if len(names) > 1 and isinstance(claim.right, float) else ""
     return f"{holding}/{len(evidence.judged)} tests: {_value(claim, judgement, metrics, is_ratio=True)}{name}"
