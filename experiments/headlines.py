@@ -243,7 +243,7 @@ def _lacks_a_part(variants: Sequence[Shown]) -> bool:
 
 
 def word_in_full(variants: Sequence[Shown]) -> str:
-    """The word, with a stand-in where all was measured on such, and the names of what holds where others do not."""
+    """The word with "on a stand-in" where all was, and with the names of what holds where others do not."""
     word = word_of(variants)
     text = f"{word}, {ON_STAND_IN}" if is_on_stand_ins(variants) else word
     if word not in (IN_PART, ONLY_UNDER):

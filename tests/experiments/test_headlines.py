@@ -38,6 +38,7 @@ from experiments.headlines import (
     word_in_full,
     word_of,
 )
+from experiments.papers import variant_text
 
 CLAIM = Claim("id", "6", "says", "10", Side("delay_s.p50", "a"), "<", 10.0)
 
@@ -160,3 +161,19 @@ def test_the_word_names_the_stand_in_where_all_that_was_run_was_on_one() -> None
     assert word_in_full([variant(failing)]) == "does not, on a stand-in"
     assert word_in_full([variant(on_one), variant(HELD)]) == "comes out"
     assert word_in_full([variant()]) == "not decided"
+
+
+def test_a_cell_marks_numbers_on_stand_ins_and_stand_ins_beside_others() -> None:
+    def mark(judgement: Judgement, *, is_mixed: bool) -> str:
+        text = variant_text(variant(judgement), is_alone=True, is_mixed=is_mixed, metrics=[])
+        return text[text.index("(") :]
+
+    number = msgspec.structs.replace(judged(STAND_IN_NUMBER, agrees=False), stand_in=True)
+    assert mark(number, is_mixed=False) == mark(number, is_mixed=True) == "(misses, a stand-in)"
+    assert mark(judged(STAND_IN_NUMBER, agrees=True), is_mixed=False) == "(agrees, a stand-in)"
+    assert mark(judged(STAND_IN_NUMBER, agrees=None), is_mixed=False) == "(open, a stand-in)"
+    on_one = msgspec.structs.replace(judged(STAND_IN_HOLDS), stand_in=True)
+    assert mark(on_one, is_mixed=False) == "(holds)", "the word names the stand-in"
+    assert mark(on_one, is_mixed=True) == "(holds, a stand-in)"
+    assert mark(HELD, is_mixed=True) == "(holds)"
+    assert mark(judged(BY_CONSTRUCTION, REPRODUCED), is_mixed=False) == "(by construction)"
