@@ -43,6 +43,7 @@ COUNTED: Final = {
     "inconsistencies_gmG_lmL": "those between one Global Master and one Local Master",
     "jobs_sharing": "jobs that got an even share because they were unlike their model",
     "jobs_simulated_anew": "jobs that were simulated anew because they were unlike their model",
+    "masters": "masters of jobs that keep their room until the job is done (pipeline:J2=managed)",
     "monitor_messages": "messages to and from the monitor",
     "moved": "running tasks that were stopped to go on elsewhere, or to wait",
     "negotiated_constraints": "soft constraints that were dropped",

@@ -287,6 +287,13 @@ def components() -> dict[str, Component]:
     return megha.components(deployment, deployment.components, 1)
 
 
+@pytest.mark.parametrize("turns", ["round-robin", "short-first"])
+def test_a_snapshot_can_be_made_of_queues_of_users(turns: str) -> None:
+    design = plan("megha", shares="a:1+b:1", turns=turns)
+    deployment = design.build()
+    assert snapshots.obstacle(design.components(deployment, deployment.components, 1)) == ""
+
+
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_a_snapshot_can_be_made_of_each_design(name: str, tmp_path: Path) -> None:
     """Links of reliable designs hold decoders, which pickle does not take by itself."""

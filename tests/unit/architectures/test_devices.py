@@ -18,12 +18,17 @@ from volery.core.trace import Trace
 from volery.sim import Options, simulate
 
 ONE_OF_EACH = {"gms": 1, "lms": 1}
-ON_ONE_MACHINE: dict[str, dict[str, Any]] = {"megha": ONE_OF_EACH, "megha-2021": ONE_OF_EACH, "apollo": {"lrms": 1}}
+ON_ONE_MACHINE: dict[str, dict[str, Any]] = {
+    "megha": ONE_OF_EACH,
+    "megha-2021": ONE_OF_EACH,
+    "megha-2021-printed": ONE_OF_EACH,
+    "apollo": {"lrms": 1},
+}
 MASTERS: dict[str, Any] = {"gms": 2, "lms": 2, "heartbeat_s": 0.5}
 SHARES = "a:2+b:1+c:1"
 DESIGNS = [name for name, architecture in REGISTRY.items() if architecture.vectors]
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    *[(name, MASTERS if name in ("megha", "megha-2021") else {}) for name in DESIGNS],
+    *[(name, MASTERS if name in ("megha", "megha-2021", "megha-2021-printed") else {}) for name in DESIGNS],
     ("megha", {**MASTERS, "shares": SHARES, "why": True}),
     ("megha", {**MASTERS, "reliable": True}),
     ("megha-2021", {**MASTERS, "shares": SHARES}),

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from volery.architectures.megha.shares.fairness import WeightedFairness
 
 
+def _only_user(_task: Task) -> int:
+    """Without shares all tasks are those of one user."""
+    return 0
+
+
 class SynchronousRequests:
     """Line of task requests of a Global Master that sends one request at a time.
 
@@ -49,7 +54,7 @@ class SynchronousRequests:
     ) -> None:
         self._host = host
         self._fairness = fairness
-        self.line = UserLines(packing, lambda _: 0, None) if fairness is None else fairness.new_lines()
+        self.line = UserLines(packing, _only_user, None) if fairness is None else fairness.new_lines()
         self._room: dict[int, int] = {}
 
     def is_waiting(self) -> bool:

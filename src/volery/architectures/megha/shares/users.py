@@ -180,6 +180,11 @@ class UserAccount:
         self._ledger.reweigh(self._users.tree(weights))
 
 
+def _is_nobody_short(_user: int) -> bool:
+    """Users take turns alone. A function of the module, since a snapshot of the component is a pickle."""
+    return False
+
+
 class UserLines:
     """Queues of the users of a Global Master, served in turn; the others' queue is first come, first served.
 
@@ -201,7 +206,7 @@ class UserLines:
     ) -> None:
         self._packing = packing
         self._user_of = user_of
-        self._is_short = is_short or (lambda _: False)
+        self._is_short = is_short or _is_nobody_short
         self._lines: dict[int, VectorQueue] = {}
         self.length = 0
 
