@@ -287,9 +287,13 @@ def components() -> dict[str, Component]:
     return megha.components(deployment, deployment.components, 1)
 
 
-@pytest.mark.parametrize("turns", ["round-robin", "short-first"])
-def test_a_snapshot_can_be_made_of_queues_of_users(turns: str) -> None:
-    design = plan("megha", shares="a:1+b:1", turns=turns)
+@pytest.mark.parametrize(
+    "parameters",
+    [{"shares": "a:1+b:1", "turns": "round-robin"}, {"shares": "a:1+b:1"}, {"order": "priority"}, {"near": True}],
+    ids=str,
+)
+def test_a_snapshot_can_be_made_of_each_queue_of_a_global_master(parameters: dict[str, Any]) -> None:
+    design = plan("megha", **parameters)
     deployment = design.build()
     assert snapshots.obstacle(design.components(deployment, deployment.components, 1)) == ""
 

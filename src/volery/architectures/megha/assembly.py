@@ -16,7 +16,7 @@ from volery.architectures.megha.view import ClusterView, SlotView
 from volery.core.capabilities import Draining
 from volery.core.component import Component, Deployment
 from volery.core.events import Reassignment
-from volery.core.model import Address, Cluster, JobId
+from volery.core.model import Address, Cluster
 from volery.core.streams import Streams
 from volery.policies.queues import ConstraintQueue, VectorQueue
 from volery.roles.node import Node
@@ -117,12 +117,9 @@ class Recipe:
         """Return an empty queue of a Global Master, by priority."""
         from volery.architectures.megha.priorities import PriorityQueue
 
-        def is_open(job: JobId) -> bool:
-            return master.jobs.is_open(job)
-
         if self.capacities is None:
-            return PriorityQueue(ConstraintQueue, is_open)
-        return PriorityQueue(partial(VectorQueue, self.capacities.ladders.packing), is_open)
+            return PriorityQueue(ConstraintQueue, master)
+        return PriorityQueue(partial(VectorQueue, self.capacities.ladders.packing), master)
 
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""

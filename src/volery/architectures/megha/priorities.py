@@ -8,9 +8,24 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from volery.core.model import Job, JobId, Task
+
+
+class OpenJobs(Protocol):
+    """The jobs that are under way at a Global Master."""
+
+    def is_open(self, job: JobId) -> bool:
+        """Find out whether a job is under way."""
+
+
+class JobHost(Protocol):
+    """What the queue needs of its Global Master; no function of it, since a snapshot of the component is a pickle."""
+
+    @property
+    def jobs(self) -> OpenJobs:
+        """The jobs that are under way; set after the queue is made."""
 
 
 class PriorityQueue:
@@ -18,12 +33,12 @@ class PriorityQueue:
 
     Args:
         make_queue: Maker of the queue of one priority.
-        is_open: Tells whether a job is under way; the priorities of others are forgotten.
+        host: The Global Master; the priorities of jobs that are not under way there are forgotten.
     """
 
-    def __init__(self, make_queue: Callable[[], Any], is_open: Callable[[JobId], bool]) -> None:
+    def __init__(self, make_queue: Callable[[], Any], host: JobHost) -> None:
         self._make_queue = make_queue
-        self._is_open = is_open
+        self._host = host
         self._queues: dict[int, Any] = {}
         self._descending: list[int] = []
         self._priorities: dict[JobId, int] = {}
@@ -37,7 +52,8 @@ class PriorityQueue:
     def submitted(self, job: Job) -> None:
         """Note the priority of a job before its tasks are queued."""
         if len(self._priorities) >= self._forget_at:
-            self._priorities = {job: priority for job, priority in self._priorities.items() if self._is_open(job)}
+            is_open = self._host.jobs.is_open
+            self._priorities = {job: priority for job, priority in self._priorities.items() if is_open(job)}
             self._forget_at = max(64, 2 * len(self._priorities))
         if job.priority:
             self._priorities[job.id] = job.priority

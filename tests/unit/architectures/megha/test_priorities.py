@@ -11,7 +11,7 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.priorities import PriorityQueue
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster, Job, Task
+from volery.core.model import SECOND, Cluster, Job, JobId, Task
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
@@ -53,8 +53,21 @@ def test_a_less_urgent_task_that_fits_starts_before_a_more_urgent_one_that_does_
     assert records.start_us[3] < records.start_us[2]
 
 
+class LateJobs:
+    """Jobs of which the first 900 are done."""
+
+    def is_open(self, job: JobId) -> bool:
+        return job >= 900
+
+
+class HostOfLateJobs:
+    """A Global Master whose first jobs are done."""
+
+    jobs = LateJobs()
+
+
 def test_priorities_of_jobs_that_are_done_are_forgotten() -> None:
-    queue = PriorityQueue(ConstraintQueue, is_open=lambda job: job >= 900)
+    queue = PriorityQueue(ConstraintQueue, HostOfLateJobs())
     for number in range(1000):
         queue.submitted(Job(number, 1, (), priority=number))
     assert len(queue._priorities) < 200
