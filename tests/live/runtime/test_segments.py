@@ -209,7 +209,8 @@ def test_a_damaged_file_of_a_rotated_journal_is_told_and_the_others_are_proved(t
     assert [result.path for result in results] == [str(path) for path in paths]
     damaged = [Path(result.path) for result in results if result.damage]
     assert damaged == ([first, second] if how == "a file without snapshot" else [second if "snap" in how else first])
-    assert all(result.is_proved and result.events > 0 for result in results[2:])
+    assert all(result.is_proved for result in results[2:])
+    assert all(result.events > 0 for result in results[2:-1]), "the last file may just have been begun"
     expected = {
         "a journal": "is damaged in the record at byte ",
         "a snapshot": f"{snapshot_path(second)}: is damaged in the ",
