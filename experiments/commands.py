@@ -241,6 +241,9 @@ def _run(experiment: Experiment, folder: Path, options: RunOptions) -> Record:
     earlier = None if options.quick else read_record(record_path(folder, experiment.name))
     reproduction = _reproduction(experiment, earlier, options)
     record = make_record(reproduction, quick=options.quick)
+    if options.only_finished and earlier is not None:
+        _check_nothing_is_lost(experiment, record, earlier)
+
     own_folder = options.output / experiment.name
     write_record(record, own_folder / VERDICTS_FILE)
     pictures = draw(reproduction) if reproduction.drawable else ()
@@ -265,6 +268,22 @@ def _run(experiment: Experiment, folder: Path, options: RunOptions) -> Record:
         write_record(record, record_path(folder, experiment.name))
         append_first_forms(folder, experiment, record)
     return record
+
+
+def _check_nothing_is_lost(experiment: Experiment, record: Record, earlier: Record) -> None:
+    """Refuse a record of finished runs in place of one that has more of them, where runs are still to come.
+
+    Raises:
+        InputError: the code or the file changed since the record was made, so that its runs are others now.
+    """
+    if not record.complete and record.runs < earlier.runs:
+        problem = (
+            f"{record.runs} runs are finished with the code and the file as they are, and the record has {earlier.runs}"
+        )
+        judge_it, run_it = (f"`python -m experiments {word} {experiment.name}`" for word in ("judge", "run"))
+        raise InputError(
+            f"experiment {experiment.name}", f"{problem}; {judge_it} judges those, {run_it} runs what is missing"
+        )
 
 
 def _reproduction(experiment: Experiment, earlier: Record | None, options: RunOptions) -> Reproduction:

@@ -131,6 +131,24 @@ def test_recorded_runs_are_checked_and_a_changed_one_is_told_with_status_1(comma
 
 
 @pytest.mark.slow
+def test_a_record_of_other_code_is_not_lost_to_fewer_finished_runs(command: Command, folder: Path) -> None:
+    assert command("run", "small", "-o", "kept")[0] == 0
+    path = folder / "results" / "small.json"
+    record = json.loads(path.read_text())
+    for row in record["digests"]:
+        row["key"] = "0" * 64
+    path.write_text(json.dumps(record))
+    before = path.read_bytes()
+
+    status, _, err = command("run", "small", "--finished", "-o", "elsewhere")
+    assert status == 2
+    assert f"0 runs are finished with the code and the file as they are, and the record has {record['runs']}" in err
+    assert "`python -m experiments judge small` judges those" in err
+    assert path.read_bytes() == before
+    assert command("run", "small", "--finished", "-o", "kept")[0] == 0, "where all of them are finished"
+
+
+@pytest.mark.slow
 def test_recorded_values_are_judged_again_without_runs_or_traces(command: Command, folder: Path) -> None:
     assert command("run", "small", "-o", "kept")[0] == 0
     path = folder / "results" / "small.json"
