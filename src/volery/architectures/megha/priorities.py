@@ -21,7 +21,7 @@ class OpenJobs(Protocol):
 
 
 class JobHost(Protocol):
-    """What the queue needs of its Global Master; no function of it, since a snapshot of the component is a pickle."""
+    """The Global Master of a queue; no function of it is kept, since a snapshot of the component is a pickle."""
 
     @property
     def jobs(self) -> OpenJobs:
