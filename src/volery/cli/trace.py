@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
+from volery.cli.options import (
+    AsJson,
+    Columns,
+    JournalFolder,
+    Only,
+    Replace,
+    TrFile,
+    checked_only,
+    declared,
+    option,
+    trace_name,
+)
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
@@ -75,6 +86,7 @@ def describe_trace(
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
+    columns: Columns = None,
     durations: Annotated[str, declared("durations", shown=True)] = "exact",
     arrivals: Annotated[str, declared("arrivals", shown=True)] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
@@ -94,6 +106,7 @@ def describe_trace(
         job_count=jobs,
         only=checked_only(only),
         resources=counted,
+        columns=columns,
     )
 
     if requests != "none":  # tasks ask for what the model draws
@@ -172,6 +185,7 @@ def convert_trace(
     source: Source,
     output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
@@ -201,6 +215,7 @@ def convert_trace(
         Path(source),
         output,
         form=form,
+        columns=columns,
         chosen_repairs=choices(repair or []),
         parents=not without_parents,
         submissions=not without_submissions,
@@ -238,6 +253,7 @@ def _far_permille(text: str) -> tuple[int, int]:
 def examine_trace(
     source: Source,
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     only: Only = "ran",
     as_json: AsJson = False,
@@ -245,7 +261,7 @@ def examine_trace(
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
 
-    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only))
+    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only), columns)
     if as_json:
         print_json({**msgspec.to_builtins(diagnosis), "unanswered": diagnosis.unanswered})
     else:
