@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.columns.mapping import ColumnMap, parsed_map, read_map
+from volery.workload.formats.columns.proposal import Proposal, propose
 from volery.workload.formats.columns.reading import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
@@ -47,7 +48,6 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
     Args:
         place: name of the map's file, for messages.
     """
-
     source = column_map.source
 
     def batches(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
@@ -62,6 +62,18 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         # A text with other separators is near to none by its names: its first line does not show them.
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
     )
+
+
+def proposed_map(path: Path, head: Head) -> Proposal:
+    """A map to edit: the shipped one that is for such files, or one made from the names and first rows of a table.
+
+    Raises:
+        InputError: the file is no table.
+    """
+    for name, form in zip(SHIPPED, MAPS, strict=True):
+        if form.fits(head):
+            return Proposal(f"# A copy of the shipped map {name}.\n{map_text(name)}", {}, (), ())
+    return propose(path, head)
 
 
 def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:
