@@ -241,7 +241,7 @@ class MappedRows:
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
     def _shape(self, chunk: Chunk) -> dict[str, Any]:
-        """Tasks, nodes, and what each task asks for."""
+        """Tasks, nodes, and what a row asks for: the tasks of a gang together, else each of its tasks."""
         one = pa.scalar(1, pa.int64())
         nodes, tasks, array = (self._column(name, chunk) for name in ("nodes", "tasks", "array"))
         counts = {"node": pc.fill_null(nodes, 1), "task": pc.coalesce(tasks, nodes, one)}
@@ -251,19 +251,27 @@ class MappedRows:
         cores = self._amounts("cores", chunk, counts)
         counts["core"] = pc.divide(cores, UNIT)
         devices, memory = (self._amounts(name, chunk, counts) for name in ("devices", "memory"))
-        shares = [_share(amount, size) for amount in (cores, devices)]
+        amounts = {"cores": cores, "devices": devices}
+        shares = [_share(amount, size, is_exact=self._is_per_task(name)) for name, amount in amounts.items()]
+        is_uneven = pc.or_(*[uneven for _, uneven in shares])
 
         # Of an array that has not started a row stands for many jobs, none of them with others.
         is_gang = _true(pc.and_(pc.and_(pc.greater(size, 1), pc.is_null(array)), self._map.has_gangs))
-        is_uneven = pc.or_(*[uneven for _, uneven in shares])
+        parts = [*(part for part, _ in shares), pc.divide(memory, _parts(size))]
+        cpu_milli, gpu_milli, memory_mb = (pc.multiply(part, pc.if_else(is_gang, _parts(size), 1.0)) for part in parts)
         return {
-            "instances": pc.coalesce(array, size),
-            "gang_nodes": _null_where(pc.invert(is_gang), pc.fill_null(nodes, 0)),
-            "cpu_milli": shares[0][0],
-            "gpu_milli": shares[1][0],
-            "memory_mb": pc.divide(memory, _parts(size)),
+            "instances": pc.coalesce(array, pc.if_else(is_gang, one, size)),
+            "gang_tasks": _null_where(pc.invert(is_gang), size),
+            "gang_nodes": _null_where(pc.invert(is_gang), nodes),
+            "cpu_milli": cpu_milli,
+            "gpu_milli": gpu_milli,
+            "memory_mb": memory_mb,
             "changed": _null_where(pc.invert(is_uneven), pa.array([UNEVEN] * len(size))),
         }
+
+    def _is_per_task(self, target: str) -> bool:
+        """True where a map states what each task asks for, so that no part has to be whole."""
+        return all(entry.per == "task" for entry in self._map.given(target))
 
     def _attempts(self, columns: dict[str, Any]) -> pa.Array:
         """Submissions, of which that of a further attempt without its own is the end of the attempt before."""
@@ -354,8 +362,10 @@ def _is_whole(amount: pa.Array) -> pa.Array:
     return _true(pc.equal(pc.multiply(pc.floor(pc.divide(amount, UNIT)), UNIT), amount))
 
 
-def _share(amount: pa.Array, size: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _share(amount: pa.Array, size: pa.Array, *, is_exact: bool) -> tuple[pa.Array, pa.Array]:
     """The part of each task, in whole cores or devices if the job has whole ones; and the rows where that is more."""
     part = pc.divide(amount, _parts(size))
+    if is_exact:
+        return part, pa.array([False] * len(part))
     is_uneven = pc.and_(pc.and_(_is_whole(amount), pc.is_valid(part)), pc.invert(_is_whole(part)))
     return pc.if_else(is_uneven, pc.multiply(pc.ceil(pc.divide(part, UNIT)), UNIT), part), is_uneven
