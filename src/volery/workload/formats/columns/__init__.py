@@ -16,7 +16,7 @@ from volery.workload.formats.columns.proposal import Proposal, propose
 from volery.workload.formats.columns.reading import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
-SHIPPED: Final = ("sacct",)
+SHIPPED: Final = ("sacct", "jobcomp")
 """Names of the maps in the folder `data`, in the order in which files are tried."""
 
 
