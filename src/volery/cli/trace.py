@@ -462,6 +462,40 @@ def list_machines(
         typer.echo(f"try:  volery compare oracle backfill --trace TRACE --workers {len(machines)} --machines {output}")
 
 
+@trace_app.command("anonymise")
+def anonymise_trace(
+    source: Source,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
+    key: Annotated[
+        Path | None,
+        option(
+            "File with the key in hexadecimal digits; without it a key is made, and printed this once.", form="FILE"
+        ),
+    ] = None,
+    shift_days: Annotated[int, typer.Option(help="Days by which all times become later.")] = 0,
+    form: FormatName = None,
+    force: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace as a table without names: users, groups, partitions, jobs and tasks become keyed hashes."""
+    from volery.workload.pseudonyms import anonymise, new_key, read_key
+
+    chosen_key = new_key() if key is None else read_key(key)
+    pseudonyms = anonymise(Path(source), output, chosen_key, form=form, shift_days=shift_days, force=force)
+    if as_json:
+        printed_key = chosen_key if key is None else None
+        print_json({"file": str(output), **msgspec.to_builtins(pseudonyms), "key": printed_key})
+        return
+
+    counts = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in pseudonyms.names.items())
+    typer.echo(f"{output}: {pseudonyms.rows:,} rows; keyed hashes of all ids" + (f" and of {counts}" if counts else ""))
+    shift = f"; times are {pseudonyms.shift_days:+,} days off" if pseudonyms.shift_days else ""
+    typer.echo(f"stays: {', '.join(pseudonyms.stays)}{shift}; who knows when a job ran may recognise it")
+    if key is None:
+        typer.echo(f"key:   {chosen_key}")
+        typer.echo("keep the key in a file: with --key FILE the same names get the same hashes; do not send it along")
+
+
 @trace_app.command("from-journal")
 def trace_from_journal(
     place: JournalFolder,

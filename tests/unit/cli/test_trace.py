@@ -301,3 +301,20 @@ def test_a_comparison_runs_on_the_machines_of_a_slurm_conf(tmp_path: Path) -> No
         "backfill", "--trace", str(trace), "--workers", "2", "--machines", str(conf), "-o", str(tmp_path / "o")
     )
     assert "backfill" in text
+
+
+def test_anonymise_prints_a_key_once_and_takes_it_again(tmp_path: Path) -> None:
+    trace, output, key = tmp_path / "own.swf", tmp_path / "o.parquet", tmp_path / "key"
+    trace.write_text("1 0 -1 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1\n")
+    lines = told("anonymise", trace, "-o", output, "--shift-days", "14").splitlines()
+    assert lines[0].startswith(f"{output}: 1 rows; keyed hashes of all ids and of 1 user")
+    assert lines[1].startswith("stays: times, requests, ")
+    assert "times are +14 days off; who knows when" in lines[1]
+    printed = lines[2].removeprefix("key:   ")
+    key.write_text(printed)
+    again = json.loads(told("anonymise", trace, "-o", output, "--force", "--key", key, "--json"))
+    assert (again["rows"], again["names"]["user"], again["key"]) == (1, 1, None)
+    assert len(json.loads(told("anonymise", trace, "-o", output, "--force", "--json"))["key"]) == 64
+    key.write_text("short")
+    assert f"{key}:1: holds no key" in refused("anonymise", trace, "-o", output, "--force", "--key", key)
+    assert "no such file" in refused("anonymise", trace, "-o", output, "--force", "--key", tmp_path / "absent")
