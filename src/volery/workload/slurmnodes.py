@@ -41,10 +41,8 @@ UNREAD: Final = {
     "cpuspeclist": "CPUs that cgroup.conf may reserve",
 } | dict.fromkeys(("nodehostname", "nodeaddr", "bcastaddr", "port"), "address")
 """Parameters of a node that are not read, and what they are."""
-OTHERS: Final = frozenset(
-    {"cpubind", "topology", "restrictedcorespergpu", "certtoken", "parameters", "extra", "comment"}
-)
-"""Parameters of a node that are no facts of its size."""
+KNOWN: Final = READ | UNREAD.keys() | {"cpubind", "topology", "restrictedcorespergpu", "parameters", "extra", "comment"}
+"""Parameters of a node of any version of Slurm."""
 DOWN_STATES: Final = re.compile(
     r"DOWN|DRAIN(ED|ING)?|DRNG|FAIL(ING|G)?|FUTU?RE?|ERROR|MAINT|UNK(NOWN)?|INVAL(ID_REG)?|NOT?_RESPOND(ING)?"
     r"|POWERING_DOWN|POWERED_OFF|REBOOT\w*",
@@ -62,11 +60,12 @@ SINFO_FIX: Final = "print it by sinfo -N -o '%N|%P|%T|%c|%m|%G'"
 NO_GRES: Final = ("", "(null)", "N/A")
 
 
-def gpus_of(gres: str, place: str) -> tuple[int, str, tuple[str, ...]]:
-    """GPUs of a list of generic resources, as `gpu:a100:4(S:0-1),shard:8`.
+Gpus = tuple[int, str, tuple[str, ...]]
+"""Number of GPUs, their models joined by `+`, and generic resources that are none."""
 
-    Returns:
-        Number of GPUs, their models joined by `+`, and what is no GPU.
+
+def gpus_of(gres: str, place: str) -> Gpus:
+    """GPUs of a list of generic resources, as `gpu:a100:4(S:0-1),shard:8`.
 
     Raises:
         InputError: an item is no name with a number.
@@ -87,9 +86,7 @@ def gpus_of(gres: str, place: str) -> tuple[int, str, tuple[str, ...]]:
     return gpu_count, "+".join(models), tuple(others)
 
 
-def _machine(
-    name: str, cpus: int, memory_mb: int | None, gres: tuple[int, str, tuple[str, ...]], state: str, disk_mb: int = 0
-) -> ListedMachine:
+def _machine(name: str, cpus: int, memory_mb: int | None, gres: Gpus, state: str, disk_mb: int = 0) -> ListedMachine:
     gpu_count, models, _ = gres
     amounts = {"cpu_milli": 1000 * cpus}
     amounts |= {} if memory_mb is None else {MEMORY: memory_mb}
@@ -154,9 +151,11 @@ class _ConfNodes:
 
     def _node_use(self, record: ConfRecord, defaults: dict[str, str]) -> LineUse:
         own = {SYNONYMS.get(name, name): value for name, value in record.values().items()}
-        for name, spelled in ((spelled.lower(), spelled) for spelled, _ in record.pairs):
-            self._check_known(SYNONYMS.get(name, name), spelled, record.place)
-        ignored = tuple([f"{name} ({UNREAD.get(key, 'not read')})" for name, key in _unread(record)])
+        spelled = {SYNONYMS.get(name.lower(), name.lower()): name for name, _ in record.pairs}
+        for name in sorted(spelled.keys() - KNOWN):
+            if "did you mean" in (near := suggestion(name, KNOWN)):
+                raise InputError(record.place, f"{spelled[name]!r} is no parameter of a node{near}")
+        ignored = tuple([f"{spelled[name]} ({UNREAD.get(name, 'not read')})" for name in spelled if name not in READ])
 
         if own[NODE].upper() == DEFAULT:
             defaults |= {name: value for name, value in own.items() if name != NODE}
@@ -177,11 +176,6 @@ class _ConfNodes:
         meaning += f", takes no work: {machine.state}" if machine.state else ""
         return LineUse(record.place, meaning, (*ignored, *[f"{item} (no GPU)" for item in others]))
 
-    def _check_known(self, name: str, spelled: str, place: str) -> None:
-        known_names = READ | OTHERS | set(UNREAD)
-        if name not in known_names and "did you mean" in (near := suggestion(name, known_names)):
-            raise InputError(place, f"{spelled!r} is no parameter of a node{near}")
-
     def _machine_of(self, values: dict[str, str], place: str) -> tuple[ListedMachine, tuple[str, ...]]:
         """The machine that a line states, and generic resources of it that are no GPUs."""
         numbers = {
@@ -193,22 +187,18 @@ class _ConfNodes:
             if memory_mb <= 0:
                 raise InputError(place, "MemSpecLimit takes all of RealMemory; give less of it")
 
-        word = values.get("state", "UNKNOWN").upper()
-        if word not in ("UNKNOWN", "CLOUD", "DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE"):
-            raise InputError(place, f"{word[:40]!r} is no state of a node; write UNKNOWN, DOWN, DRAIN, FAIL or FUTURE")
-        state = "" if word in ("UNKNOWN", "CLOUD") else _with_reason(word, values.get("reason", ""))
-
         gres = gpus_of(values.get("gres", ""), place)
+        state = _conf_state(values, "UNKNOWN", place)
         machine = _machine("", _cpus(numbers, place), memory_mb, gres, state, numbers.get("tmpdisk", 0))
         return machine, gres[2]
 
     def _down_use(self, record: ConfRecord) -> LineUse:
         values = record.values()
-        state = _with_reason(values.get("state", "DOWN").upper(), values.get("reason", ""))
-        names = self._known(values[DOWN_NODES], record.place)
+        state = _conf_state(values, "DOWN", record.place)
+        names = self._known(values[DOWN_NODES], record.place, {})
         for name in names:
             self._machines[name] = msgspec.structs.replace(self._machines[name], state=state)
-        return LineUse(record.place, f"{machine_count(len(names))} of those above, takes no work: {state}")
+        return LineUse(record.place, f"{machine_count(len(names))}, takes no work: {state}")
 
     def _partition_use(self, record: ConfRecord, defaults: dict[str, str]) -> LineUse:
         own = record.values()
@@ -218,13 +208,16 @@ class _ConfNodes:
             defaults |= own
             return LineUse(record.place, "defaults of the partitions below", ignored)
 
-        nodes = frozenset(self._known((defaults | own).get("nodes", ""), record.place))
+        nodes = frozenset(self._known((defaults | own).get("nodes", ""), record.place, self._sets))
         for name in node_names(own[PARTITION], record.place):
             self._partitions[name] = nodes
         return LineUse(record.place, f"partition {own[PARTITION]}: {machine_count(len(nodes))}", ignored)
 
-    def _known(self, expression: str, place: str) -> list[str]:
+    def _known(self, expression: str, place: str, sets: dict[str, ConfRecord]) -> list[str]:
         """The nodes of an expression, which may name sets of them, or all.
+
+        Args:
+            sets: sets that it may name.
 
         Raises:
             InputError: there is no such node.
@@ -234,9 +227,9 @@ class _ConfNodes:
 
         names: list[str] = []
         for name in node_names(expression, place) if expression else []:
-            if (node_set := self._sets.get(name)) is not None:
+            if (node_set := sets.get(name)) is not None:
                 values = node_set.values()
-                names += self._known(values.get("nodes", ""), node_set.place)
+                names += self._known(values.get("nodes", ""), node_set.place, {})
                 names += [node for node, features in self._features.items() if values.get("feature") in features]
             elif name in self._machines:
                 names.append(name)
@@ -245,9 +238,16 @@ class _ConfNodes:
         return names
 
 
-def _unread(record: ConfRecord) -> list[tuple[str, str]]:
-    pairs = [(name, SYNONYMS.get(name.lower(), name.lower())) for name, _ in record.pairs]
-    return [(name, key) for name, key in pairs if key not in READ]
+def _conf_state(values: dict[str, str], default: str, place: str) -> str:
+    """The state in which a record says that a node takes no work; empty where it takes work.
+
+    Raises:
+        InputError: there is no such state.
+    """
+    word = values.get("state", default).upper()
+    if word not in ("UNKNOWN", "CLOUD", "DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE"):
+        raise InputError(place, f"{word[:40]!r} is no state of a node; write UNKNOWN, DOWN, DRAIN, FAIL or FUTURE")
+    return "" if word in ("UNKNOWN", "CLOUD") else _with_reason(word, values.get("reason", ""))
 
 
 def _with_reason(word: str, reason: str) -> str:
@@ -255,11 +255,14 @@ def _with_reason(word: str, reason: str) -> str:
 
 
 def _cpus(numbers: dict[str, int], place: str) -> int:
-    """CPUs of a node for jobs: those that slurm.conf(5) gives it, without cores that are reserved for the system."""
-    cores_per_socket, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
-    boards, sockets = numbers.get("boards", 1), numbers.get("sockets", 0)
-    cpus = numbers.get("cpus") or boards * max(sockets, 1) * cores_per_socket * threads
-    cores = boards * sockets * cores_per_socket if sockets else max(1, cpus // threads)
+    """CPUs of a node for jobs: those that slurmctld gives it, without cores that are reserved for the system."""
+    per_core, cores_per_socket = numbers.get("threadspercore", 1), numbers.get("corespersocket", 1)
+    stated = numbers.get("cpus", 0)
+    sockets = numbers.get("boards", 1) * (numbers.get("sockets") or max(1, stated // (cores_per_socket * per_core)))
+    cores = sockets * cores_per_socket
+    # CPUs may be sockets, cores or threads; of any other number, Slurm takes the threads.
+    cpus = stated if stated in (sockets, cores) else cores * per_core
+
     reserved = numbers.get("corespeccount", 0) * max(1, cpus // cores)
     if reserved >= cpus:
         raise InputError(place, f"{reserved} of {cpus} CPUs are reserved for the system; leave one for jobs")
@@ -312,7 +315,9 @@ def read_sinfo(path: Path) -> Inventory:
         if len(words) != len(heads):
             raise InputError(place, f"has {len(words)} fields where the header has {len(heads)}; {SINFO_FIX}")
         row = dict(zip(heads, words, strict=True))
-        for listed in _sinfo_machines(row, place):
+        gres = gpus_of(row.get("GRES", ""), place)
+        ignored = tuple([f"{item} (no GPU)" for item in gres[2]])
+        for listed in _sinfo_machines(row, gres, place):
             if (first := lines.setdefault((listed.name, listed.partitions), number)) < number:
                 raise InputError(place, f"lists {listed.name} again, as line {first} does; {SINFO_FIX}")
             if listed.name in machines:
@@ -320,7 +325,7 @@ def read_sinfo(path: Path) -> Inventory:
                 machines[listed.name] = msgspec.structs.replace(listed, partitions=partitions)
             else:
                 machines[listed.name] = listed
-                entries.append((place, listed, ()))
+                entries.append((place, listed, ignored))
 
     partitions = frozenset().union(*(listed.partitions for listed in machines.values()))
     return Inventory("sinfo", tuple(machines.values()), (*uses, *machine_uses(entries)), partitions)
@@ -336,7 +341,7 @@ def _heads_use(heads: list[str], place: str) -> LineUse:
     return LineUse(place, f"columns {', '.join(head for head in heads if head in SINFO_READ)}", ignored)
 
 
-def _sinfo_machines(row: dict[str, str], place: str) -> list[ListedMachine]:
+def _sinfo_machines(row: dict[str, str], gres: Gpus, place: str) -> list[ListedMachine]:
     """The machines of a row, which without -N stands for several."""
     if (least := next((name for name in ("CPUS", "MEMORY", "TMP_DISK") if row.get(name, "").endswith("+")), "")) != "":
         raise InputError(place, f"{least} is {row[least]!r}, the least of several nodes; {SINFO_FIX}")
@@ -345,7 +350,6 @@ def _sinfo_machines(row: dict[str, str], place: str) -> list[ListedMachine]:
     states = [text.strip(STATE_MARKS + "*"), "NOT_RESPONDING" if "*" in text else ""]
     memory_mb = _whole(row["MEMORY"], "MEMORY", place) if "MEMORY" in row else None
     disk_mb = _whole(row.get("TMP_DISK", "0"), "TMP_DISK", place)
-    gres = gpus_of(row.get("GRES", ""), place)
     machine = _machine("", _whole(row["CPUS"], "CPUS", place, 1), memory_mb, gres, _down_state(states), disk_mb)
     partitions = frozenset({row["PARTITION"].rstrip("*")}) if row.get("PARTITION") else frozenset[str]()
     names = node_names(row.get("NODELIST") or row["HOSTNAMES"], place)

@@ -31,8 +31,8 @@ PartitionName=q Nodes=ALL
 SINFO = """\
 NODELIST|PARTITION|STATE|CPUS|MEMORY|GRES
 login|q|idle|8|32000|(null)
-n0|p*|mixed|8|16000|gpu:a100:2(S:0-1),gpu:v100:1
-n0|q|mixed|8|16000|gpu:a100:2(S:0-1),gpu:v100:1
+n0|p*|mixed|8|16000|gpu:a100:2(S:0-1),gpu:v100:1,shard:8
+n0|q|mixed|8|16000|gpu:a100:2(S:0-1),gpu:v100:1,shard:8
 n3|q|drained|8|16000|gpu:a100:2(S:0-1),gpu:v100:1
 n4|q|idle*|8|16000|gpu:a100:2(S:0-1),gpu:v100:1
 """
@@ -82,8 +82,8 @@ def test_each_record_is_accounted_for(tmp_path: Path) -> None:
         ),
         ("6", "4 machines of 6 CPUs, 30.2734 GB", ()),
         ("7", "set of nodes fastest", ()),
-        ("8", "1 machine of those above, takes no work: DRAIN (power, ETA Dec)", ()),
-        ("9", "1 machine of those above, takes no work: DOWN (gone)", ()),
+        ("8", "1 machine, takes no work: DRAIN (power, ETA Dec)", ()),
+        ("9", "1 machine, takes no work: DOWN (gone)", ()),
         ("10", "defaults of the partitions below", ("MaxTime (rules of the scheduler)",)),
         ("11", "partition p: 5 machines", ("Default (rules of the scheduler)",)),
         ("12", "partition q: 8 machines", ()),
@@ -99,11 +99,13 @@ def test_each_record_is_accounted_for(tmp_path: Path) -> None:
         ("Boards=2 SocketsPerBoard=2 CoresPerSocket=3 ThreadsPerCore=2", {"cpu_milli": 24000}),
         ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=2", {"cpu_milli": 12000}),
         ("CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=2", {"cpu_milli": 6000}),
+        ("CPUs=4 Sockets=2 CoresPerSocket=4", {"cpu_milli": 8000}),
         ("Gres=gpu:2,bandwidth:lustre:no_consume:4G TmpDisk=7", {"cpu_milli": 1000, "gpu_milli": 2000, "disk_mb": 7}),
         ("Gres=gpu:tesla:1,gpu:kepler:1", {"cpu_milli": 1000, "gpu_milli": 2000}),
     ],
 )
-def test_the_size_of_a_node_is_what_the_manual_says(tmp_path: Path, line: str, amounts: dict[str, int]) -> None:
+def test_the_size_of_a_node_is_what_slurmctld_says(tmp_path: Path, line: str, amounts: dict[str, int]) -> None:
+    """The amounts are CfgTRES and Gres of `scontrol show node` for these lines."""
     (machine,) = read_inventory(stored(tmp_path, f"NodeName=a {line}\n", "slurm.conf")).machines
     assert machine.amounts == amounts
 
@@ -123,6 +125,8 @@ def test_memory_that_one_node_alone_does_not_state_is_one_megabyte_as_in_slurm(t
         ("NodeName=a CPUs=2 CoreSpecCount=2", r":2: 2 of 2 CPUs are reserved for the system; leave one for jobs"),
         ("NodeName=a Gres=gpu:a100:x", r":2: 'gpu:a100:x' is no generic resource; write NAME:TYPE:NUMBER"),
         ("NodeName=a State=BUSY", r":2: 'BUSY' is no state of a node; write UNKNOWN"),
+        ("DownNodes=n0 State=UP", r":2: 'UP' is no state of a node; write UNKNOWN"),
+        ("NodeSet=s Nodes=s\nPartitionName=p Nodes=s", r":2: there is no node 's'; add its NodeName= line"),
         ("NodeName=n[0-1]", r":2: names the node n0 again, as .*slurm.conf:1 does; take it out"),
         ("DownNodes=x", r":2: there is no node 'x'; add its NodeName= line, or take it out here"),
         ("PartitionName=p Nodes=n0,x", r":2: there is no node 'x'"),
@@ -160,6 +164,7 @@ def test_sinfo_lists_a_node_once_per_partition(tmp_path: Path) -> None:
         "1 machine of 8 CPUs, 15.625 GB, 3 GPUs (a100+v100), takes no work: DRAINED",
         "1 machine of 8 CPUs, 15.625 GB, 3 GPUs (a100+v100), takes no work: NOT_RESPONDING",
     ]
+    assert [use.ignored for use in inventory.uses if use.ignored] == [("shard:8 (no GPU)",)]
 
 
 def test_sinfo_with_wide_columns_and_groups_of_nodes_is_read_too(tmp_path: Path) -> None:
