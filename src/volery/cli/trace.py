@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SPARKLINE_POINTS = 60
 UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
 """The unit of what is in use at one time, by the unit of work."""
+NAMES_SHOWN = 8
+"""Names of machines that a line lists."""
 WORKERS = 10_000
 """The workers that the load is taken over where neither options nor the file name a number."""
 
@@ -454,8 +456,10 @@ def list_machines(
     for use in inventory.uses:
         parts = [use.meaning, f"not read: {', '.join(use.ignored)}" if use.ignored else ""]
         typer.echo(f"{use.place}: {'; '.join(filter(None, parts))}")
-    for listed in idle:
-        typer.echo(f"left out: {listed.name} takes no work: {listed.state}")
+    for state in dict.fromkeys(listed.state for listed in idle):
+        names = [listed.name for listed in idle if listed.state == state]
+        more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+        typer.echo(f"left out: {machine_count(len(names))}, {state}: {', '.join(names[:NAMES_SHOWN])}{more}")
     total = ", ".join(offer_text(name, amount) for name, amount in offers.items())
     typer.echo(f"{output or source}: {machine_count(len(machines))} with {total} together")
     if output is not None:

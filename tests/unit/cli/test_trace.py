@@ -266,12 +266,15 @@ def test_machines_writes_the_machines_of_a_cluster_and_accounts_for_each_line(tm
         f"{conf}:1: 2 machines of 4 CPUs, 1 GB; not read: Weight (order in which Slurm fills nodes)",
         f"{conf}:2: 1 machine of 1 CPUs, 1 MB, 2 GPUs, takes no work: DOWN",
         f"{conf}:3: partition p: 1 machine",
-        "left out: m takes no work: DOWN",
+        "left out: 1 machine, DOWN: m",
         f"{output}: 2 machines with 8 CPUs, 2 GB together",
         f"try:  volery compare oracle backfill --trace TRACE --workers 2 --machines {output}",
     ]
     assert output.read_text() == "name,cpu_milli,memory_mb\nn0,4000,1024\nn1,4000,1024\n"
     assert "exists already; give --force" in refused("machines", conf, "-o", output)
+    conf.write_text(f"{CONF}NodeName=d[00-11] State=DRAIN\n")
+    assert "left out: 12 machines, DRAIN: d00, d01, d02, d03, d04, d05, d06, d07 and 4 more\n" in told("machines", conf)
+    conf.write_text(CONF)
     told("machines", conf, "-o", output, "--force", "--down")
     assert output.read_text().splitlines()[-1] == "m,1000,1,2000"
 
