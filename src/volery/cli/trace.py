@@ -10,6 +10,7 @@ import typer
 
 from volery.cli.options import (
     AsJson,
+    Columns,
     JournalFolder,
     Only,
     Replace,
@@ -88,6 +89,7 @@ def describe_trace(
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
+    columns: Columns = None,
     durations: Annotated[str, declared("durations", shown=True)] = "exact",
     arrivals: Annotated[str, declared("arrivals", shown=True)] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
@@ -107,6 +109,7 @@ def describe_trace(
         job_count=jobs,
         only=checked_only(only),
         resources=counted,
+        columns=columns,
     )
 
     if requests != "none":  # tasks ask for what the model draws
@@ -185,6 +188,7 @@ def convert_trace(
     source: Source,
     output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
@@ -214,6 +218,7 @@ def convert_trace(
         Path(source),
         output,
         form=form,
+        columns=columns,
         chosen_repairs=choices(repair or []),
         parents=not without_parents,
         submissions=not without_submissions,
@@ -251,6 +256,7 @@ def _far_permille(text: str) -> tuple[int, int]:
 def examine_trace(
     source: Source,
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     only: Only = "ran",
     as_json: AsJson = False,
@@ -258,7 +264,7 @@ def examine_trace(
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
 
-    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only))
+    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only), columns)
     if as_json:
         print_json({**msgspec.to_builtins(diagnosis), "unanswered": diagnosis.unanswered})
     else:
@@ -478,6 +484,7 @@ def anonymise_trace(
     ] = None,
     shift_days: Annotated[int, typer.Option(help="Days by which all times become later.")] = 0,
     form: FormatName = None,
+    columns: Columns = None,
     force: Replace = False,
     as_json: AsJson = False,
 ) -> None:
@@ -485,7 +492,9 @@ def anonymise_trace(
     from volery.workload.pseudonyms import anonymise, new_key, read_key
 
     chosen_key = new_key() if key is None else read_key(key)
-    pseudonyms = anonymise(Path(source), output, chosen_key, form=form, shift_days=shift_days, force=force)
+    pseudonyms = anonymise(
+        Path(source), output, chosen_key, form=form, columns=columns, shift_days=shift_days, force=force
+    )
     if as_json:
         printed_key = chosen_key if key is None else None
         print_json({"file": str(output), **msgspec.to_builtins(pseudonyms), "key": printed_key})

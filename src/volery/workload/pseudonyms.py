@@ -31,7 +31,7 @@ KEY_DIGITS_MIN: Final = 32
 KEY_DIGITS: Final = 64
 HASH_DIGITS: Final = 16
 """Hexadecimal digits of a hash: of ten million names two are alike once in 370,000 traces."""
-NAMED: Final = tuple(name for name in ("user", "group", "partition") if name in SCHEMA.names)
+NAMED: Final = ("user", "group", "partition")
 """Columns of names, of which there are few."""
 IDS: Final = ("job", "task", "parents", "constraints")
 """Columns of ids, of which there are many; a parent is the id of a task."""
@@ -76,7 +76,14 @@ def read_key(path: Path) -> str:
 
 
 def anonymise(
-    source: Path, output: Path, key: str, *, form: str | None = None, shift_days: int = 0, force: bool = False
+    source: Path,
+    output: Path,
+    key: str,
+    *,
+    form: str | None = None,
+    columns: str | None = None,
+    shift_days: int = 0,
+    force: bool = False,
 ) -> Pseudonyms:
     """Write a trace as a table in which names and ids are keyed hashes.
 
@@ -85,7 +92,7 @@ def anonymise(
     Args:
         source: a file of any format, or a folder of parquet parts.
         key: hexadecimal digits; the same key gives a name the same hash in every trace.
-        form: name of the format; None: recognised by the content.
+        form, columns: name of the format, or map of the columns; None: recognised by the content.
         shift_days: days by which all times become later; a multiple of 7 keeps the days of the week.
 
     Raises:
@@ -95,7 +102,7 @@ def anonymise(
     if not 0 <= shift_days <= DAYS_MAX:
         raise InputError("--shift-days", f"{shift_days} days are no shift; give from 0 to {DAYS_MAX}")
 
-    source_format = format_of(source, form)
+    source_format = format_of(source, form, columns)
     noticed = Noticed()
     hashes = _Hashes(bytes.fromhex(key + "0" * (len(key) % 2)))
     batches: Iterator[pa.RecordBatch] = map(hashes.hashed, read_source(source, source_format, noticed))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from volery.core.errors import InputError
 from volery.workload.formats.alibaba import STATUS
-from volery.workload.formats.source import Format, Head, Noticed, fields, is_number
+from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, is_number
 
 NEAR: Final = 0.5
 """Share of the named columns, or of the first rows, from which on a format is near."""
@@ -17,11 +16,11 @@ EQUAL: Final = 0.13
 """Difference of such shares, a little more than one column of eight, below which two formats are as near."""
 SEPARATORS: Final = (",", ";", "\t", "|")
 PAGE: Final = "docs/reference/trace-table.md"
-KEY: Final = re.compile(r'"(\w+)"\s*:')
+MAPS_PAGE: Final = "docs/how-to/read-a-table.md"
 JSON: Final = (b"{", b"[")
 ENOUGH: Final = 6
 """Columns of a format that has more, with which a file is of that format beyond doubt."""
-SHOWN: Final = 24
+SHOWN: Final = 32
 """Names of columns that a message lists."""
 
 SACCT: Final = frozenset({"JobID", "State"})
@@ -75,16 +74,19 @@ def _fits_own(head: Head) -> bool:
 
 
 UNREAD: Final = (
-    UnreadFormat("output of Slurm's sacct", _has_names(SACCT, ("|", ",", ";", "\t"))),
     UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _has_names(PAI, (",",))),
     UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _fits_pai),
     UnreadFormat("a GWF table of 29 columns (Grid Workloads Archive)", _fits_gwa),
 )
 OWN: Final = UnreadFormat("a table with columns of its own", _fits_own)
+NARROW: Final = f"is output of sacct without -P, which cuts what is long; export it with -P, as {MAPS_PAGE} shows"
 
 
 def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
     """The error of a file that fits no format."""
+    if head.lines and set(head.lines[0].split()) >= SACCT:
+        return InputError(f"{path}:1", NARROW)
+
     for unread in UNREAD:
         if unread.fits(head):
             return _not_read_yet(path, unread.title)
@@ -94,7 +96,9 @@ def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
 
     if OWN.fits(head):
         mark = max(SEPARATORS, key=lambda separator: len(fields(head.lines[0], separator)))
-        return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
+        names = _listed(fields(head.lines[0], mark))
+        fix = f"map them with `volery trace columns {path.name} > map.toml` and --columns map.toml ({MAPS_PAGE})"
+        return InputError(f"{path}:1", f"is {OWN.title} ({names}); {fix}")
 
     first = f"begins with {head.lines[0][:40]!r}" if head.lines else "has no line of text"
     if head.columns:
@@ -129,7 +133,7 @@ def _names(head: Head) -> Iterator[frozenset[str]]:
     """Names of columns or keys that the beginning of a file may hold, by the ways to separate them."""
     yield head.columns
     if head.start[:1] in JSON:
-        yield frozenset(KEY.findall("\n".join(head.lines)))
+        yield frozenset(JSON_KEY.findall("\n".join(head.lines)))
         return
     for mark in SEPARATORS:
         yield frozenset(fields(head.lines[0], mark)) if head.lines else frozenset()

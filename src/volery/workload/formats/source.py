@@ -31,6 +31,8 @@ PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
+JSON_KEY: Final = re.compile(r'"(\w+)"\s*:')
+
 UNKNOWN_STATUS: Final = "rows of a status that the format does not have, taken for unknown"
 
 T = TypeVar("T")
@@ -293,13 +295,22 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
 
     if is_named:
         parsed = parsed.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=clock)
+    return epoch_us(parsed, clock, after_us)
 
-    at_us = _since_epoch(parsed)
+
+def epoch_us(shown: datetime, clock: tzinfo, after_us: int | None = None) -> int:
+    """A date with a time in microseconds since 1970.
+
+    Args:
+        clock, after_us: see `moment`.
+    """
+    if shown.tzinfo is None:
+        shown = shown.replace(tzinfo=clock)
+
+    at_us = _since_epoch(shown)
     # Of an hour that occurs twice the second is meant, if the first lies before the event before.
     if after_us is not None and at_us < after_us:
-        at_us = _since_epoch(parsed.replace(fold=1))
+        at_us = _since_epoch(shown.replace(fold=1))
 
     return at_us
 
