@@ -1,12 +1,7 @@
-"""Nodes of Kubernetes as `kubectl get nodes -o json` prints them, and the quantities that its objects state.
-
-Quantities are those of the API reference (resource.Quantity): a number with a binary suffix (Ki, Mi ..), a decimal one
-(n, u, m, k, M ..) or an exponent.
-"""
+"""Nodes of Kubernetes as `kubectl get nodes -o json` prints them."""
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -14,37 +9,14 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
+from volery.workload.formats.columns.kubernetes import GPU_SUFFIX, MEBIBYTE, quantity
 from volery.workload.formats.source import document
 from volery.workload.inventory import GPU, MEMORY, Inventory, ListedMachine, machine_uses
 
-QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))", re.ASCII)
-BINARY: Final[dict[str, Decimal]] = {
-    f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)
-}
-DECIMAL: Final[dict[str, Decimal]] = {
-    letter: Decimal(1000) ** power for power, letter in enumerate(["n", "u", "m", "", *"kMGTPE"], start=-3)
-}
-MEBIBYTE: Final = Decimal(1 << 20)
-GPU_SUFFIX: Final = "/gpu"
-"""End of the resource names of GPUs, as nvidia.com/gpu and amd.com/gpu."""
 GPU_LABEL: Final = "nvidia.com/gpu.product"
 CONTROL: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Taints of nodes that run the cluster itself."""
 SPARING: Final = ("NoSchedule", "NoExecute")
-
-
-def quantity(text: str) -> Decimal:
-    """A quantity as Kubernetes writes it, as 1500m, 0.5, 16Gi or 2e3.
-
-    Raises:
-        ValueError: it is none.
-    """
-    parts = QUANTITY.fullmatch(text)
-    if parts is None:
-        raise ValueError(f"{text[:40]!r} is no quantity of Kubernetes, as 1500m, 0.5 or 16Gi")
-    if parts[2]:
-        return Decimal(parts[1] + parts[2])
-    return Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
 
 
 class KubeTaint(msgspec.Struct):

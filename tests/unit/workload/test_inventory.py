@@ -11,8 +11,8 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import counted_resources, load_cluster
 from volery.workload.clusters import read_inventory
+from volery.workload.formats.columns.kubernetes import quantity
 from volery.workload.inventory import ListedMachine, write_machines
-from volery.workload.kubernetes import quantity
 
 CONF = """\
 ClusterName=maps

@@ -40,7 +40,8 @@ def swf(folder: Path, text: str = SWF) -> Path:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return pq.read_table(path).to_pylist()
+    content: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return content
 
 
 def test_names_and_ids_are_keyed_hashes_and_nothing_else_moves(tmp_path: Path) -> None:

@@ -15,7 +15,17 @@ from volery.workload.formats.columns.mapping import ColumnMap, parsed_map, read_
 from volery.workload.formats.columns.reading import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
-SHIPPED: Final = ("sacct",)
+SHIPPED: Final = (
+    "sacct",
+    "alibaba-pai",
+    "helios",
+    "elasticflow",
+    "azure-vmtable",
+    "condor-history",
+    "pbs",
+    "kube-pods",
+    "gwa",
+)
 """Names of the maps in the folder `data`, in the order in which files are tried."""
 
 
@@ -47,7 +57,6 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
     Args:
         place: name of the map's file, for messages.
     """
-
     source = column_map.source
 
     def batches(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
@@ -61,6 +70,7 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         remarks=column_map.remarks,
         # A text with other separators is near to none by its names: its first line does not show them.
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
+        like=row_like(source.kinds, source.separator) if source.kinds else None,
     )
 
 
@@ -80,9 +90,10 @@ def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:
         if source.form in ("json", "json-lines"):
             keys = frozenset(JSON_KEY.findall("\n".join(head.lines)))
             return head.lines[0][:1] in ("{", "[") and keys >= header
-        if like is not None:
-            return all(like(line) == 1.0 for line in head.lines)
-        return frozenset(fields(head.lines[0], source.separator)) >= header
+        rows = [line for line in head.lines if not (source.comment and line.startswith(source.comment))]
+        if header and rows and frozenset(fields(rows[0], source.separator)) >= header:
+            return True
+        return like is not None and bool(rows) and all(like(line) == 1.0 for line in rows)
 
     return fits
 

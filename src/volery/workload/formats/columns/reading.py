@@ -47,6 +47,7 @@ TYPES: Final = {
 MISFIT_US: Final = 1_000_000
 """Difference of a runtime and its times that comes of seconds that were cut."""
 
+CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us")
 UNIT: Final = 1000.0
 """Thousandths in a core or device."""
 DEPENDENCY: Final = re.compile(r"\b\d[\w+]*")
@@ -222,6 +223,7 @@ class MappedRows:
         columns["line"] = pa.array(chunk.lines, pa.int64())
         columns["parents"] = self._dependencies(chunk)
         columns["limit_us"] = self._column("limit", chunk)
+        columns["deadline_us"] = self._column("deadline", chunk)
         columns["estimate_us"] = pc.coalesce(self._column("estimate", chunk), columns["limit_us"])
         columns |= self._shape(chunk)
 
@@ -251,7 +253,8 @@ class MappedRows:
         cores = self._amounts("cores", chunk, counts)
         counts["core"] = pc.divide(cores, UNIT)
         devices, memory = (self._amounts(name, chunk, counts) for name in ("devices", "memory"))
-        shares = [_share(amount, size) for amount in (cores, devices)]
+        amounts = {"cores": cores, "devices": devices}
+        shares = [_share(amount, size, is_exact=self._is_per_task(name)) for name, amount in amounts.items()]
 
         # Of an array that has not started a row stands for many jobs, none of them with others.
         is_gang = _true(pc.and_(pc.and_(pc.greater(size, 1), pc.is_null(array)), self._map.has_gangs))
@@ -264,6 +267,10 @@ class MappedRows:
             "memory_mb": pc.divide(memory, _parts(size)),
             "changed": _null_where(pc.invert(is_uneven), pa.array([UNEVEN] * len(size))),
         }
+
+    def _is_per_task(self, target: str) -> bool:
+        """True where a map states what each task asks for, so that no part has to be whole."""
+        return all(entry.per == "task" for entry in self._map.given(target))
 
     def _attempts(self, columns: dict[str, Any]) -> pa.Array:
         """Submissions, of which that of a further attempt without its own is the end of the attempt before."""
@@ -311,7 +318,7 @@ class MappedRows:
         )
         changed = pc.if_else(pc.fill_null(waited, False), CAME_BEFORE, batch.column("changed"))
         columns = dict(zip(SCHEMA.names, batch.columns, strict=True)) | {"changed": changed}
-        columns |= {name: pc.subtract(columns[name], since_us) for name in ("submit_us", "start_us", "end_us")}
+        columns |= {name: pc.subtract(columns[name], since_us) for name in CLOCKS}
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
 
 
@@ -354,8 +361,10 @@ def _is_whole(amount: pa.Array) -> pa.Array:
     return _true(pc.equal(pc.multiply(pc.floor(pc.divide(amount, UNIT)), UNIT), amount))
 
 
-def _share(amount: pa.Array, size: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _share(amount: pa.Array, size: pa.Array, *, is_exact: bool) -> tuple[pa.Array, pa.Array]:
     """The part of each task, in whole cores or devices if the job has whole ones; and the rows where that is more."""
     part = pc.divide(amount, _parts(size))
+    if is_exact:
+        return part, pa.array([False] * len(part))
     is_uneven = pc.and_(pc.and_(_is_whole(amount), pc.is_valid(part)), pc.invert(_is_whole(part)))
     return pc.if_else(is_uneven, pc.multiply(pc.ceil(pc.divide(part, UNIT)), UNIT), part), is_uneven
