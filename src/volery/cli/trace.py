@@ -274,6 +274,22 @@ def examine_trace(
         raise typer.Exit(1)
 
 
+@trace_app.command("columns")
+def propose_columns(source: Source, as_json: AsJson = False) -> None:
+    """Print a map of a table's columns as TOML, made from names and first rows, to edit and give to --columns."""
+    from volery.workload.formats import fitting
+    from volery.workload.formats.columns import MAPS, proposed_map
+    from volery.workload.formats.source import head_of
+
+    path = Path(source)
+    form = fitting(path)
+    if form is not None and form not in MAPS:
+        raise InputError(str(path), f"is a trace of the format {form.name}, which is read without a map; name it alone")
+
+    proposal = proposed_map(path, head_of(path))
+    print_answer(msgspec.to_builtins(proposal), as_json, proposal.text.rstrip())
+
+
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
     print_omissions(diagnosis.left_out)
     typer.echo(f"{diagnosis.source}: {diagnosis.rows:,} rows of {diagnosis.format}")

@@ -55,6 +55,7 @@ SCHEMA: Final = pa.schema(
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
         pa.field("limit_us", pa.int64()),
+        pa.field("gang_tasks", pa.int64()),
         pa.field("gang_nodes", pa.int64()),
         pa.field("group", pa.string()),
         pa.field("partition", pa.string()),
@@ -63,7 +64,7 @@ SCHEMA: Final = pa.schema(
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-RIGID_JOBS: Final = ("limit_us", "gang_nodes", "group", "partition")
+RIGID_JOBS: Final = ("limit_us", "gang_tasks", "gang_nodes", "group", "partition")
 """Columns of what jobs of clusters with gangs state."""
 SINCE: Final = (
     {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
@@ -98,7 +99,8 @@ class TaskRow(msgspec.Struct, gc=False):
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
         limit_us: wall-clock limit of the job as its user stated it, microseconds.
-        gang_nodes: number of machines over which its instances are spread, which run only together; 0: any number.
+        gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
+        gang_nodes: count of machines over which these tasks are spread evenly; null: any machines.
         group, partition: group of the user, and part of the machines that the job was submitted to.
     """
 
@@ -129,6 +131,7 @@ class TaskRow(msgspec.Struct, gc=False):
     left_out: str | None = None
     changed: str | None = None
     limit_us: int | None = None
+    gang_tasks: int | None = None
     gang_nodes: int | None = None
     group: str | None = None
     partition: str | None = None

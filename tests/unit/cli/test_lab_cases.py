@@ -79,21 +79,21 @@ def test_the_jobs_of_pai_that_ran_are_read(command: Command, tmp_path: Path, nam
     command("trace", "convert", CASES / name, "-o", tmp_path / "t.parquet")
     rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
     ran = [row for row in rows if row["runtime_us"] is not None]
-    assert [(row["job"], row["instances"], row["cpu_milli"], row["gpu_milli"], row["runtime_us"]) for row in ran] == [
-        ("jobA", 4, 6000.0, 1000.0, 600_000_000),
-        ("jobA", 1, 6000.0, None, 600_000_000),
-        ("jobB", 1, 6000.0, 250.0, 1_000_000),
+    assert [(row["job"], row["gang_tasks"], row["cpu_milli"], row["gpu_milli"], row["runtime_us"]) for row in ran] == [
+        ("jobA", 4, 24_000.0, 4000.0, 600_000_000),
+        ("jobA", None, 6000.0, None, 600_000_000),
+        ("jobB", None, 6000.0, 250.0, 1_000_000),
     ]
-    assert [(row["job"], row["status"], row["gpu_milli"]) for row in rows[3:]] == [
-        ("jobC", "running", 8000.0),
-        ("jobD", "waiting", 500.0),
+    assert [(row["job"], row["status"], row["gang_tasks"], row["gpu_milli"]) for row in rows[3:]] == [
+        ("jobC", "running", None, 8000.0),
+        ("jobD", "waiting", 2, 1000.0),
     ]
 
 
 def test_a_file_of_the_grid_workloads_archive_is_read(command: Command, tmp_path: Path) -> None:
     command("trace", "convert", CASES / "09-gwa.gwf", "-o", tmp_path / "t.parquet")
     rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
-    assert [(row["instances"], row["cpu_milli"], row["runtime_us"]) for row in rows] == [
-        (4, 1000.0, 100_000_000),
-        (1, 1000.0, 60_000_000),
+    assert [(row["gang_tasks"], row["cpu_milli"], row["runtime_us"]) for row in rows] == [
+        (4, 4000.0, 100_000_000),
+        (None, 1000.0, 60_000_000),
     ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.columns.mapping import ColumnMap, parsed_map, read_map
+from volery.workload.formats.columns.proposal import Proposal, propose
 from volery.workload.formats.columns.reading import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
@@ -72,6 +73,18 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
         like=row_like(source.kinds, source.separator) if source.kinds else None,
     )
+
+
+def proposed_map(path: Path, head: Head) -> Proposal:
+    """A map to edit: the shipped one that is for such files, or one made from the names and first rows of a table.
+
+    Raises:
+        InputError: the file is no table.
+    """
+    for name, form in zip(SHIPPED, MAPS, strict=True):
+        if form.fits(head):
+            return Proposal(f"# A copy of the shipped map {name}.\n{map_text(name)}", {}, (), ())
+    return propose(path, head)
 
 
 def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:

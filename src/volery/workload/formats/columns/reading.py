@@ -243,7 +243,7 @@ class MappedRows:
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
     def _shape(self, chunk: Chunk) -> dict[str, Any]:
-        """Tasks, nodes, and what each task asks for."""
+        """Tasks, nodes, and what a row asks for: the tasks of a gang together, else each of its tasks."""
         one = pa.scalar(1, pa.int64())
         nodes, tasks, array = (self._column(name, chunk) for name in ("nodes", "tasks", "array"))
         counts = {"node": pc.fill_null(nodes, 1), "task": pc.coalesce(tasks, nodes, one)}
@@ -255,16 +255,19 @@ class MappedRows:
         devices, memory = (self._amounts(name, chunk, counts) for name in ("devices", "memory"))
         amounts = {"cores": cores, "devices": devices}
         shares = [_share(amount, size, is_exact=self._is_per_task(name)) for name, amount in amounts.items()]
+        is_uneven = pc.or_(*[uneven for _, uneven in shares])
 
         # Of an array that has not started a row stands for many jobs, none of them with others.
         is_gang = _true(pc.and_(pc.and_(pc.greater(size, 1), pc.is_null(array)), self._map.has_gangs))
-        is_uneven = pc.or_(*[uneven for _, uneven in shares])
+        parts = [*(part for part, _ in shares), pc.divide(memory, _parts(size))]
+        cpu_milli, gpu_milli, memory_mb = (pc.multiply(part, pc.if_else(is_gang, _parts(size), 1.0)) for part in parts)
         return {
-            "instances": pc.coalesce(array, size),
-            "gang_nodes": _null_where(pc.invert(is_gang), pc.fill_null(nodes, 0)),
-            "cpu_milli": shares[0][0],
-            "gpu_milli": shares[1][0],
-            "memory_mb": pc.divide(memory, _parts(size)),
+            "instances": pc.coalesce(array, pc.if_else(is_gang, one, size)),
+            "gang_tasks": _null_where(pc.invert(is_gang), size),
+            "gang_nodes": _null_where(pc.invert(is_gang), nodes),
+            "cpu_milli": cpu_milli,
+            "gpu_milli": gpu_milli,
+            "memory_mb": memory_mb,
             "changed": _null_where(pc.invert(is_uneven), pa.array([UNEVEN] * len(size))),
         }
 

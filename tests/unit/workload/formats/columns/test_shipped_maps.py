@@ -56,6 +56,16 @@ def table(*, header: bool, separator: str = ",", top: str = "") -> Callable[[Sou
     return text
 
 
+def shape(tasks: int, nodes: int | None = None, **amounts: float | None) -> Expected:
+    """A row of tasks that run only together and share what all of them ask for; of one task, a row of its own.
+
+    Args:
+        amounts: request of each task.
+    """
+    together = {name: None if amount is None else amount * tasks for name, amount in amounts.items()}
+    return together | {"instances": 1} | ({"gang_tasks": tasks, "gang_nodes": nodes} if tasks > 1 else {})
+
+
 def cycle(k: int, *choices: Any) -> Any:
     return choices[k % len(choices)]
 
@@ -87,16 +97,11 @@ def pai_right(k: int) -> Expected:
     return {
         "job": f"job{k // 2}",
         "task": cycle(k, "worker", "ps"),
-        "instances": k + 1,
-        "gang_nodes": 0 if k else None,
         "start_us": start_us,
         "end_us": end_us,
         "runtime_us": (1000 + 10 * k) * SECOND if end_us else None,
-        "cpu_milli": 1000.0 * (k + 1),
-        "memory_mb": 30_000.0,
-        "gpu_milli": cycle(k, 500.0, 1000.0, 8000.0, None),
         "status": state,
-    }
+    } | shape(k + 1, cpu_milli=1000.0 * (k + 1), memory_mb=30_000.0, gpu_milli=cycle(k, 500.0, 1000.0, 8000.0, None))
 
 
 PAI_BAD = {
@@ -143,12 +148,8 @@ def helios_right(k: int) -> Expected:
         "start_us": submit_us + k * SECOND,
         "end_us": submit_us + (100 + 2 * k) * SECOND,
         "runtime_us": (100 + k) * SECOND,
-        "instances": nodes,
-        "gang_nodes": nodes if nodes > 1 else None,
-        "cpu_milli": 16_000.0,
-        "gpu_milli": 8000.0,
         "status": cycle(k, "finished", "killed", "failed", "killed", "lost"),
-    }
+    } | shape(nodes, nodes, cpu_milli=16_000.0, gpu_milli=8000.0)
 
 
 HELIOS_BAD = {
@@ -182,10 +183,7 @@ def elastic_right(k: int) -> Expected:
         "submit_us": (16_566 + 30 * k) * SECOND,
         "deadline_us": (21_347 + 40 * k) * SECOND,
         "runtime_us": (3_890 + k) * SECOND,
-        "instances": 2 ** (k % 4),
-        "gang_nodes": 0 if k % 4 else None,
-        "gpu_milli": 1000.0,
-    }
+    } | shape(2 ** (k % 4), gpu_milli=1000.0)
 
 
 ELASTIC_BAD = {
@@ -327,6 +325,7 @@ def pbs_row(k: int) -> dict[str, Any]:
 def pbs_right(k: int) -> Expected:
     nodes = 1 + k % 3
     is_torque = k % 3 == 2
+    gpus = None if is_torque else 1000.0
     return {
         "job": f"{k}.server",
         "task": "0",
@@ -339,13 +338,8 @@ def pbs_right(k: int) -> Expected:
         "runtime_us": (100 + 2 * k) * SECOND,
         "limit_us": 3600 * SECOND,
         "estimate_us": 3600 * SECOND,
-        "instances": nodes,
-        "gang_nodes": nodes if nodes > 1 else None,
-        "cpu_milli": 8000.0,
-        "memory_mb": None if is_torque else 4096.0,
-        "gpu_milli": None if is_torque else 1000.0,
         "status": cycle(k, "finished", "failed", "killed", "killed"),
-    }
+    } | shape(nodes, nodes, cpu_milli=8000.0, memory_mb=None if is_torque else 4096.0, gpu_milli=gpus)
 
 
 def pbs_text(rows: Source) -> str:
@@ -477,12 +471,8 @@ def gwa_right(k: int) -> Expected:
         "runtime_us": (100 + k) * SECOND,
         "limit_us": cycle(k, 900 * SECOND, None),
         "estimate_us": cycle(k, 900 * SECOND, None),
-        "instances": size,
-        "gang_nodes": 0 if size > 1 else None,
-        "cpu_milli": 1000.0,
-        "memory_mb": cycle(k, 1.0, None),
         "status": cycle(k, "finished", "failed", "killed"),
-    }
+    } | shape(size, cpu_milli=1000.0, memory_mb=cycle(k, 1.0, None))
 
 
 GWA_TOP = "# Grid Workload Format\n#\tJobID\tSubmitTime\n\n"
@@ -588,14 +578,14 @@ def test_records_of_pbs_that_are_no_ends_are_counted_and_a_rerun_is_an_attempt(t
 
 @pytest.mark.parametrize(
     ("nodes", "cores"),
-    [("2:ppn=8", 8000.0), ("n1:ppn=4+n2:ppn=8", None), ("2", 1000.0), ("2:ppn=8:fast", 8000.0)],
+    [("2:ppn=8", 16_000.0), ("n1:ppn=4+n2:ppn=8", None), ("2", 2000.0), ("2:ppn=8:fast", 16_000.0)],
 )
 def test_processors_of_torque_are_those_of_each_node_where_all_nodes_are_alike(
     tmp_path: Path, nodes: str, cores: float | None
 ) -> None:
     message = f"qtime={BEGIN_S} start={BEGIN_S} end={BEGIN_S + 1} Resource_List.nodes={nodes} Resource_List.nodect=2"
     (row,) = read(stored(tmp_path, f"03/01/2024 08:00:00;E;1.s;{message} Exit_status=0\n"))
-    assert (row["instances"], row["cpu_milli"]) == (2, cores)
+    assert (row["gang_tasks"], row["cpu_milli"]) == (2, cores)
 
 
 def test_the_attributes_of_a_job_of_condor_may_stand_far_below_each_other(tmp_path: Path) -> None:
