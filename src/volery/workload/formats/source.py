@@ -22,6 +22,7 @@ from volery.workload.table import TaskRow
 from volery.workload.tr import SECONDS_MAX
 
 HEAD_LINES: Final = 50
+DOCUMENT_LINES: Final = 500
 HEAD_LINE_BYTES: Final = 1 << 20
 QUOTED_LINES_MAX: Final = 1000
 """A quoted field that goes on for longer has lost its end."""
@@ -121,14 +122,21 @@ def head_of(path: Path) -> Head:
     for _, line in numbered_lines(path):
         text = line[:HEAD_LINE_BYTES].decode("utf-8", "replace").strip()
         lines += [text] if text else []
-        if len(lines) == HEAD_LINES:
+        # A document may be printed with a value in each line.
+        if len(lines) == (DOCUMENT_LINES if lines and lines[0][0] in "{[" else HEAD_LINES):
             break
 
     return Head(path, lines[0][:16].encode() if lines else b"", tuple(lines))
 
 
 def fields(line: str, separator: str = ",") -> list[str]:
-    """The fields of a line, without blanks around them; one field where it is no row of a table at all."""
+    """The fields of a line, without blanks around them; one field where it is no row of a table at all.
+
+    Args:
+        separator: the character between fields; empty: blanks.
+    """
+    if not separator:
+        return line.split()
     try:
         return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
     except csv.Error:

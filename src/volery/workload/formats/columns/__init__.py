@@ -16,7 +16,18 @@ from volery.workload.formats.columns.proposal import Proposal, propose
 from volery.workload.formats.columns.reading import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
-SHIPPED: Final = ("sacct", "jobcomp")
+SHIPPED: Final = (
+    "sacct",
+    "jobcomp",
+    "alibaba-pai",
+    "helios",
+    "elasticflow",
+    "azure-vmtable",
+    "condor-history",
+    "pbs",
+    "kube-pods",
+    "gwa",
+)
 """Names of the maps in the folder `data`, in the order in which files are tried."""
 
 
@@ -61,6 +72,7 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         remarks=column_map.remarks,
         # A text with other separators is near to none by its names: its first line does not show them.
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
+        like=row_like(source.kinds, source.separator) if source.kinds else None,
     )
 
 
@@ -92,9 +104,10 @@ def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:
         if source.form in ("json", "json-lines"):
             keys = frozenset(JSON_KEY.findall("\n".join(head.lines)))
             return head.lines[0][:1] in ("{", "[") and keys >= header
-        if like is not None:
-            return all(like(line) == 1.0 for line in head.lines)
-        return frozenset(fields(head.lines[0], source.separator)) >= header
+        rows = [line for line in head.lines if not (source.comment and line.startswith(source.comment))]
+        if header and rows and frozenset(fields(rows[0], source.separator)) >= header:
+            return True
+        return like is not None and bool(rows) and all(like(line) == 1.0 for line in rows)
 
     return fits
 

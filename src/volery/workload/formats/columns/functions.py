@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from volery.workload.formats.columns.kubernetes import pod_cpu, pod_end, pod_gpus, pod_memory, pod_start
 from volery.workload.formats.columns.slurm import array_size, gpu_count, json_number, json_state, json_tres
 
 ValueFunction = Callable[[str], str | float | None]
 
 FUNCTIONS: Final[dict[str, ValueFunction]] = {
+    "kube-cpu": pod_cpu,
+    "kube-end": pod_end,
+    "kube-gpus": pod_gpus,
+    "kube-memory": pod_memory,
+    "kube-start": pod_start,
     "slurm-array-size": array_size,
     "slurm-gpus": gpu_count,
     "slurm-json-number": json_number,

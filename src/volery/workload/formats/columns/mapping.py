@@ -29,6 +29,7 @@ TARGETS: Final[dict[str, Kind]] = {
     "submit": "time",
     "start": "time",
     "end": "time",
+    "deadline": "time",
     "wait": "duration",
     "runtime": "duration",
     "limit": "duration",
@@ -80,9 +81,10 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         form: Form of the file, one of `volery.workload.formats.columns.records.READERS`.
-        separator: Character between fields of a text.
+        separator: Character between fields of a text; empty, without quotes: any blanks.
+        comment: Beginning of the lines of a text without quotes that are passed over; empty: there are none.
         quotes: True where `"` encloses fields of a text that hold separators or line ends.
-        names: Names of the columns of a text without a header line; of `pairs`, the keys in front of values.
+        names: Names of the columns of a text whose header line may lack; of `pairs`, the keys in front of values.
         rows: Keys to the list of rows in a JSON document, with dots between them.
         spill: Columns of a text without quotes that may hold separators and line ends: the first that the file has.
         missing: Texts that stand for no value, beside the empty one.
@@ -99,6 +101,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     form: str = "text"
     separator: str = ","
+    comment: str = ""
     quotes: bool = True
     names: tuple[str, ...] = ()
     rows: str = ""
@@ -279,7 +282,7 @@ def _check(column_map: ColumnMap, place: str) -> None:
     zone_of(source.zone, f"{place}: source.zone")
     if source.form not in READERS:
         raise InputError(f"{place}: source.form", f"{source.form!r} is no form{suggestion(source.form, READERS)}")
-    if len(source.separator) != 1:
+    if len(source.separator) != 1 and (source.separator or source.quotes):
         raise InputError(f"{place}: source.separator", f"{source.separator!r} is not one character")
     if source.begins:
         _compiled(source.begins, f"{place}: source.begins")

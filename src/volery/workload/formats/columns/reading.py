@@ -48,6 +48,7 @@ TYPES: Final = {
 MISFIT_US: Final = 1_000_000
 """Difference of a runtime and its times that comes of seconds that were cut."""
 
+CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us")
 UNIT: Final = 1000.0
 """Thousandths in a core or device."""
 DEPENDENCY: Final = re.compile(r"\b\d[\w+]*")
@@ -224,6 +225,7 @@ class MappedRows:
         columns["line"] = pa.array(chunk.lines, pa.int64())
         columns["parents"] = self._dependencies(chunk)
         columns["limit_us"] = self._column("limit", chunk)
+        columns["deadline_us"] = self._column("deadline", chunk)
         columns["estimate_us"] = pc.coalesce(self._column("estimate", chunk), columns["limit_us"])
         columns |= self._shape(chunk)
 
@@ -325,7 +327,7 @@ class MappedRows:
         )
         changed = pc.if_else(pc.fill_null(waited, False), CAME_BEFORE, batch.column("changed"))
         columns = dict(zip(SCHEMA.names, batch.columns, strict=True)) | {"changed": changed}
-        columns |= {name: pc.subtract(columns[name], since_us) for name in ("submit_us", "start_us", "end_us")}
+        columns |= {name: pc.subtract(columns[name], since_us) for name in CLOCKS}
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
 
 

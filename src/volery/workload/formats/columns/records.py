@@ -99,20 +99,26 @@ def text_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator
     source = column_map.source
     rows = _quoted_rows(path, source, noticed) if source.quotes else _plain_rows(path, source, noticed)
     names: Sequence[str] = source.names
+    first, head = next(rows, (0, ()))
+    words = [str(word).strip() for word in head]
 
-    if not names:
-        first = next(rows, None)
-        names = [str(name).strip() for name in first[1]] if first is not None else []
+    # Of a table whose names are known, too, there are copies with a header.
+    if not names or set(source.header or names) <= set(words):
+        names = words
         twice = [name for name, name_count in Counter(names).items() if name and name_count > 1]
-        if first is not None and twice:
-            raise InputError(f"{path}:{first[0]}", f"names the column {twice[0]!r} twice; keep one")
+        if twice:
+            raise InputError(f"{path}:{first}", f"names the column {twice[0]!r} twice; keep one")
+    elif words:
+        rows = itertools.chain([(first, head)], rows)
 
     check_names(path, column_map, names)
     yield from chunks(names, _of_width(path, rows, names, source, noticed), column_map.source_names)
 
 
-def _texts(path: Path, noticed: Noticed) -> Iterator[tuple[int, str]]:
+def _texts(path: Path, noticed: Noticed, comment: str = "") -> Iterator[tuple[int, str]]:
     for number, line in numbered_lines(path):
+        if comment and line.startswith(comment.encode()):
+            continue
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         if "\ufffd" in text:
             noticed[UNDECODED] += 1
@@ -142,8 +148,8 @@ def _plain_rows(path: Path, source: Source, noticed: Noticed) -> Iterator[Row]:
     pending: list[str] = []
     began = joined_lines = 0
 
-    for number, text in _texts(path, noticed):
-        words = text.split(source.separator)
+    for number, text in _texts(path, noticed, source.comment):
+        words = text.split(source.separator or None)
         width = width or len(source.names) or len(words)
 
         # A line that is a row by itself does not belong to the short one above it.
