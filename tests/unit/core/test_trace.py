@@ -78,8 +78,9 @@ def test_the_digest_of_a_trace_sees_every_column() -> None:
 def test_a_job_is_submitted_with_its_limit_and_most_have_none() -> None:
     trace = trace_of("t", [0, 5], [[10], [20]])
     limited = msgspec.structs.replace(trace, limit_us=array("q", [NEVER, 30]))
-    assert [trace.submission(job)[0].job.limit_us for job in (0, 1)] == [NEVER, NEVER]  # type: ignore[attr-defined]
-    assert [limited.submission(job)[0].job.limit_us for job in (0, 1)] == [NEVER, 30]  # type: ignore[attr-defined]
+    for one, limits in ((trace, [NEVER, NEVER]), (limited, [NEVER, 30])):
+        submits = [message for job in (0, 1) for message in one.submission(job) if isinstance(message, Submit)]
+        assert [submit.job.limit_us for submit in submits] == limits
 
 
 @pytest.mark.parametrize("limit_us", [0, -7])
