@@ -51,18 +51,6 @@ def check_times(trace: Trace) -> None:
         raise InputError(trace.name, problem)
 
 
-def check_limits(trace: Trace) -> None:
-    """Refuse a workload with a limit that no attempt could keep.
-
-    Raises:
-        InputError: with the job and its limit.
-    """
-    wrong_job = next((job for job, limit in enumerate(trace.limit_us) if limit <= 0 and limit != NEVER), None)
-    if wrong_job is not None:
-        problem = f"job {wrong_job} has a limit of {trace.limit_us[wrong_job]} us; give one above 0, or {NEVER}: none"
-        raise InputError(trace.name, problem)
-
-
 class Trace(msgspec.Struct, frozen=True):
     """Jobs in order of arrival; the tasks of job j are `first[j]` to `first[j + 1]` (exclusive).
 

@@ -10,8 +10,9 @@ import pytest
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
+from volery.core.limits import check_limits
 from volery.core.model import CHUNK_TASKS, NEVER, Task
-from volery.core.trace import check_limits, little_endian, longs
+from volery.core.trace import little_endian, longs
 
 
 def test_a_job_is_submitted_with_its_tasks_and_its_mean_duration() -> None:
