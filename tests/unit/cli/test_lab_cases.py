@@ -56,7 +56,6 @@ def test_no_job_of_a_log_is_lost(
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("07-sacct.txt", "is output of Slurm's sacct"),
         ("08-own.csv", "is a table with columns of its own (job, who, submitted"),
         ("11-swf_19.swf", "nearest to SWF (--format swf): 19 fields where there are 18"),
         ("11-swf_hash.swf", "nearest to SWF (--format swf): a comment that begins with '#'"),
@@ -71,6 +70,26 @@ def test_a_file_that_is_not_read_is_told_its_format(command: Command, name: str,
 @pytest.mark.parametrize("name", ["11-swf_exp.swf", "11-swf_nan.swf"])
 def test_numbers_with_an_exponent_or_unknown_are_read(command: Command, name: str) -> None:
     assert command("trace", "doctor", CASES / name).out.startswith(f"{CASES / name}: 3 rows of swf")
+
+
+def test_an_export_of_sacct_gives_six_jobs_that_ran(command: Command, tmp_path: Path) -> None:
+    """2,842,360 core-seconds and 2,400 GPU-seconds of six jobs; steps are none, and the limit of job 103 is none."""
+    command("trace", "convert", CASES / "07-sacct.txt", "-o", tmp_path / "t.parquet")
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    ran = [row for row in rows if row["runtime_us"] is not None]
+    assert [row["job"] for row in ran] == ["101", "102_1", "102_2", "103+0", "103+1", "105"]
+    seconds = [row["runtime_us"] / 1e6 for row in ran]
+    assert sum(s * row["cpu_milli"] / 1000 for s, row in zip(seconds, ran, strict=True)) == 2_842_360
+    assert sum(s * row["gpu_milli"] / 1000 for s, row in zip(seconds, ran, strict=True)) == 2_400
+    others = {row["job"]: (row["status"], row["instances"]) for row in rows if row["runtime_us"] is None}
+    assert others == {"102_[3-4%1]": ("waiting", 2), "104": ("killed", 1), "106": ("running", 1)}
+    assert {row["limit_us"] for row in rows if row["job"].startswith("103")} == {None}
+
+
+def test_a_table_of_own_columns_gives_the_two_jobs_that_ran(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(command("trace", "columns", CASES / "08-own.csv").out)
+    described = command("trace", "describe", CASES / "08-own.csv", "--columns", tmp_path / "m.toml", "--json").json
+    assert (described["jobs"], described["work"], described["work_unit"]) == (2, 28_900, "core-seconds")
 
 
 @pytest.mark.parametrize("name", ["06-pai_task_table.csv", "06-pai_task_table_with_header.csv"])
