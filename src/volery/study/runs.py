@@ -316,6 +316,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         history_left_out=history_left_out,
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
+        limits=summary.limits or inputs.facts.limits,
         never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
         cutoff_from_trace_s=None if run is given_run else inputs.facts.cutoff_s,
     )
