@@ -63,7 +63,8 @@ class TestJobTable:
         )  # fmt: skip
         bounded = found.bounded_slowdown
         assert bounded is not None
-        assert (bounded.count, bounded.mean, bounded.p50, bounded.max) == (3, pytest.approx(7 / 3), 3, 3)
+        assert (bounded.count, bounded.p50, bounded.max) == (3, 3, 3)
+        assert bounded.mean == pytest.approx(7 / 3)
 
     @pytest.mark.parametrize("is_paced", [False, True])
     def test_a_task_that_its_limit_has_ended_counts_as_long_as_that(self, is_paced: bool) -> None:
