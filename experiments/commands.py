@@ -214,7 +214,7 @@ def check(
         spot = _check(experiment, record, folder, None if carry else runs, places, as_json)
         checks.append(spot)
         if carry:
-            _carry(experiment, spot, folder, places["traces"])
+            _carry(experiment, spot, folder, traces_folder(folder, traces))
     if as_json:
         print_json({"checked": checks})
     if any(spot.differing for spot in checks):
