@@ -296,7 +296,7 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    row_makers = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
+    row_makers = (_size_rows, _workflow_rows, _class_rows, _limit_rows, _left_out_rows, _oddity_rows)
     sections = [*(rows(described) for rows in row_makers), _constraint_rows(use)]
 
     for rows in filter(None, sections):
@@ -370,6 +370,17 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
 
     cutoff = f"{_exact(described.cutoff_s or 0)} s"
     return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
+
+
+def _limit_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    limits = described.limits
+    if limits is None:
+        return []
+    ends = "end there" if limits.enforced else "run on"
+    return [
+        ("jobs with a limit", f"{limits.jobs:,}"),
+        (f"tasks longer than it, which {ends}", f"{limits.over_tasks:,}"),
+    ]
 
 
 def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.workload.files import atomic_output
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the schema; tables of earlier ones, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
@@ -54,12 +55,20 @@ SCHEMA: Final = pa.schema(
         pa.field("task_submit_us", pa.int64()),
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
+        pa.field("limit_us", pa.int64()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3} | dict.fromkeys(OMISSIONS, 4)
+SINCE: Final = {
+    "replicas": 2,
+    "priority": 3,
+    "deadline_us": 3,
+    "task_submit_us": 3,
+    **dict.fromkeys(OMISSIONS, 4),
+    "limit_us": 5,
+}
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -87,6 +96,7 @@ class TaskRow(msgspec.Struct, gc=False):
         task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
+        limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
     """
 
     job: str | None = None
@@ -115,6 +125,7 @@ class TaskRow(msgspec.Struct, gc=False):
     task_submit_us: int | None = None
     left_out: str | None = None
     changed: str | None = None
+    limit_us: int | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -142,6 +153,7 @@ class TableManifest(msgspec.Struct, frozen=True):
         repairs: repairs in the order of the rules.
         left: rule -> rows of this table that break it.
         far_permille: duration of tasks in a rack that holds their input, and elsewhere: thousandths of their runtime.
+        limits: use of the limits by a run that is not told otherwise; a log of work that ran says `ignore`.
     """
 
     version: int
@@ -157,6 +169,7 @@ class TableManifest(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     left: dict[str, int] = {}
     far_permille: tuple[int, int] = AS_NEAR
+    limits: Limits = "enforce"
 
 
 def columns_of(version: int) -> pa.Schema:
