@@ -87,6 +87,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Workload",
         ),
     ] = "ran"
+    columns: Annotated[
+        Text | None,
+        field(
+            "Map of the columns of a trace file, a TOML file or the name of a shipped map; without it, the file's "
+            "beginning shows the format.",
+            "FILE.toml|NAME",
+            "Workload",
+        ),
+    ] = None
     limits: Annotated[
         Limits | None,
         field(
@@ -280,6 +289,7 @@ class SettingFields(TypedDict, total=False):
     population: int | None
     jobs: int | None
     only: Only
+    columns: str | Path | None
     limits: Limits | None
     durations: Durations
     arrivals: Arrivals

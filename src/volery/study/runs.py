@@ -101,6 +101,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         job_count=run.jobs,
         only=run.only,
         resources=_resources_of_file(run),
+        columns=run.columns,
         limits=run.limits,
     )
     if run.limits == "enforce" and (reading is None or reading.limits is None):
