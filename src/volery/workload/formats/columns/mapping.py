@@ -94,8 +94,8 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         begins: Regular expression by whose match in the first line a file is recognised.
         kinds: Kinds of the fields of a text without a header line, by which it is recognised; see `source.row_like`.
         needs: Targets of which a file must have some column.
-        attempts: True where a further row of a job with the same submission is a further attempt, which came when the
-            attempt before ended.
+        attempts: True where a further row of a job is a further attempt, which came when the attempt before ended,
+            or later if it says so.
         lacks: True where a file may lack columns that the map names.
     """
 

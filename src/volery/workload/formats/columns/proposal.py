@@ -26,8 +26,9 @@ from volery.workload.files import numbered_lines
 from volery.workload.formats.columns.mapping import TARGETS
 from volery.workload.formats.columns.records import text_of
 from volery.workload.formats.columns.values import CLOCK, MEMORY
-from volery.workload.formats.source import Head, is_number, moment, parquet_parts
+from volery.workload.formats.source import Head, document, is_number, moment, parquet_parts
 
+PAGE: Final = "docs/how-to/read-a-table.md"
 SAMPLE_ROWS: Final = 1000
 SHOWN: Final = 3
 """Values of a column that a comment shows."""
@@ -150,7 +151,7 @@ def _text(
 
     parts = [
         f"# A proposal for {path.name}, from the names of its columns and its first rows. Check and edit it;",
-        f"# then: volery trace doctor {path.name} --columns FILE.toml  (keys: docs/how-to/read-a-table.md)",
+        f"# then: volery trace doctor {path.name} --columns FILE.toml  (keys: {PAGE})",
         "",
         "[source]",
         *table.source,
@@ -192,21 +193,22 @@ def _valid(values: Iterable[str | None]) -> list[str]:
 
 
 def _json_beginning(path: Path, head: Head) -> Table:
+    """The first rows of lines of objects, or of the first list of objects in a document.
+
+    Raises:
+        InputError: there are none.
+    """
     with suppress(msgspec.MsgspecError):
         rows = [msgspec.json.decode(line, type=dict[str, Any]) for line in head.lines]
-        return Table(['form = "json-lines"'], _flattened(rows))
+        if len(rows) > 1:
+            return Table(['form = "json-lines"'], _flattened(rows))
 
-    content = msgspec.json.decode(b"".join(line for _, line in numbered_lines(path)))
-    lists = (
-        {"": content}
-        if isinstance(content, list)
-        else {name: value for name, value in content.items() if isinstance(value, list)}
-    )
-    for keys, rows in lists.items():
-        if rows and all(isinstance(row, dict) for row in rows):
+    content = document(path, dict[str, Any] | list[Any], "JSON document")  # type: ignore[arg-type]  # a union is a type
+    for keys, rows in ({"": content} if isinstance(content, list) else content).items():
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
             source = ['form = "json"', *([f"rows = {json.dumps(keys)}"] if keys else [])]
             return Table(source, _flattened(rows[:SAMPLE_ROWS]))
-    raise InputError(str(path), "holds no list of objects that could be rows; see docs/how-to/read-a-table.md")
+    raise InputError(str(path), f"holds no list of objects that could be rows; {PAGE} shows the forms that are read")
 
 
 def _flattened(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
@@ -235,7 +237,7 @@ def _text_beginning(path: Path, head: Head) -> Table:
 
     separator = max(SEPARATORS, key=widths) if head.lines else ","
     if not head.lines or widths(separator) == (0, 0):
-        problem = "is no table with a separator (, ; tab or |), and no JSON; see docs/how-to/read-a-table.md"
+        problem = f"is no table with a separator (, ; tab or |), and no JSON; {PAGE} shows the forms that are read"
         raise InputError(f"{path}:1", problem)
 
     lines = (line.decode("utf-8", "replace").rstrip("\r\n") + "\n" for _, line in numbered_lines(path))

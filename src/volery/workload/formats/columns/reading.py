@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +34,7 @@ AFTER_WINDOW: Final = "rows submitted after the window"
 BEFORE_WINDOW: Final = "rows that ended before the window"
 CAME_BEFORE: Final = "submitted before the window, and come with its begin"
 UNEVEN: Final = "cores or devices that do not divide by the nodes or tasks are rounded up for each"
-ATTEMPTS: Final = "rows of a further attempt of a job, which comes when the one before ended"
+ATTEMPTS: Final = "rows of further attempts of a job, each of which is replayed"
 UNLIKE_RUNTIME: Final = "rows whose runtime is not end minus start, of which the runtime counts"
 TYPES: Final = {
     "time": pa.int64(),
@@ -74,6 +75,7 @@ class MappedRows:
         self._missing = frozenset(["", *column_map.source.missing])
         self._window_us = self._moments()
         self._ends_us: dict[int, int | None] = {}
+        self._attempt_counts: Counter[int] = Counter()
         self._rows = self._rows_in_window = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -236,7 +238,7 @@ class MappedRows:
         columns["end_us"] = _null_where(is_open, columns["end_us"])
         columns["runtime_us"] = _null_where(pc.or_(is_open, has_no_start), columns["runtime_us"])
         if self._map.source.attempts:
-            columns["submit_us"] = self._attempts(columns)
+            columns |= self._attempts(columns)
 
         rows = len(chunk.lines)
         arrays = [pc.cast(columns.get(field.name, pa.nulls(rows, field.type)), field.type) for field in SCHEMA]
@@ -275,18 +277,22 @@ class MappedRows:
         """True where a map states what each task asks for, so that no part has to be whole."""
         return all(entry.per == "task" for entry in self._map.given(target))
 
-    def _attempts(self, columns: dict[str, Any]) -> pa.Array:
-        """Submissions, of which that of a further attempt without its own is the end of the attempt before."""
-        submits_us = columns["submit_us"].to_pylist()
-        attempts = zip(columns["job"].to_pylist(), list(submits_us), columns["end_us"].to_pylist(), strict=True)
+    def _attempts(self, columns: dict[str, Any]) -> dict[str, pa.Array]:
+        """Tasks and submissions of rows, where further ones of a job are attempts: a task each, one by one."""
+        submits_us, tasks = columns["submit_us"].to_pylist(), columns["task"].to_pylist()
+        rows = zip(columns["job"].to_pylist(), list(submits_us), columns["end_us"].to_pylist(), strict=True)
 
-        for row, (job, submit_us, end_us) in enumerate(attempts):
-            key = hash((job, submit_us))  # the texts themselves would be most of a large trace
+        for row, (job, submit_us, end_us) in enumerate(rows):
+            key = hash(job)  # the texts themselves would be most of a large trace
             if key in self._ends_us:
+                self._attempt_counts[key] += 1
                 self._noticed[ATTEMPTS] += 1
-                submits_us[row] = self._ends_us[key] or submit_us
+                tasks[row] = str(self._attempt_counts[key])
+                # Without a submission of its own it came when the attempt before ended, as a requeued job does.
+                if submit_us is not None and (earlier_end_us := self._ends_us[key]) is not None:
+                    submits_us[row] = max(submit_us, earlier_end_us)
             self._ends_us[key] = end_us
-        return pa.array(submits_us, pa.int64())
+        return {"task": pa.array(tasks, pa.string()), "submit_us": pa.array(submits_us, pa.int64())}
 
     def _dependencies(self, chunk: Chunk) -> pa.Array:
         """Jobs that a job waits for; they are no tasks of it, so that a run counts the waits and does not heed them."""

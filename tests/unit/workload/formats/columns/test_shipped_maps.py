@@ -572,7 +572,7 @@ def test_records_of_pbs_that_are_no_ends_are_counted_and_a_rerun_is_an_attempt(t
     assert +noticed == {
         "records of an event that is no end of a job": 1,
         "records of whole arrays, whose jobs have their own": 1,
-        "rows of a further attempt of a job, which comes when the one before ended": 1,
+        "rows of further attempts of a job, each of which is replayed": 1,
     }
 
 
