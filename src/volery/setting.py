@@ -11,6 +11,7 @@ import msgspec
 
 from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, TIME_MAX_US
 from volery.core.errors import InputError, suggestion
+from volery.core.limits import Limits
 
 LOAD_MAX: Final = 100.0
 """The largest load that synthetic work may have, too."""
@@ -92,6 +93,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Map of the columns of a trace file, a TOML file or the name of a shipped map; without it, the file's "
             "beginning shows the format.",
             "FILE.toml|NAME",
+            "Workload",
+        ),
+    ] = None
+    limits: Annotated[
+        Limits | None,
+        field(
+            "Wall-clock limits of jobs of a trace file: attempts end at them, or they are ignored; without it, logs of "
+            "work that ran ignore them.",
+            "enforce|ignore",
             "Workload",
         ),
     ] = None
@@ -280,6 +290,7 @@ class SettingFields(TypedDict, total=False):
     jobs: int | None
     only: Only
     columns: str | Path | None
+    limits: Limits | None
     durations: Durations
     arrivals: Arrivals
     estimates: str
@@ -355,11 +366,18 @@ def option_of(name: str) -> str:
     return DECLARED.get(name, {}).get("option") or f"--{name.replace('_', '-')}"
 
 
+def words_of(kind: Any) -> tuple[str, ...]:
+    """The words of a type that is a choice among some, or that or None; nothing for other types."""
+    members = (kind,) if get_origin(kind) is Literal else get_args(kind)
+    return next((get_args(member) for member in members if get_origin(member) is Literal), ())
+
+
 def checked_value(value: Any, kind: Any, place: str) -> Any:
     """The value as its declared type; an InputError at `place` when it is not one."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    if get_origin(bare) is Literal and isinstance(value, str) and value not in get_args(bare):
-        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(bare))}")
+    words = words_of(bare)
+    if words and isinstance(value, str) and value not in words:
+        raise InputError(place, f"there is no {value!r}{suggestion(value, words)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(place, f"expected a finite number, not {value}")
     try:

@@ -15,7 +15,8 @@ from volery.core.trace import Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
+LIMITS = "limits"
+FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES, LIMITS)
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -29,6 +30,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         DEADLINES: any(at != NEVER for at in trace.deadline_us),
         LOCALITY: bool(trace.replicas),
         PREFERENCES: bool(trace.preference),
+        LIMITS: any(limit != NEVER for limit in trace.limit_us),
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 

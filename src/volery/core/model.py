@@ -150,6 +150,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         replicas: Numbers of the machines that hold the input of each task of this chunk; nothing: no task has a
             preference.
         preference: Machines on which its tasks are faster.
+        limit_us: Wall-clock limit of an attempt of any of its tasks; NEVER: none. The driver ends an attempt that
+            would run longer, and the task is over.
     """
 
     id: JobId
@@ -162,6 +164,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parents: tuple[tuple[TaskId, ...], ...] = ()
     replicas: tuple[tuple[int, ...], ...] = ()
     preference: Preference = INDIFFERENT
+    limit_us: Time = NEVER
 
 
 class Variability(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from volery.core.capabilities import CrashRecovery, Overcommitment, Replication,
 from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
+from volery.core.limits import check_limits
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
@@ -29,9 +30,10 @@ from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
-from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
+from volery.sim.execution import Attempts, Checks, Durations, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
 from volery.sim.lab import FAR, Dispersal, Door, Lab
+from volery.sim.limits import LimitRule
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.processors import HostModel
@@ -159,6 +161,13 @@ class Kernel:
             attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
             rules.append(CopyRule(copies))
         rules += machine_rules(lab, self._pace, lab.records.billing, deployment.capability(Overcommitment))
+
+        # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
+        pace = self._pace if self._pace in rules else None
+        self._durations: Durations = pace or lab.left_us
+        if lab.trace.limit_us:
+            self._durations = limits = LimitRule(lab, pace)
+            rules.append(limits)
         return attempts, rules
 
     def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:
@@ -211,10 +220,9 @@ class Kernel:
             door = extension.wrap_door(address, component, door)
 
         if role not in self._port_classes:
-            # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
-            durations = self._pace if self._pace in self._rules else self.lab.left_us
             routes = self.lab.routes_of(role)
-            self._port_classes[role] = port_class(self.lab, self._attempts, routes, durations, tuple(self._rules))
+            rules = tuple(self._rules)
+            self._port_classes[role] = port_class(self.lab, self._attempts, routes, self._durations, rules)
         port = self._port_classes[role](address, door)
 
         machine = self._machines.get(address)
@@ -427,13 +435,14 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, parents are no earlier tasks of their job,
-            replicas are on no machine, or tags cannot be met by any order of starts, or are not supported by the
-            design.
+        InputError: tasks ask for other resources than machines offer, a limit is not above 0, parents are no earlier
+            tasks of their job, replicas are on no machine, or tags cannot be met by any order of starts, or are not
+            supported by the design.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_times(trace)
+    check_limits(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
     check_tags(trace)

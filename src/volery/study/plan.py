@@ -166,6 +166,8 @@ def inputs_key(run: RunSpec) -> str:
         content["only"] = run.only
     if run.columns is not None:
         content["columns"] = content_digest(run.columns) if run.columns.endswith(".toml") else run.columns
+    if run.limits is not None:
+        content["limits"] = run.limits
     if run.load is not None:
         content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":

@@ -20,7 +20,7 @@ from volery.architectures import ConfiguredDesign
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import features_of, used_features
+from volery.core.features import LIMITS, features_of, used_features
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
@@ -102,11 +102,15 @@ def read_inputs(run: RunSpec) -> Inputs:
         only=run.only,
         resources=_resources_of_file(run),
         columns=run.columns,
+        limits=run.limits,
     )
+    if run.limits == "enforce" and (reading is None or reading.limits is None):
+        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
 
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
-    trace = workload.with_estimates(trace, run.estimates, run.seed)
+    has_estimates = reading is not None and reading.has_estimates
+    trace = workload.with_estimates(trace, run.estimates, run.seed, has_estimates=has_estimates)
     if run.blocks:
         trace = workload.with_blocks(trace, run.blocks, run.workers, run.racks, run.seed)
 
@@ -154,6 +158,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         in_one_slot,
         workload.cutoff_of(trace),
         reading.unheeded if reading and has_requests else (),
+        reading.limits if reading else None,
     )
 
     _kept[key] = Inputs(trace, cluster, facts)
@@ -364,7 +369,7 @@ def _unheeded(run: RunSpec, inputs: Inputs, design: ConfiguredDesign) -> dict[st
     used -= {AMOUNTS} if run.slot_request else set()
 
     ignored = [feature for feature in present if feature not in used]
-    kept_by_driver = tuple(feature for feature in ignored if feature == DEPENDENCIES)
+    kept_by_driver = tuple(feature for feature in ignored if feature in (DEPENDENCIES, LIMITS))
     return {
         "ignores": tuple(feature for feature in ignored if feature not in kept_by_driver),
         "kept_by_driver": kept_by_driver,
@@ -541,7 +546,12 @@ def learned(
         streams = Streams(run.seed)
         seed = streams.number(HISTORY)
         earlier, reading = workload.load_workload(
-            run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
+            run.history,
+            seed=seed,
+            durations=run.durations,
+            arrivals=run.arrivals,
+            only=run.only,
+            limits=run.limits,
         )
 
         if run.slot_request:  # each of its tasks takes a slot, as those of the run do

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError, suggestion
+from volery.core.limits import Limits
 from volery.core.trace import Trace
 from volery.workload.clusters import as_slots, counted_resources, load_cluster
 from volery.workload.constraints import constrain
@@ -90,6 +91,7 @@ def load_workload(
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
     columns: str | None = None,
+    limits: Limits | None = None,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
@@ -97,6 +99,7 @@ def load_workload(
         resources: resources of a file that count, as `counted_resources` gives them.
         columns: map of the file's columns, a TOML file or the name of a shipped one; None: its beginning shows its
             format.
+        limits: use of the limits of a file; None: that of its format.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -126,8 +129,9 @@ def load_workload(
 
     # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
     from volery.workload.formats import fitting, format_of
-    from volery.workload.formats.own import TR
+    from volery.workload.formats.own import TR, limits_of
     from volery.workload.formats.summaries import SUMMARY, rebuilt
+    from volery.workload.limits import in_force
     from volery.workload.replay import read_tasks
 
     form = fitting(path) if columns is None else format_of(path, columns=columns)
@@ -137,8 +141,10 @@ def load_workload(
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
-        replayed, passed = read_tasks(path, form, job_count, only, resources)
-        trace = apply_quirks(replayed, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
+        limits = limits or limits_of(path, form)
+        replayed, passed = read_tasks(path, form, job_count, only, resources, limits)
+        trace, exceeded = in_force(apply_quirks(replayed, durations, arrivals), limits)
+        facts = (passed.left_out, passed.unheeded, passed.has_estimates, exceeded)
+        return trace, Reading(0.0, passed.unsorted_rows, 0, *facts)
 
     return scan_tr(path, durations, arrivals, job_count)

@@ -22,7 +22,7 @@ from volery.core.errors import InputError
 from volery.workload.arrays import Integers
 from volery.workload.doctor import ROW_RULES, RULES, Examiner, nulled
 from volery.workload.formats import format_of, read_source
-from volery.workload.formats.own import far_of
+from volery.workload.formats.own import far_of, limits_of
 from volery.workload.formats.source import Noticed, parquet_parts
 from volery.workload.graph import Broken
 from volery.workload.omissions import Mask, Only, finished_rows
@@ -80,7 +80,11 @@ def convert(
         f"volery {volery.__version__}",
         source_format.remarks,
     )
-    base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, source_format))
+    base = msgspec.structs.replace(
+        base,
+        far_permille=far_permille or far_of(source, source_format),
+        limits=limits_of(source, source_format),
+    )
     batches: Iterator[pa.RecordBatch] = read_source(source, source_format, noticed)
     left_out = {name for name, keep in (("parents", parents), ("task_submit_us", submissions and parents)) if not keep}
 

@@ -49,6 +49,7 @@ RULES: Final = {
         DefectRule("missing-id", "a row without the id of its job or task", ("drop", "keep")),
         DefectRule("end-before-start", "a task that ends before it starts or is submitted", ("drop", "null", "keep")),
         DefectRule("deadline-before-submission", "a job due before it is submitted", ("drop", "null", "keep")),
+        DefectRule("zero-limit", "a job with a limit of 0 or less", ("drop", "null", "keep")),
         DefectRule("negative-runtime", "a task that runs less than no time", ("drop", "null", "keep")),
         DefectRule("zero-runtime", "a task that runs no time", ("drop", "null", "keep")),
         DefectRule("unit-suspicion", "a time or share that looks like another unit", ("drop", "null", "keep")),
@@ -62,6 +63,7 @@ RULES: Final = {
 NULLED: Final = {
     "end-before-start": ("start_us", "end_us"),
     "deadline-before-submission": ("deadline_us",),
+    "zero-limit": ("limit_us",),
     "negative-runtime": ("runtime_us",),
     "zero-runtime": ("runtime_us",),
 }
@@ -336,6 +338,7 @@ ROW_RULES: Final[dict[str, Callable[[pa.RecordBatch], Mask]]] = {
     "deadline-before-submission": lambda batch: true_mask(
         pc.less(batch.column("deadline_us"), batch.column("submit_us"))
     ),
+    "zero-limit": lambda batch: true_mask(pc.less_equal(batch.column("limit_us"), 0)),
     "negative-runtime": lambda batch: true_mask(pc.less(batch.column("runtime_us"), 0)),
     "zero-runtime": lambda batch: true_mask(pc.equal(batch.column("runtime_us"), 0)),
     "unit-suspicion": lambda batch: np.asarray(np.logical_or.reduce(list(suspicious(batch).values())), dtype=np.bool_),

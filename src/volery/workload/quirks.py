@@ -88,6 +88,7 @@ def in_order(trace: Trace) -> Trace:
         user=tuple(trace.user[j] for j in order) if trace.user else (),
         priority=column(picked(view(trace.priority), order)),
         deadline_us=column(picked(view(trace.deadline_us), order)),
+        limit_us=column(picked(view(trace.limit_us), order)),
         preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
         tag_set=array("H", [trace.tag_set[j] for j in order] if trace.tag_set else []),
         submit_us=column(picked(view(trace.submit_us), task_order)),
@@ -141,6 +142,7 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         parents=trace.parents[:waits],
         priority=trace.priority[:job_count],
         deadline_us=trace.deadline_us[:job_count],
+        limit_us=trace.limit_us[:job_count],
         preference=trace.preference[:job_count],
         tag_set=trace.tag_set[:job_count],
     )

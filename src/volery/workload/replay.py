@@ -8,8 +8,8 @@ A row that held a machine is replayed for the time that it held it, with any sta
 (`volery.workload.omissions`). A task asks for the resources that count: those that a run names, or those that at least
 half of the first rows ask for. What a row does not state it does not ask for.
 
-A job has the highest priority and the latest deadline of its rows; the defaults are priority 0 and no deadline. A job
-that was due before its submission is due at once.
+A job has the highest priority, the latest deadline and the longest limit of its rows; the defaults are priority 0, no
+deadline and no limit. A job that was due before its submission is due at once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, Amounts
+from volery.core.model import NEVER, SECOND, Amounts
 from volery.core.omissions import Omissions
 from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
-from volery.workload.formats.own import far_of
+from volery.workload.formats.own import TABLE, far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
@@ -61,12 +62,14 @@ class Passed(msgspec.Struct):
         unsorted_rows: number of rows that arrive before the row above them.
         left_out: omissions by effect and reason; None before the last row was read.
         unheeded: resources that rows ask for, and that do not count.
+        has_estimates: true where some row states an estimate of its runtime.
     """
 
     rows: int = 0
     unsorted_rows: int = 0
     left_out: Omissions | None = None
     unheeded: tuple[str, ...] = ()
+    has_estimates: bool = False
 
 
 class _Row(NamedTuple):
@@ -84,6 +87,7 @@ class _Row(NamedTuple):
     priority: int | None
     deadline_us: int | None
     came_us: int | None
+    limit_us: int | None
 
 
 class _Links:
@@ -92,12 +96,14 @@ class _Links:
     Attributes:
         jobs: ids of the jobs of which some row waits.
         gone: job -> rows that were passed over, with what they wait for.
+        has_limits: true where some row states a limit.
     """
 
     def __init__(self) -> None:
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
         self.apart = False
+        self.has_limits = False
         self.rows = 0
 
     @property
@@ -120,18 +126,22 @@ def read_tasks(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    limits: Limits = "ignore",
 ) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
         only: "ran" replays all that held machines, "finished" those that finished alone.
         resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
+        limits: "enforce" refuses limits of 0 or less; "ignore" takes them for none.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
     source = _Source(form, job_count, only, resources)
     for batch in read_source(path, form, Noticed()):
+        if limits == "enforce":
+            _refuse_no_limit(path, form, batch, source.links.rows)
         if not source.take(batch):
             break
 
@@ -147,6 +157,26 @@ def read_tasks(
     trace = _trace(path, form, jobs, source)
     passed.left_out = source.left_out
     return trace, passed
+
+
+def _refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
+    """Refuse a row whose job could never run within its limit.
+
+    Raises:
+        InputError: with the line in the source, or the row of a canonical table.
+    """
+    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
+    if place < 0:
+        return
+
+    # The lines that a canonical table names are of the file from which it was made.
+    line = None if form is TABLE else batch.column("line")[place].as_py()
+    limit_s = batch.column("limit_us")[place].as_py() / SECOND
+    problem = (
+        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
+        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
+    )
+    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
 
 
 class _Source:
@@ -189,6 +219,7 @@ class _Source:
         self._unheeded |= {
             name for name, amounts_of_other in other_amounts.items() if amounts_of_other.null_count < batch.num_rows
         }
+        self._passed.has_estimates |= batch.column("estimate_us").null_count < batch.num_rows
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only, self._weighed_resource)
 
@@ -303,6 +334,8 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
+    limits_us = _values_of(batch, "limit_us", None)
+    links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -310,7 +343,8 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(requests, parents, zip(replicas, urgent, due, came, strict=False), times, values, strict=False)
+    wished_values = zip(replicas, urgent, due, came, limits_us, strict=False)
+    columns = zip(requests, parents, wished_values, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
         task,
@@ -413,8 +447,8 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     users = [job.rows[0].user for job in jobs]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
-    priority, deadline_us = (
-        (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us)
+    priority, deadline_us, limit_us = (
+        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us, links)
     )
 
     arrival_us, submit_us = submissions.columns()
@@ -431,6 +465,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         priority=priority,
         deadline_us=deadline_us,
         submit_us=submit_us,
+        limit_us=limit_us,
     )
 
     if replicas:
@@ -439,8 +474,11 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
 
 
-def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
-    """The columns of priorities, empty unless jobs differ in them, and of deadlines, empty unless some job has one."""
+def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int], array[int], array[int]]:
+    """The columns of priorities, deadlines and limits.
+
+    Priorities are empty unless jobs differ in them, the others unless some job has one.
+    """
     urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
 
     due = longs()
@@ -448,4 +486,11 @@ def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
         deadlines_us = [row.deadline_us for row in job.rows if row.deadline_us is not None]
         due.append(max(*deadlines_us, job.arrival_us) - begin_us if deadlines_us else NEVER)
 
-    return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()
+    limits_us = array("q", [_limit_us(job) for job in jobs] if links.has_limits else [])
+    wishes = [column if any(value != NEVER for value in column) else longs() for column in (due, limits_us)]
+    return urgent if len(set(urgent)) > 1 else longs(), wishes[0], wishes[1]
+
+
+def _limit_us(job: _Job) -> int:
+    limits_us = [row.limit_us for row in job.rows if row.limit_us is not None and row.limit_us > 0]
+    return max(limits_us, default=NEVER)

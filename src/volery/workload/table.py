@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.workload.files import atomic_output
 
 VERSION: Final = 5
@@ -98,7 +99,7 @@ class TaskRow(msgspec.Struct, gc=False):
         task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
-        limit_us: wall-clock limit of the job as its user stated it, microseconds.
+        limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
         gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
         gang_nodes: count of machines over which these tasks are spread evenly; null: any machines.
         group, partition: group of the user, and part of the machines that the job was submitted to.
@@ -162,6 +163,7 @@ class TableManifest(msgspec.Struct, frozen=True):
         repairs: repairs in the order of the rules.
         left: rule -> rows of this table that break it.
         far_permille: duration of tasks in a rack that holds their input, and elsewhere: thousandths of their runtime.
+        limits: use of the limits by a run that is not told otherwise; a log of work that ran says `ignore`.
     """
 
     version: int
@@ -177,6 +179,7 @@ class TableManifest(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     left: dict[str, int] = {}
     far_permille: tuple[int, int] = AS_NEAR
+    limits: Limits = "enforce"
 
 
 def columns_of(version: int) -> pa.Schema:

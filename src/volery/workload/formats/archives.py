@@ -201,6 +201,7 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
     # only what was requested: field 7 is what the job was measured to use
     memory_kb = _positive(words[9])
     estimate = _positive(words[8])
+    limit = _number(words[8])
     preceding = _positive(words[16])
 
     return TaskRow(
@@ -217,6 +218,7 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
         parents=None if preceding is None else [f"job {preceding:g}"],
         status=status,
         line=number,
+        limit_us=None if limit is None else round(limit * SECOND),
     )
 
 
@@ -237,6 +239,7 @@ SWF: Final = Format(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
         "a preceding job (field 17) is a job of its own here, and is not waited for",
+        "the requested time (field 9) is the estimate of a job and its limit, which a run enforces on request",
     ),
 )
 

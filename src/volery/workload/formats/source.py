@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
 from volery.workload.table import TaskRow
@@ -70,6 +71,7 @@ class Format(NamedTuple):
         processors: number of processors of the file's machine, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
+        limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Format(NamedTuple):
     processors: Callable[[Head], int | None] | None = None
     columns: frozenset[str] = frozenset()
     like: Callable[[str], float] | None = None
+    limits: Limits = "ignore"
 
 
 def parquet_parts(path: Path) -> list[Path]:
