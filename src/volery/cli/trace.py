@@ -445,8 +445,12 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
 @trace_app.command("machines")
 def list_machines(
     source: Annotated[
-        Path,
-        argument("A slurm.conf, or output of sinfo, scontrol show nodes --json or kubectl get nodes -o json.", "FILE"),
+        str,
+        argument(
+            "A slurm.conf, or output of sinfo, scontrol --json or kubectl get nodes -o json; -: standard input.",
+            "FILE",
+            callback=trace_name,
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -463,8 +467,8 @@ def list_machines(
     from volery.workload.clusters import read_inventory
     from volery.workload.inventory import columns_of, machine_count, offer_text, write_machines
 
-    inventory = read_inventory(source)
-    machines = inventory.working(source, partition, down=down)
+    inventory = read_inventory(Path(source))
+    machines = inventory.working(Path(source), partition, down=down)
     if output is not None:
         write_machines(machines, output, force=force)
 
