@@ -18,6 +18,7 @@ from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fiel
 
 SHIPPED: Final = (
     "sacct",
+    "sacct-json",
     "jobcomp",
     "alibaba-pai",
     "helios",

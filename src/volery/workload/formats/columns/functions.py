@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import Final
 
 from volery.workload.formats.columns.kubernetes import pod_cpu, pod_end, pod_gpus, pod_memory, pod_start
-from volery.workload.formats.columns.slurm import array_size, gpu_count, json_number, json_state, json_tres
+from volery.workload.formats.columns.slurm import (
+    array_size,
+    gpu_count,
+    json_gpus,
+    json_number,
+    json_state,
+    json_time,
+    json_tres,
+)
 
 ValueFunction = Callable[[str], str | float | None]
 
@@ -22,8 +30,10 @@ FUNCTIONS: Final[dict[str, ValueFunction]] = {
     "kube-start": pod_start,
     "slurm-array-size": array_size,
     "slurm-gpus": gpu_count,
+    "slurm-json-gpus": json_gpus,
     "slurm-json-number": json_number,
     "slurm-json-state": json_state,
+    "slurm-json-time": json_time,
     "slurm-json-tres": json_tres,
 }
 """Functions by the names that maps write."""

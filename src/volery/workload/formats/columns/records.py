@@ -27,10 +27,14 @@ from volery.workload.table import BATCH_ROWS
 
 JOINED_LINES_MAX: Final = 1000
 """A field that goes on for longer has lost its end."""
-SPILLED: Final = "rows with more separators than columns, of which {} takes what is too many"
-JOINED: Final = "rows whose {} holds line ends"
+SPILLED: Final = "rows of which a {} holds separators"
+JOINED: Final = "rows of which a {} holds line ends"
 UNDECODED: Final = "lines with bytes that are no UTF-8"
 REPEATED_KEYS: Final = "lines that have a key twice, of which the last counts"
+
+CLOCKS: Final = ("submit", "start", "end")
+CLOCK_LIKE: Final = re.compile(r"[\d\s:./,TZ+-]*")
+"""Texts that may be times."""
 
 Row = tuple[int, Sequence[str | None]]
 """The line of a row, and its fields in the order of the names."""
@@ -112,7 +116,7 @@ def text_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator
         rows = itertools.chain([(first, head)], rows)
 
     check_names(path, column_map, names)
-    yield from chunks(names, _of_width(path, rows, names, source, noticed), column_map.source_names)
+    yield from chunks(names, _of_width(path, rows, names, column_map, noticed), column_map.source_names)
 
 
 def _texts(path: Path, noticed: Noticed, comment: str = "") -> Iterator[tuple[int, str]]:
@@ -174,47 +178,90 @@ def _plain_rows(path: Path, source: Source, noticed: Noticed) -> Iterator[Row]:
         yield began, pending
 
 
-def _of_width(path: Path, rows: Iterator[Row], names: Sequence[str], source: Source, noticed: Noticed) -> Iterator[Row]:
-    """The rows with as many fields as there are names; a column that may hold separators takes what is too many.
+def _of_width(
+    path: Path, rows: Iterator[Row], names: Sequence[str], column_map: ColumnMap, noticed: Noticed
+) -> Iterator[Row]:
+    """The rows with as many fields as there are names; columns that may hold separators take what is too many.
 
     Raises:
         InputError: a row has another number of fields.
     """
-    width = len(names)
-    spill = next((name for name in source.spill if name in names), "")
-    at = names.index(spill) if spill else 0
+    source, width = column_map.source, len(names)
+    spill = [name for name in source.spill if name in names]
+    places = [(name, names.index(name)) for name in spill]
+    clocks = [names.index(entry.column) for target in CLOCKS for entry in column_map.given(target)
+              if entry.column in names]  # fmt: skip
 
     for line, words in rows:
         too_many = len(words) - width
-        if too_many > 0 and spill:
-            noticed[SPILLED.format(spill)] += 1
-            words = [*words[:at], source.separator.join(map(str, words[at : at + too_many + 1])),
-                     *words[at + too_many + 1 :]]  # fmt: skip
-        elif too_many:
+        if too_many and (too_many < 0 or not spill):
             raise InputError(f"{path}:{line}", f"has {len(words)} fields where {width} are expected; mend the row")
-        if spill and "\n" in str(words[at]):
-            noticed[JOINED.format(spill)] += 1
+        if too_many:
+            words = _spilled(list(map(str, words)), names, spill, clocks, source)
+        for name, place in places:
+            text = str(words[place])
+            noticed[SPILLED.format(name)] += source.separator in text
+            noticed[JOINED.format(name)] += "\n" in text
         yield line, words
 
 
+def _spilled(
+    words: list[str], names: Sequence[str], spill: Sequence[str], clocks: Sequence[int], source: Source
+) -> list[str]:
+    """The fields of a row with too many: of the ways to share what is too many, the first in which times are times."""
+    too_many = len(words) - len(names)
+    first_way: list[str] | None = None
+
+    for shares in itertools.product(range(too_many, -1, -1), repeat=len(spill)):
+        if sum(shares) != too_many:
+            continue
+        extra = dict(zip(spill, shares, strict=True))
+        row, at = [], 0
+        for name in names:
+            end = at + 1 + extra.get(name, 0)
+            row.append(source.separator.join(words[at:end]))
+            at = end
+        first_way = first_way or row
+        if all(row[place] in source.missing or CLOCK_LIKE.fullmatch(row[place]) for place in clocks):
+            return row
+    return first_way or words
+
+
 def pair_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator[Chunk]:
-    """The rows of a text of lines with `KEY=value` pairs, separated by blanks; values may hold blanks, too."""
+    """The rows of a text of `KEY=value` pairs, separated by blanks; values may hold blanks, and line ends, too."""
     names = column_map.source.names
     check_names(path, column_map, names)
+    return chunks(names, _pair_rows(path, names, noticed), column_map.source_names)
+
+
+def _pair_rows(path: Path, names: Sequence[str], noticed: Noticed) -> Iterator[Row]:
+    """Rows, each of which begins at a line that begins with the first key.
+
+    Raises:
+        InputError: the first line begins otherwise, or a row has no end.
+    """
     keys = re.compile(rf"(?:^| )({'|'.join(map(re.escape, names))})=")
+    pending: list[str] = []
+    began = 0
 
-    def rows() -> Iterator[Row]:
-        for number, text in _texts(path, noticed):
-            if not text.strip():
-                continue
-            pieces = keys.split(text.strip())
-            if len(pieces) < 3 or pieces[0]:
-                raise InputError(f"{path}:{number}", f"begins with no key of {', '.join(names[:8])} ..; mend the row")
-            values = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-            noticed[REPEATED_KEYS] += len(values) < len(pieces) // 2
-            yield number, [values.get(name) for name in names]
+    def row() -> Row:
+        pieces = keys.split("\n".join(pending).rstrip())
+        values = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+        noticed[REPEATED_KEYS] += len(values) < len(pieces) // 2
+        noticed[JOINED.format("value")] += len(pending) > 1
+        return began, [values.get(name) for name in names]
 
-    return chunks(names, rows(), column_map.source_names)
+    for number, text in _texts(path, noticed):
+        if text.startswith(f"{names[0]}="):
+            if pending:
+                yield row()
+            pending, began = [], number
+        elif text.strip() and (not pending or len(pending) > JOINED_LINES_MAX):
+            raise InputError(f"{path}:{number}", f"does not begin with {names[0]}=, as a row does; mend the row")
+        if pending or text.strip():
+            pending.append(text)
+    if pending:
+        yield row()
 
 
 def value_at(row: Any, keys: str) -> Any:

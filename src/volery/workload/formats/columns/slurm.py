@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-ARRAY: Final = re.compile(r"\d+_\[([\d,:-]+?),?(?:\.\.\.)?(?:%\d+)?\]")
+ARRAY: Final = re.compile(r"(?:\d+_\[)?([\d,:-]+?),?(?:\.\.\.)?(?:%\d+)?\]?")
 """The tasks of an array that have not started, in one row: `102_[3-4%1]`; a long list is cut and ends in `...`."""
+NO_NUMBERS: Final = frozenset({0xFFFFFFFE, 0xFFFFFFFF})
+"""Numbers that mean none and infinite in JSON output until 22.05: NO_VAL and INFINITE of slurm.h."""
 RANGE: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 GPU: Final = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)")
 
@@ -22,7 +24,7 @@ def array_size(job: str) -> float | None:
     Raises:
         ValueError: the indices are none.
     """
-    if "[" not in job:
+    if not set("[,-") & set(job):
         return None
     indices = ARRAY.fullmatch(job)
     if indices is None:
@@ -49,8 +51,14 @@ def json_number(text: str) -> str | None:
     """A number of the JSON output: plain, or an object with `set`, `infinite` and `number`."""
     value = _decoded(text)
     if isinstance(value, dict):
-        return str(value["number"]) if value.get("set") and not value.get("infinite") else None
-    return text
+        return str(value.get("number")) if value.get("set") and not value.get("infinite") else None
+    return None if text.isdigit() and int(text) in NO_NUMBERS else text
+
+
+def json_time(text: str) -> str | None:
+    """A time of the JSON output, of which 0 means that it has not come."""
+    number = json_number(text)
+    return None if number == "0" else number
 
 
 def json_state(text: str) -> str:
@@ -73,6 +81,12 @@ def json_tres(text: str) -> str:
                         for entry in entries)  # fmt: skip
     except (TypeError, KeyError, AttributeError):
         raise ValueError(f"{text!r} is no list of objects with type and count") from None
+
+
+def json_gpus(text: str) -> float | None:
+    """The GPUs of trackable resources of the JSON output; None of a job that has none allocated yet."""
+    tres = json_tres(text)
+    return gpu_count(tres) if tres else None
 
 
 def _decoded(text: str) -> Any:
