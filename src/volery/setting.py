@@ -73,7 +73,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "none"
     machines: Annotated[
         Text | None,
-        field("File of machine constraints, and of amounts that machines offer.", "FILE.csv.gz", "Cluster"),
+        field("File of constraints and amounts of machines, or a slurm.conf.", "FILE.csv.gz", "Cluster"),
     ] = None
     population: Annotated[
         AtLeastZero | None, field("Seed of drawn machine constraints; without it, each run's own.", "SEED", "Cluster")

@@ -300,8 +300,8 @@ def _conf_rows(path: Path, at_most: int | None, resources: tuple[str, ...], *, s
         raise InputError(str(path), problem)
 
     machines = _conf_machines(path)
-    nothing = dict.fromkeys(columns_of(machines), 0)
-    offers = [in_order_of(resources, nothing | machine.amounts, str(path)) for machine in machines[:at_most]]
+    zeros = dict.fromkeys(columns_of(machines), 0)
+    offers = [in_order_of(resources, zeros | machine.amounts, str(path)) for machine in machines[:at_most]]
     return MachineRows([0] * len(offers), offers, [])
 
 

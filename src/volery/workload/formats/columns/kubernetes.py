@@ -40,17 +40,17 @@ def quantity(text: str) -> Decimal:
     return Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
 
 
-class Resources(msgspec.Struct):
+class ContainerResources(msgspec.Struct):
     """The resources of a container; a limit without a request is a request."""
 
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
 
 
-class Container(msgspec.Struct, rename="camel"):
+class PodContainer(msgspec.Struct, rename="camel"):
     """The part of a container's specification that is read."""
 
-    resources: Resources = msgspec.field(default_factory=Resources)
+    resources: ContainerResources = msgspec.field(default_factory=ContainerResources)
     restart_policy: str = ""
 
     def request(self, ending: str) -> Decimal:
@@ -62,8 +62,8 @@ class Container(msgspec.Struct, rename="camel"):
 class PodSpec(msgspec.Struct, rename="camel"):
     """The part of a pod's specification that is read."""
 
-    containers: list[Container]
-    init_containers: list[Container] = []
+    containers: list[PodContainer]
+    init_containers: list[PodContainer] = []
     overhead: dict[str, str] = {}
 
     def request(self, ending: str) -> Decimal:
