@@ -34,7 +34,15 @@ from volery.report.schema import (
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this
-from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline, study_digest
+from volery.study.plan import (
+    PlannedRun,
+    content_digest,
+    in_table_order,
+    inputs_key,
+    outline,
+    recorded_parameters,
+    study_digest,
+)
 from volery.study.results import (
     ResultsFolder,
     StudyManifest,
@@ -149,7 +157,7 @@ class ResultsWriter:
         keys = {(line.label, line.seed): line.key for line in manifest.runs}
         planned = [
             msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))
-            for run in outline(manifest.config)
+            for run in outline(manifest.config, recorded_parameters)
         ]
         stored_runs = _stored(folder, [run for run in planned if run.key])
 
