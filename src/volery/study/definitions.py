@@ -1,7 +1,8 @@
 """The digest of designs and policies that a program defines itself, in a notebook or a script.
 
 No file of a package holds them, so they count by what they are: a function by its instructions, constants and defaults,
-a class by its members, and both by all that they name in turn. Comments and line numbers do not count.
+a class by its members, and both by all that they name in turn, in the user's own modules, too. Comments and line
+numbers do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Mapping
-from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -31,33 +31,30 @@ PLAIN: Final = (int, float, complex, str, bytes, bool, type(None), type(...), en
 
 
 class SessionCode(NamedTuple):
-    """The digest of definitions, the modules of this package that they name, and the user's files that they name."""
+    """The digest of definitions, and the modules of this package that they name."""
 
     digest: str
-    modules: set[str]
-    files: set[Path]
+    modules: frozenset[str]
 
 
 def session_code(definitions: Mapping[str, Any]) -> SessionCode:
     """The code of definitions by name."""
-    reader = _Reader()
+    reader = _CodeReader()
     reader.read(dict(sorted(definitions.items())))
-    return SessionCode(reader.sha.hexdigest(), reader.modules, reader.files)
+    return SessionCode(reader.sha.hexdigest(), frozenset(reader.modules))
 
 
-class _Reader:
+class _CodeReader:
     """Reads objects in a fixed order; one that comes again counts by its place.
 
     Attributes:
         sha: digest of all that was read.
         modules: modules of this package that were named.
-        files: files of the user that were named.
     """
 
     def __init__(self) -> None:
         self.sha = hashlib.sha256()
         self.modules: set[str] = set()
-        self.files: set[Path] = set()
         self._places: dict[int, int] = {}
         self._objects: list[Any] = []  # alive until the end: an identity is not given twice
 
@@ -90,7 +87,9 @@ class _Reader:
                     self.read(key)
                     self.read(element)
             case ModuleType():
-                self._is_elsewhere(value.__name__)
+                if not self._is_installed(value.__name__):
+                    members = {name: member for name, member in vars(value).items() if not name.startswith("__")}
+                    self.read(dict(sorted(members.items())))
             case type():
                 self._read_class(value)
             case FunctionType():
@@ -107,22 +106,21 @@ class _Reader:
             case _:
                 self._read_other(value)
 
-    def _is_elsewhere(self, module: str) -> bool:
-        """True for a module that a file holds, which then counts instead of what is in it."""
+    def _is_installed(self, module: str) -> bool:
+        """True for a module of an installed package, of which the name counts; those of this package are noted."""
         path = getattr(sys.modules.get(module), "__file__", None)
         self._add(module)
 
-        if module == "__main__" or (path is None and module not in sys.builtin_module_names):
-            return False
         if module.partition(".")[0] == "volery":
             self.modules.add(module)
-        elif path is not None and path.endswith(".py") and not path.startswith(INSTALLED):
-            self.files.add(Path(path))
-        return True
+            return True
+        if module == "__main__" or path is None:
+            return module in sys.builtin_module_names
+        return path.startswith(INSTALLED)
 
     def _read_class(self, kind: type) -> None:
         self._add(kind.__qualname__)
-        if self._is_elsewhere(kind.__module__):
+        if self._is_installed(kind.__module__):
             return
 
         self.read(kind.__bases__)
@@ -137,7 +135,7 @@ class _Reader:
 
     def _read_function(self, function: FunctionType) -> None:
         self._add(function.__qualname__)
-        if self._is_elsewhere(function.__module__):
+        if self._is_installed(function.__module__):
             return
 
         self.read([function.__defaults__, function.__kwdefaults__])

@@ -263,8 +263,14 @@ def _session_policies(config: msgspec.Struct) -> dict[str, Any]:
 def _session_digest(definitions: Mapping[str, Any], other_digests: set[str]) -> str:
     """SHA-256 over what a program has defined itself, and over the sources that it builds upon."""
     code = session_code(definitions)
-    sources = _sources_digest({*INPUT_ROOTS, *RUN_ROOTS, *code.modules}, code.files)
+    sources = _modules_digest(code.modules)
     return _digest({"definitions": code.digest, "sources": sources, "others": sorted(other_digests)})
+
+
+@functools.lru_cache(maxsize=64)
+def _modules_digest(modules: frozenset[str]) -> str:
+    """The digest of modules of this package, and of what every run depends on."""
+    return _sources_digest({*INPUT_ROOTS, *RUN_ROOTS, *modules}, set())
 
 
 @functools.lru_cache(maxsize=64)

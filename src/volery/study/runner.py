@@ -140,7 +140,7 @@ def _end_adding(writer: ResultsWriter) -> None:
         writer.manifest = msgspec.structs.replace(writer.manifest, stopping=study_end(writer))
 
 
-def run_alone(study: StudySpec, watcher: Watcher | None = None) -> tuple[PlannedRun, Execution]:
+def run_alone(study: StudySpec, watcher: Watcher | None = None) -> tuple[Results, Execution]:
     """Run the only run of a study in this process, with its records in memory.
 
     Args:
@@ -150,9 +150,12 @@ def run_alone(study: StudySpec, watcher: Watcher | None = None) -> tuple[Planned
     Raises:
         InputError: when anything that the study names is wrong.
     """
-    (run,) = plan(study)
-    _rehearse([run])
-    return run, again(run, watcher)
+    (run,) = planned = plan(study)
+    _rehearse(planned)
+    writer = ResultsWriter.begin(study, planned, None, force=False, command="")
+    run_execution = again(run, watcher)
+    writer.add(run, run_execution.outcome)
+    return writer.results(), run_execution
 
 
 def again(run: PlannedRun, watcher: Watcher | None = None) -> Execution:
@@ -293,7 +296,7 @@ def compare(
         InputError: when anything that is named here is wrong.
         LostRunError: when a run's process died.
     """
-    values = {name: _builtin(value) for name, value in setting.items() if value is not None}
+    values = {name: builtin(value) for name, value in setting.items() if value is not None}
     study = compare_spec(
         architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s, axes=axes
     )
@@ -302,7 +305,7 @@ def compare(
     )
 
 
-def _builtin(value: Any) -> Any:
+def builtin(value: Any) -> Any:
     """A value as a study file has it: tables, lists and texts; a path stays, and is made absolute."""
     if isinstance(value, Mapping):
         return msgspec.to_builtins(dict(value))

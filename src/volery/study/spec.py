@@ -165,7 +165,7 @@ class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     @property
     def label(self) -> str:
         """The choice as the command line writes it: `pigeon:weight=20,reserved=9`."""
-        parameters = ",".join(f"{name}={_written(value)}" for name, value in self.parameters.items())
+        parameters = ",".join(f"{name}={written(value)}" for name, value in self.parameters.items())
         return f"{self.name}:{parameters}" if parameters else self.name
 
 
@@ -448,15 +448,15 @@ def _distinct(values: list[Any], axis: str, place: Callable[[str, int | None], s
 
 def point_label(setting: Setting, varying: Sequence[str]) -> str:
     """The values of the axes that vary, as `workers=100 slots=2`; empty when none does."""
-    return " ".join(f"{name}={_written(getattr(setting, name))}" for name in varying)
+    return " ".join(f"{name}={written(getattr(setting, name))}" for name in varying)
 
 
 def _cell(value: Any) -> Any:
     """A value as a table holds it: a table of keys, or a window, as text."""
-    return _written(value) if isinstance(value, dict | list) else value
+    return written(value) if isinstance(value, dict | list) else value
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

@@ -69,6 +69,7 @@ class Results(msgspec.Struct):
         traces: facts of the inputs, by digest.
         folder: the folder of the results; None without one.
         stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
+        keys: (label, seed) of each finished run -> its key.
     """
 
     study: StudySpec
@@ -81,6 +82,7 @@ class Results(msgspec.Struct):
     folder: Path | None = None
     interrupted: bool = False
     stopping: StudyEnd | None = None
+    keys: dict[tuple[str, int], str] = {}
 
 
 class ResultsWriter:
@@ -258,6 +260,7 @@ class ResultsWriter:
             {stored.trace.sha256: stored.trace for _, stored in finished},
             None if self.folder is None else self.folder.path,
             stopping=self.manifest.stopping or None,
+            keys={(run.spec.label, run.spec.seed): run.key for run, _ in finished},
         )
 
     def differences(self, seeds: int | None = None, baseline: str = "") -> list[ComparedMeans]:

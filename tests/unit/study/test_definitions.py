@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -96,13 +97,22 @@ def test_the_order_of_sets_does_not_count(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def test_modules_of_ours_and_files_of_the_user_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_rules.py").write_text("def first(machines):\n    return [1]\n")
+def test_modules_of_ours_are_found_and_those_of_the_user_count_as_cells_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    code = session_code({"R5": cell(CELL.replace("def first(", "def unused(") + "\nfrom my_rules import first\n")})
-    assert code.files == {tmp_path / "my_rules.py"}
-    assert "volery.architectures.pipeline.policies.policy" in code.modules
-    assert session_code({"R5": cell()}).files == set()
+    text = CELL.replace("def first(", "def unused(").replace("min(first(", "min(my_rules.first(")
+
+    def digest_of(rules: str) -> str:
+        monkeypatch.delitem(sys.modules, "my_rules", raising=False)
+        (tmp_path / "my_rules.py").write_text(rules)
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        return digest("import my_rules\n" + text)
+
+    rules = "import os\nfrom re import *\nMOST = 3\ndef first(machines):\n    return list(machines)[:MOST]\n"
+    assert digest_of(rules) == digest_of(f"# a comment\n{rules}") != digest_of(rules.replace("MOST = 3", "MOST = 4"))
+    assert "volery.architectures.pipeline.policies.policy" in session_code({"R5": cell()}).modules
 
 
 def test_what_cannot_be_compared_is_never_the_same() -> None:
