@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,8 +33,11 @@ from volery.study.plan import in_table_order, outline, recorded_parameters
 from volery.study.results import labels_of, table_of, with_nulls
 from volery.study.runner import again
 
+Choice = TypeVar("Choice")
 CHANCES: Final = {"seeds": "differences", "jobs": "on_days_like_this"}
 """Chance of a comparison -> the list of the results that has it."""
+DIFFERENCE_TEXTS: Final = frozenset({"chance", "a", "b", "jobs", "quantity", "unit", "method", "verdict"})
+"""Columns of comparisons that hold texts."""
 
 
 class Comparison(Shown):
@@ -168,7 +171,15 @@ class Comparison(Shown):
         for chance, name in CHANCES.items():
             heads, *compared_rows = difference_rows(getattr(self._results, name), self._results.runs)
             rows += [[chance, *row] for row in compared_rows]
-        return pa.table({head: [row[number] for row in rows] for number, head in enumerate(["chance", *heads])})
+        columns = {head: [row[number] for row in rows] for number, head in enumerate(["chance", *heads])}
+        # A column without any value has a type all the same: programs that read it have no column of nothing.
+        kinds = {head: pa.string() if head in DIFFERENCE_TEXTS else pa.float64() for head in columns}
+        return pa.table(
+            {
+                head: pa.array(values, kinds[head] if all(value is None for value in values) else None)
+                for head, values in columns.items()
+            }
+        )
 
     def _rendered(self, width: int) -> RenderableType:
         results = self._results
@@ -246,11 +257,11 @@ def summary_table(runs: Sequence[RunSummary]) -> pa.Table:
 
 
 def _flat(run: RunSummary) -> dict[str, Any]:
-    measures = msgspec.to_builtins(run)
+    measures: dict[str, Any] = msgspec.to_builtins(run)
     axes = measures.pop("axes")
     measures["offered_load"] = measures.pop("load")
     parameters = measures.pop("parameters")
-    first = {name: measures.pop(name) for name in ("architecture", "label", "seed", "digest")}
+    first: dict[str, Any] = {name: measures.pop(name) for name in ("architecture", "label", "seed", "digest")}
     given = {f"parameters.{name}": str(value) for name, value in parameters.items()}
     return first | axes | given | {name: value for name, value in _leaves(measures) if name not in axes}
 
@@ -264,7 +275,7 @@ def _leaves(measures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield prefix + name, value
 
 
-def _one_of(choices: Mapping[str, Any], name: str, place: str) -> Any:
+def _one_of(choices: Mapping[str, Choice], name: str, place: str) -> Choice:
     """The choice of a name; of an empty name the first.
 
     Raises:

@@ -118,11 +118,9 @@ def latex_tables(runs: Sequence[RunSummary], compared: Comparisons) -> dict[str,
     """The LaTeX tables of a study by name, each made when it is called."""
     over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
     lists = {"differences": compared.differences, ON_DAYS_LIKE_THIS: compared.on_days_like_this or ()}
-    return (
-        {"delay": partial(delay_latex, group_runs(runs))}
-        | {name: partial(differences_latex, comparisons) for name, comparisons in lists.items() if comparisons}
-        | {panel.name: partial(axis_latex, panel) for panel in over}
-    )
+    tables: dict[str, Callable[[], str]] = {"delay": partial(delay_latex, group_runs(runs))}
+    tables |= {name: partial(differences_latex, comparisons) for name, comparisons in lists.items() if comparisons}
+    return tables | {panel.name: partial(axis_latex, panel) for panel in over}
 
 
 def figures(runs: Sequence[RunSummary], samples: DelaySamples, size: Size) -> dict[str, Callable[[], Figure]]:

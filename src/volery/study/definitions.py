@@ -108,7 +108,7 @@ class _CodeReader:
 
     def _is_installed(self, module: str) -> bool:
         """True for a module of an installed package, of which the name counts; those of this package are noted."""
-        path = getattr(sys.modules.get(module), "__file__", None)
+        path: str | None = getattr(sys.modules.get(module), "__file__", None)
         self._add(module)
 
         if module.partition(".")[0] == "volery":

@@ -93,6 +93,7 @@ def test_rows_are_those_of_runs(results: vo.Comparison) -> None:
     means = {row["label"]: row["delay_s_mean"] for row in delays}
     measured = [row["delay_s.mean"] for row in summary if row["label"] == "oracle [load=0.9]"]
     assert sum(measured) / 2 == pytest.approx(means["oracle [load=0.9]"])
+    assert not [field.name for field in results.differences.schema if pa.types.is_null(field.type)]
     assert set(results.differences["verdict"].to_pylist()) > {"lower"}
     assert results.tasks["start_s"].null_count == 0
 
