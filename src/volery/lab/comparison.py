@@ -234,14 +234,14 @@ def task_columns(records: Records) -> dict[str, Any]:
     """The columns of a run's tasks; null for what did not happen, times in seconds since the run began."""
     trace = records.trace
     tasks_of_jobs = tasks_per_job(trace)
-    start_us = view(records.start_us)
-    times = {"ready_s": ready_us(records), "start_s": start_us, "finish_s": view(records.finish_us)}
+    submit_us = view(trace.submit_us) if trace.submit_us else np.repeat(view(trace.arrival_us), tasks_of_jobs)
+    times = {"ready_s": ready_us(records), "start_s": view(records.start_us), "finish_s": view(records.finish_us)}
     machine = np.asarray(records.worker)
 
     return {
         "job": np.repeat(np.arange(trace.job_count), tasks_of_jobs),
         "task": np.arange(trace.task_count),
-        "submit_s": np.repeat(view(trace.arrival_us), tasks_of_jobs) / SECOND,
+        "submit_s": submit_us / SECOND,
         **{name: pa.array(column / SECOND, mask=column == NEVER) for name, column in times.items()},
         "machine": pa.array(machine, mask=machine < 0),
         "attempt": np.asarray(records.attempt).astype(np.int64),

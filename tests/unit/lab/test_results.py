@@ -98,6 +98,12 @@ def test_rows_are_those_of_runs(results: vo.Comparison) -> None:
     assert results.tasks["start_s"].null_count == 0
 
 
+def test_an_axis_of_numbers_and_texts_is_a_column_of_texts(tmp_path: Path) -> None:
+    axes = {"warmup": [0.0, "10%"]}
+    results = vo.compare("oracle", trace="syn:5x10", workers=50, axes=axes, folder=tmp_path)
+    assert set(results.jobs["warmup"].to_pylist()) == set(results.summary["warmup"].to_pylist()) == {"0.0", "10%"}
+
+
 def test_what_is_shown_is_what_the_command_prints(results: vo.Comparison) -> None:
     html, text = results._repr_html_(), str(results)
     for part in ("oracle [load=0.5]", "sparrow:probe_ratio=3 [load=0.9]", "verdict"):
