@@ -54,7 +54,7 @@ def test_the_notebook_runs(
     capfd: pytest.CaptureFixture[str],
     command: Command,  # noqa: F811 - fixture of commands
 ) -> None:
-    """Eight CPU seconds, since sixty runs and more are what it shows: five designs, four loads, seeds by need."""
+    """Five CPU seconds, since sixty runs are what it shows: five designs, four loads, seeds by need."""
     monkeypatch.chdir(tmp_path)
     names, values = executed(monkeypatch)
     assert len(values) == 10

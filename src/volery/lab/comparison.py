@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -100,7 +101,7 @@ class Comparison(Shown):
             InputError: there is no such figure.
         """
         size = _one_of(WIDTHS, width, "width")
-        return Picture(_one_of(figures(self._results.runs, self, size), name, "name"), size)
+        return Picture(_one_of(figures(self._results.runs, _DelaySamples(self.jobs), size), name, "name"), size)
 
     def to_latex(self, name: str = "delay") -> str:
         """One of the tables that `volery export` writes, with booktabs.
@@ -112,18 +113,6 @@ class Comparison(Shown):
             InputError: there is no such table.
         """
         return _one_of(latex_tables(self._results.runs, self._results), name, "name")()
-
-    def delays_s(self, label: str, jobs: JobClass) -> Series:
-        """The delays of a class of jobs of one label per seed, in seconds, as figures take them."""
-        table = self.jobs.select(["label", "seed", "counted", "is_short", "delay_s"])
-        rows = table.filter(pa.compute.field("label") == label).to_pydict()
-        columns = {name: np.array(values) for name, values in rows.items() if name != "delay_s"}
-        delays_s = np.array(rows["delay_s"], np.float64)
-        is_measured = columns["counted"].astype(np.bool_) & ~np.isnan(delays_s)
-        if jobs != "all":
-            is_measured &= columns["is_short"] == (jobs == "short")
-        samples = [delays_s[is_measured & (columns["seed"] == seed)] for seed in dict.fromkeys(rows["seed"])]
-        return Series(label, tuple(sample for sample in samples if sample.size))
 
     def _kept(self, name: str, make: Callable[[], pa.Table]) -> pa.Table:
         if name not in self._tables:
@@ -195,6 +184,24 @@ class Comparison(Shown):
         study = self._results.study
         labels = ", ".join(choice.label for choice in study.choices())
         return f"<volery comparison of {labels}: {len(self._results.runs)} runs, {len(study.seeds)} seeds>"
+
+
+class _DelaySamples:
+    """The delays in a table of jobs, as figures take them."""
+
+    def __init__(self, jobs: pa.Table) -> None:
+        self._jobs = jobs.select(["label", "seed", "counted", "is_short", "delay_s"])
+
+    def delays_s(self, label: str, jobs: JobClass) -> Series:
+        """The delays of a class of jobs of one label per seed, in seconds."""
+        rows = self._jobs.filter(pc.field("label") == label).to_pydict()
+        seeds, delays_s = np.array(rows["seed"]), np.array(rows["delay_s"], np.float64)
+
+        is_measured = np.array(rows["counted"], np.bool_) & ~np.isnan(delays_s)
+        if jobs != "all":
+            is_measured &= np.array(rows["is_short"], np.bool_) == (jobs == "short")
+        samples = (delays_s[is_measured & (seeds == seed)] for seed in dict.fromkeys(rows["seed"]))
+        return Series(label, tuple(sample for sample in samples if sample.size))
 
 
 class Simulation(Comparison):

@@ -63,7 +63,8 @@ def test_a_study_file_and_the_command_have_the_same_digests(
     assert run.digest == results.digests["sparrow:probe_ratio=3 [load=0.9]", 1] == run.records.digest()
 
 
-def test_a_command_continues_a_folder_of_python(folder: Path, command: Command) -> None:  # noqa: F811 - fixture of commands
+@pytest.mark.slow
+def test_a_command_verifies_a_folder_of_python(folder: Path, command: Command) -> None:  # noqa: F811 - fixture of commands
     ended = command("verify", folder, "--json")
     assert ended.status == 0
     assert ended.json["agrees"]
