@@ -276,11 +276,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
-class SettingFields(TypedDict, total=False):
-    """The fields of `Setting` as keyword arguments of Python's `compare`; a file may be a path."""
+class SettingOptions(TypedDict, total=False):
+    """The fields of `Setting` that have defaults, as keyword arguments in Python; a file may be a path."""
 
-    trace: Required[str | Path]
-    workers: Required[int]
     load: float | None
     load_by: LoadBy
     slots: int
@@ -315,6 +313,13 @@ class SettingFields(TypedDict, total=False):
     history: str | Path
     warmup: str | float
     window: Sequence[str | float] | None
+
+
+class SettingFields(SettingOptions, total=False):
+    """All fields of `Setting` as keyword arguments of Python's `compare`."""
+
+    trace: Required[str | Path]
+    workers: Required[int]
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):

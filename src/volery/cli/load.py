@@ -10,8 +10,8 @@ import typer
 
 from volery.cli.options import AsJson, Columns, NodeSlots, Scheduler, Workload, option
 from volery.cli.output import live_extra, print_json, print_omissions, print_table
-from volery.cli.progress import OneLine
 from volery.core.errors import InputError
+from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from volery.cli.generator import LoadReport
