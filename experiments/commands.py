@@ -41,8 +41,8 @@ from experiments.reruns import (
 from experiments.undecided import cheapest_first
 from volery.cli.options import AsJson, Dask, Processes, SeedsMax, argument, declared, option
 from volery.cli.output import INTERRUPTED, print_error, print_json, print_table, terminal
-from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
+from volery.lab.progress import LiveProgress
 from volery.setting import option_of
 from volery.study import LostRunError
 from volery.study.spec import AutoSeeds, read_seeds

@@ -101,6 +101,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         job_count=run.jobs,
         only=run.only,
         resources=_resources_of_file(run),
+        columns=run.columns,
         limits=run.limits,
     )
     if run.limits == "enforce" and (reading is None or reading.limits is None):
@@ -265,8 +266,21 @@ def _faults(run: RunSpec, deployment: Deployment, arrivals: Sequence[Time]) -> F
     return outage_plan(run.outages, deployment, run.seed, arrivals[-1]) if run.outages and arrivals else None
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """A finished run with all of it in memory: its input, its records, and their measures."""
+
+    inputs: Inputs
+    records: Records
+    outcome: RunOutcome
+
+
 def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
-    """Run it.
+    """Run it and measure it; see `execution`."""
+    return execution(run, watch).outcome
+
+
+def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
+    """Run it, and keep its records.
 
     CPU time is that of building the components and simulating, with the objects for jobs and tasks, in this thread: a
     display that draws beside it does not count, and reading the trace is apart (`TraceFacts.read_s`). The peak of
@@ -323,7 +337,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
 
     table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return RunOutcome(
+    outcome = RunOutcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
@@ -336,6 +350,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         explained(records),
         timeline(records, inputs.cluster),
     )
+    return Execution(inputs, records, outcome)
 
 
 def window_in(run: RunSpec, inputs: Inputs) -> metrics.Window | None:

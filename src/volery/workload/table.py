@@ -56,19 +56,22 @@ SCHEMA: Final = pa.schema(
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
         pa.field("limit_us", pa.int64()),
+        pa.field("gang_tasks", pa.int64()),
+        pa.field("gang_nodes", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("partition", pa.string()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-SINCE: Final = {
-    "replicas": 2,
-    "priority": 3,
-    "deadline_us": 3,
-    "task_submit_us": 3,
-    **dict.fromkeys(OMISSIONS, 4),
-    "limit_us": 5,
-}
+RIGID_JOBS: Final = ("limit_us", "gang_tasks", "gang_nodes", "group", "partition")
+"""Columns of what jobs of clusters with gangs state."""
+SINCE: Final = (
+    {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
+    | dict.fromkeys(OMISSIONS, 4)
+    | dict.fromkeys(RIGID_JOBS, 5)
+)
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -97,6 +100,9 @@ class TaskRow(msgspec.Struct, gc=False):
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
         limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
+        gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
+        gang_nodes: count of machines over which these tasks are spread evenly; null: any machines.
+        group, partition: group of the user, and part of the machines that the job was submitted to.
     """
 
     job: str | None = None
@@ -126,6 +132,10 @@ class TaskRow(msgspec.Struct, gc=False):
     left_out: str | None = None
     changed: str | None = None
     limit_us: int | None = None
+    gang_tasks: int | None = None
+    gang_nodes: int | None = None
+    group: str | None = None
+    partition: str | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
