@@ -270,7 +270,7 @@ def read_inventory(path: Path) -> Inventory:
         return read_sinfo(path)
 
     first = next((line for line in head.lines if not line.startswith("#")), "")
-    if "=" not in first and not first.lower().startswith("include"):
+    if first and "=" not in first and not first.lower().startswith("include"):
         forms = "a slurm.conf, sinfo with its header, scontrol show nodes --json or kubectl get nodes -o json"
         raise InputError(str(path), f"begins with {first[:40]!r}, as nothing that lists machines; give {forms}")
     return read_slurm_conf(path)
