@@ -245,14 +245,12 @@ def summarise(
     Args:
         cutoff_us: Largest estimate of a short job; None without classes.
         window: Jobs that count, and the time over which utilisation is taken; None: all of the run.
-        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values that are carried over (see
-            `RunSummary`).
+        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values carried over (see `RunSummary`).
     """
     table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
     all_jobs = _class_summary(table, table.measured)
     used = utilisation_by_resource(records, cluster, window)
-    tasks = records.trace.task_count
-    message_count = records.counters.get(MESSAGES, 0)
+    tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,
         architecture=architecture,
@@ -266,8 +264,8 @@ def summarise(
         tasks=tasks,
         unsatisfiable_tasks=int(table.unsatisfiable.sum()),
         delay_s=all_jobs.delay_s,
-        short=_class_or_none(table, table.measured & table.is_short) if cutoff_us is not None else None,
-        long=_class_or_none(table, table.measured & ~table.is_short) if cutoff_us is not None else None,
+        short=None if cutoff_us is None else _class_or_none(table, table.measured & table.is_short),
+        long=None if cutoff_us is None else _class_or_none(table, table.measured & ~table.is_short),
         jrt_s=all_jobs.jrt_s,
         worker_jrt_s=distribution(_worker_jrt_us(table), unit=SECOND, overwrite=True),
         ideal_s=all_jobs.ideal_s,
