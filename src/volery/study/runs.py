@@ -93,24 +93,12 @@ def read_inputs(run: RunSpec) -> Inputs:
     # One input is kept: the runs of a study that share theirs stand together.
     _kept.clear()
     began = time.perf_counter()
-    trace, reading = workload.load_workload(
-        run.trace,
-        seed=run.seed,
-        durations=run.durations,
-        arrivals=run.arrivals,
-        job_count=run.jobs,
-        only=run.only,
-        resources=_resources_of_file(run),
-        columns=run.columns,
-        limits=run.limits,
-    )
-    if run.limits == "enforce" and (reading is None or reading.limits is None):
-        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
-
+    trace, reading = _read_workload(run)
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
-    has_estimates = reading is not None and reading.has_estimates
-    trace = workload.with_estimates(trace, run.estimates, run.seed, has_estimates=has_estimates)
+    trace = workload.with_estimates(
+        trace, run.estimates, run.seed, has_estimates=bool(reading and reading.has_estimates)
+    )
     if run.blocks:
         trace = workload.with_blocks(trace, run.blocks, run.workers, run.racks, run.seed)
 
@@ -147,10 +135,9 @@ def read_inputs(run: RunSpec) -> Inputs:
     elif run.load is not None:
         trace = workload.at_load(trace, cluster, run.load)
 
-    digest = trace.digest()
     facts = TraceFacts(
         trace.name,
-        digest,
+        trace.digest(),
         trace.job_count,
         trace.task_count,
         time.perf_counter() - began,
@@ -163,6 +150,28 @@ def read_inputs(run: RunSpec) -> Inputs:
 
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def _read_workload(run: RunSpec) -> tuple[Trace, workload.Reading | None]:
+    """The run's trace as its file or spec has it, and what the reader found.
+
+    Raises:
+        InputError: it cannot be read, or states no limits to enforce.
+    """
+    trace, reading = workload.load_workload(
+        run.trace,
+        seed=run.seed,
+        durations=run.durations,
+        arrivals=run.arrivals,
+        job_count=run.jobs,
+        only=run.only,
+        resources=_resources_of_file(run),
+        columns=run.columns,
+        limits=run.limits,
+    )
+    if run.limits == "enforce" and (reading is None or reading.limits is None):
+        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
+    return trace, reading
 
 
 def _resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
