@@ -73,7 +73,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "none"
     machines: Annotated[
         Text | None,
-        field("File of machine constraints, and of amounts that machines offer.", "FILE.csv.gz", "Cluster"),
+        field("File of constraints and amounts of machines, or a slurm.conf.", "FILE.csv.gz", "Cluster"),
     ] = None
     population: Annotated[
         AtLeastZero | None, field("Seed of drawn machine constraints; without it, each run's own.", "SEED", "Cluster")
@@ -276,11 +276,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
-class SettingFields(TypedDict, total=False):
-    """The fields of `Setting` as keyword arguments of Python's `compare`; a file may be a path."""
+class SettingOptions(TypedDict, total=False):
+    """The fields of `Setting` that have defaults, as keyword arguments in Python; a file may be a path."""
 
-    trace: Required[str | Path]
-    workers: Required[int]
     load: float | None
     load_by: LoadBy
     slots: int
@@ -315,6 +313,13 @@ class SettingFields(TypedDict, total=False):
     history: str | Path
     warmup: str | float
     window: Sequence[str | float] | None
+
+
+class SettingFields(SettingOptions, total=False):
+    """All fields of `Setting` as keyword arguments of Python's `compare`."""
+
+    trace: Required[str | Path]
+    workers: Required[int]
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):

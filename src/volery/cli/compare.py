@@ -14,7 +14,7 @@ import typer
 from volery.cli import options
 from volery.cli.options import argument, declared, measured_window, moment, seeds_given, trace_name, whole_numbers
 from volery.cli.output import print_results
-from volery.cli.progress import LiveProgress
+from volery.lab.progress import LiveProgress
 from volery.setting import DECLARED, Group, Setting, option_of, words_of
 
 if TYPE_CHECKING:

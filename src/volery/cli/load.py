@@ -10,8 +10,8 @@ import typer
 
 from volery.cli.options import AsJson, Columns, NodeSlots, Scheduler, Workload, option
 from volery.cli.output import live_extra, print_json, print_omissions, print_table
-from volery.cli.progress import OneLine
 from volery.core.errors import InputError
+from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from volery.cli.generator import LoadReport
@@ -43,6 +43,7 @@ def load(
     with live_extra():
         from volery.cli.generator import federation_of, kept_in, load_here, load_there, report_of
         from volery.live.load import sped_up
+        from volery.workload.limits import cut_at_limits
 
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
@@ -50,7 +51,7 @@ def load(
     original, reading = workload.load_workload(trace, seed=seed, job_count=jobs, columns=columns)
     print_omissions(reading.left_out if reading else None, as_json=as_json)
 
-    work = sped_up(original, speedup)
+    work = sped_up(cut_at_limits(original), speedup)
 
     with OneLine(as_json, when_moved=True) as line:
         watch = load_watcher(line, work.job_count)

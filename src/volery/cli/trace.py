@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from volery.cli.inventory import list_machines
 from volery.cli.options import (
     AsJson,
     Columns,
@@ -15,7 +16,6 @@ from volery.cli.options import (
     Only,
     Replace,
     TrFile,
-    argument,
     checked_only,
     declared,
     option,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 SPARKLINE_POINTS = 60
 UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
 """The unit of what is in use at one time, by the unit of work."""
-NAMES_SHOWN = 8
-"""Names of machines that a line lists."""
 WORKERS = 10_000
 """The workers that the load is taken over where neither options nor the file name a number."""
 
@@ -331,7 +329,7 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    row_makers = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
+    row_makers = (_size_rows, _workflow_rows, _class_rows, _limit_rows, _left_out_rows, _oddity_rows)
     sections = [*(rows(described) for rows in row_makers), _constraint_rows(use)]
 
     for rows in filter(None, sections):
@@ -407,6 +405,17 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
     return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
 
 
+def _limit_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    limits = described.limits
+    if limits is None:
+        return []
+    ends = "end there" if limits.enforced else "run on"
+    return [
+        ("jobs with a limit", f"{limits.jobs:,}"),
+        (f"tasks longer than it, which {ends}", f"{limits.over_tasks:,}"),
+    ]
+
+
 def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:
     rows = omission_rows(described.left_out) if described.left_out is not None else []
     if described.unheeded_resources:
@@ -442,50 +451,7 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
     ]
 
 
-@trace_app.command("machines")
-def list_machines(
-    source: Annotated[
-        Path,
-        argument("A slurm.conf, or output of sinfo, scontrol show nodes --json or kubectl get nodes -o json.", "FILE"),
-    ],
-    output: Annotated[
-        Path | None,
-        option("The file of machines to write; without it, they are listed alone.", "-o", "--output", form="OUT.csv"),
-    ] = None,
-    partition: Annotated[str, option("Partition of Slurm whose machines are taken.", form="NAME")] = "",
-    down: Annotated[
-        bool, typer.Option("--down", help="Take machines that are down, drained or cordoned, too.")
-    ] = False,
-    force: Replace = False,
-    as_json: AsJson = False,
-) -> None:
-    """Turn a cluster as Slurm or Kubernetes states it into a file of machines, and account for each line."""
-    from volery.workload.clusters import read_inventory
-    from volery.workload.inventory import columns_of, machine_count, offer_text, write_machines
-
-    inventory = read_inventory(source)
-    machines = inventory.working(source, partition, down=down)
-    if output is not None:
-        write_machines(machines, output, force=force)
-
-    idle = [listed for listed in inventory.machines if listed.state and listed not in machines]
-    offers = {name: sum(listed.amounts.get(name, 0) for listed in machines) for name in columns_of(machines)}
-    if as_json:
-        content = {"form": inventory.form, "file": output and str(output), "machines": machines, "offers": offers}
-        print_json(content | {"left_out": idle, "lines": inventory.uses})
-        return
-
-    for use in inventory.uses:
-        parts = [use.meaning, f"not read: {', '.join(use.ignored)}" if use.ignored else ""]
-        typer.echo(f"{use.place}: {'; '.join(filter(None, parts))}")
-    for state in dict.fromkeys(listed.state for listed in idle):
-        names = [listed.name for listed in idle if listed.state == state]
-        more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
-        typer.echo(f"left out: {machine_count(len(names))}, {state}: {', '.join(names[:NAMES_SHOWN])}{more}")
-    total = ", ".join(offer_text(name, amount) for name, amount in offers.items())
-    typer.echo(f"{output or source}: {machine_count(len(machines))} with {total} together")
-    if output is not None:
-        typer.echo(f"try:  volery compare oracle backfill --trace TRACE --workers {len(machines)} --machines {output}")
+trace_app.command("machines")(list_machines)
 
 
 @trace_app.command("anonymise")

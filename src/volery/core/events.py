@@ -17,13 +17,16 @@ import msgspec
 from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.reasons import Decision
 
-Outcome = Literal["finished", "failed", "killed", "unstarted", "limit"]
+Outcome = Literal["finished", "failed", "killed", "unstarted"]
 """The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another.
-
-An attempt has reached the outcome "limit" if the driver ended it at its job's limit (`Job.limit_us`); its task is over.
 
 An attempt is unstarted whose node lacked something to begin it; then its task is to be placed again. Drivers end none
 like that unless `CrashRecovery.takes_back`.
+"""
+LabOutcome = Literal[Outcome, "limit"]
+"""The end of an attempt in the lab, which ends those that exceed the limit of their job (`Job.limit_us`).
+
+Their tasks are over like failed ones. Live nodes enforce `timeout_s`, whose outcome is failed.
 """
 
 
@@ -180,7 +183,7 @@ class TaskFinished(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=T
 
     task: Task
     attempt: int
-    outcome: Outcome = "finished"
+    outcome: LabOutcome = "finished"
 
 
 class Computed(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,6 +8,7 @@ from volery.metrics.demand import (
     over_intervals,
     total_load,
 )
+from volery.metrics.devices import DeviceSummary
 from volery.metrics.distribution import Distribution, distribution
 from volery.metrics.jobs import (
     AllotmentSummary,
@@ -42,6 +43,7 @@ __all__ = [
     "ClassSummary",
     "ConstraintLoad",
     "DeadlineSummary",
+    "DeviceSummary",
     "Distribution",
     "JobTable",
     "LocalitySummary",

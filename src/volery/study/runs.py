@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
 from volery.architectures import ConfiguredDesign
-from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import LIMITS, features_of, used_features
-from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
+from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
@@ -34,11 +33,11 @@ from volery.metrics.explanations import explained
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.report.schema import TraceFacts
-from volery.sim.faults import Crash, FaultPlan, crashes_of
+from volery.sim.faults import FaultPlan, crashes_of
+from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
-from volery.workload.spec import Spec
 
 CURVE_POINTS = 1000
 
@@ -275,8 +274,21 @@ def _faults(run: RunSpec, deployment: Deployment, arrivals: Sequence[Time]) -> F
     return outage_plan(run.outages, deployment, run.seed, arrivals[-1]) if run.outages and arrivals else None
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """A finished run with all of it in memory: its input, its records, and their measures."""
+
+    inputs: Inputs
+    records: Records
+    outcome: RunOutcome
+
+
 def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
-    """Run it.
+    """Run it and measure it; see `execution`."""
+    return execution(run, watch).outcome
+
+
+def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
+    """Run it, and keep its records.
 
     CPU time is that of building the components and simulating, with the objects for jobs and tasks, in this thread: a
     display that draws beside it does not count, and reading the trace is apart (`TraceFacts.read_s`). The peak of
@@ -326,13 +338,14 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         history_left_out=history_left_out,
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
+        limits=summary.limits or inputs.facts.limits,
         never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
         cutoff_from_trace_s=None if run is given_run else inputs.facts.cutoff_s,
     )
 
     table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return RunOutcome(
+    outcome = RunOutcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
@@ -345,6 +358,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         explained(records),
         timeline(records, inputs.cluster),
     )
+    return Execution(inputs, records, outcome)
 
 
 def window_in(run: RunSpec, inputs: Inputs) -> metrics.Window | None:
@@ -571,54 +585,3 @@ def learned(
 
     lesson, omissions = _learned[key]
     return design._replace(config=msgspec.structs.replace(config, **{learning.parameter: lesson})), omissions
-
-
-OUTAGES = "outages"
-
-
-def outage_plan(text: str, deployment: Deployment, seed: int, until_us: Time) -> FaultPlan:
-    """The crashes that `group=8,every=86400,down=600` describes, until the last job has arrived.
-
-    Neighbouring machines are one group, as those behind one switch or fuse. A group crashes as a Poisson process does,
-    so that the rate of a machine is the same for groups of any size; how long it is down is exponential. With `group=1`
-    machines crash independently.
-
-    Args:
-        text: group size and mean times, seconds.
-        deployment: the deployment whose nodes crash.
-        seed: seed of the run; each group has a stream of its own.
-        until_us: no crash begins later.
-
-    Raises:
-        InputError: a key or value is wrong, or the design bears no crash.
-    """
-    spec = Spec(f"{OUTAGES}:{text}", ("group", "every", "down"))
-    group = spec.count("group", 1)
-    every_s = spec.positive("every", 86_400.0)
-    down_s = spec.positive("down", 600.0)
-
-    if deployment.capability(CrashRecovery) is None:
-        raise InputError(OUTAGES, "the design bears no crash of a machine; take another, or a parameter as T11=restart")
-
-    at = sorted(deployment.machines, key=lambda address: deployment.machines[address])
-    groups = [at[low : low + group] for low in range(0, len(at), group)]
-
-    crashes = [
-        crash
-        for number, members in enumerate(groups)
-        for crash in _of_group(members, Streams(seed), f"{OUTAGES}/{number}", (every_s, down_s), until_us)
-    ]
-
-    return FaultPlan(crashes=tuple(sorted(crashes, key=lambda crash: (crash.at_us, crash.address))))
-
-
-def _of_group(
-    members: list[Address], streams: Streams, name: str, means_s: tuple[float, float], until_us: Time
-) -> Iterator[Crash]:
-    stream, every_s, down_s = streams.of(name), *means_s
-    at_us = round(stream.expovariate(1 / every_s) * SECOND)
-    while at_us <= until_us:
-        back_us = at_us + 1 + round(stream.expovariate(1 / down_s) * SECOND)
-        for address in members:
-            yield Crash(at_us, address, back_us)
-        at_us = back_us + 1 + round(stream.expovariate(1 / every_s) * SECOND)

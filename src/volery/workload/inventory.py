@@ -99,9 +99,9 @@ class Inventory(msgspec.Struct, frozen=True):
         members = [listed for listed in self.machines if not partition or partition in listed.partitions]
         machines = tuple([listed for listed in members if down or not listed.state])
         if not machines:
-            where = f" in partition {partition}" if partition else ""
+            in_partition = f" in partition {partition}" if partition else ""
             fix = "give --down to take machines that are down, too" if members else "name a file that lists nodes"
-            raise InputError(str(path), f"lists no machine that takes work{where}; {fix}")
+            raise InputError(str(path), f"lists no machine that takes work{in_partition}; {fix}")
         return machines
 
 

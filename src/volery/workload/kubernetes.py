@@ -91,10 +91,10 @@ def read_nodes(path: Path) -> Inventory:
 
         taints = {taint.key for taint in node.spec.taints if taint.effect in SPARING} - set(control)
         ignored = tuple([f"taint {key} (which pods tolerate it is not known)" for key in sorted(taints)])
-        amounts, others = _amounts(node, place)
+        amounts, other_names = _amounts(node, place)
         model = node.metadata.labels.get(GPU_LABEL, "") if GPU in amounts else ""
         listed = ListedMachine(node.metadata.name, amounts, model, state=", ".join(states))
-        entries.append((place, listed, (*ignored, *[f"{name} (no resource here)" for name in others])))
+        entries.append((place, listed, (*ignored, *[f"{name} (no resource here)" for name in other_names])))
 
     machines = tuple([listed for _, listed, _ in entries])
     return Inventory("nodes of Kubernetes", machines, machine_uses(entries))
@@ -106,7 +106,7 @@ STORAGE: Final = "ephemeral-storage"
 
 def _amounts(node: KubeNode, place: str) -> tuple[dict[str, int], list[str]]:
     """Whole units that pods may ask of a node, rounded down, and the names of resources that are not read."""
-    gpus, others = Decimal(0), []
+    gpus, other_names = Decimal(0), []
     units = {"cpu": ("cpu_milli", Decimal("0.001")), "memory": (MEMORY, MEBIBYTE), STORAGE: ("disk_mb", MEBIBYTE)}
     amounts: dict[str, int] = {}
     for name, text in node.status.allocatable.items():
@@ -120,8 +120,8 @@ def _amounts(node: KubeNode, place: str) -> tuple[dict[str, int], list[str]]:
         elif name.endswith(GPU_SUFFIX):
             gpus += value
         elif value and name != PODS:
-            others.append(name)
+            other_names.append(name)
 
     if not amounts.get("cpu_milli"):
         raise InputError(place, "states no status.allocatable.cpu; print whole nodes, by kubectl get nodes -o json")
-    return amounts | ({GPU: int(gpus * 1000)} if gpus else {}), others
+    return amounts | ({GPU: int(gpus * 1000)} if gpus else {}), other_names

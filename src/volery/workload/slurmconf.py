@@ -118,8 +118,10 @@ def _pairs(line: str, place: str) -> tuple[tuple[str, str], ...]:
         pairs.append((pair[1], pair[2] if pair[2] is not None else pair[3]))
         at = pair.end()
 
-    if rest := line[at:].strip():
-        raise InputError(place, f"{rest[:60]!r} is no Parameter=Value; mend it, or quote a value that holds blanks")
+    if remainder := line[at:].strip():
+        raise InputError(
+            place, f"{remainder[:60]!r} is no Parameter=Value; mend it, or quote a value that holds blanks"
+        )
     return tuple(pairs)
 
 

@@ -73,17 +73,17 @@ def gpus_of(gres: str, place: str) -> Gpus:
     if gres in NO_GRES:
         return 0, "", ()
 
-    gpu_count, models, others = 0, dict[str, None](), []
+    gpu_count, models, other_items = 0, dict[str, None](), []
     for item in GRES_ITEM.findall(gres):
         parts = GRES.fullmatch(item.partition("(")[0].strip())
         if parts is None:
             raise InputError(place, f"{item[:60]!r} is no generic resource; write NAME:TYPE:NUMBER, as gpu:a100:4")
         if parts[1] != GPU_NAME:
-            others.append(item)
+            other_items.append(item)
             continue
         gpu_count += int(parts[3] or 1) * POWERS[parts[4] or ""]
         models |= {parts[2]: None} if parts[2] else {}
-    return gpu_count, "+".join(models), tuple(others)
+    return gpu_count, "+".join(models), tuple(other_items)
 
 
 def _machine(name: str, cpus: int, memory_mb: int | None, gres: Gpus, state: str, disk_mb: int = 0) -> ListedMachine:
@@ -162,7 +162,7 @@ class _ConfNodes:
             return LineUse(record.place, "defaults of the nodes below", ignored)
 
         values = defaults | own
-        machine, others = self._machine_of(values, record.place)
+        machine, other_items = self._machine_of(values, record.place)
         names = node_names(own[NODE], record.place)
         for name in names:
             if name in self._places:
@@ -174,7 +174,7 @@ class _ConfNodes:
 
         meaning = f"{machine_count(len(names))} of {machine.kind()}"
         meaning += f", takes no work: {machine.state}" if machine.state else ""
-        return LineUse(record.place, meaning, (*ignored, *[f"{item} (no GPU)" for item in others]))
+        return LineUse(record.place, meaning, (*ignored, *[f"{item} (no GPU)" for item in other_items]))
 
     def _machine_of(self, values: dict[str, str], place: str) -> tuple[ListedMachine, tuple[str, ...]]:
         """The machine that a line states, and generic resources of it that are no GPUs."""

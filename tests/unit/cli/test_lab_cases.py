@@ -53,6 +53,17 @@ def test_no_job_of_a_log_is_lost(
     assert (run["jobs"], run["delay_s"]["mean"]) == (jobs, pytest.approx(wait_s))
 
 
+def test_limits_end_what_exceeds_them(command: Command) -> None:
+    cluster = ("--workers", "1", "--capacity", "cpu_milli=1000", "--delay-us", "0", "--json")
+    trace = ("--trace", CASES / "10-limit.swf")
+    (run,) = command("compare", "backfill", *trace, *cluster, "--limits", "enforce").json["runs"]
+    assert (run["ideal_s"]["mean"], run["delay_s"]["mean"], run["makespan_s"]) == (60, 30, 120)
+    assert run["limits"] == {"enforced": True, "jobs": 2, "over_jobs": 2, "over_tasks": 2}
+    (run,) = command("compare", "backfill", *trace, *cluster).json["runs"]
+    assert (run["delay_s"]["mean"], run["makespan_s"]) == (50, 177)
+    assert run["limits"] == {"enforced": False, "jobs": 2, "over_jobs": 2, "over_tasks": 2}
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

@@ -279,6 +279,11 @@ def test_machines_writes_the_machines_of_a_cluster_and_accounts_for_each_line(tm
     assert output.read_text().splitlines()[-1] == "m,1000,1,2000"
 
 
+def test_machines_come_from_standard_input_too() -> None:
+    outcome = CliRunner().invoke(trace_app, ["machines", "-"], input=CONF, catch_exceptions=False)
+    assert outcome.output.splitlines()[-1].endswith(": 2 machines with 8 CPUs, 2 GB together")
+
+
 def test_machines_of_a_partition_as_json_without_a_file(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(CONF)

@@ -83,7 +83,7 @@ def test_names_of_tasks_parents_and_constraints_are_hashed_and_what_is_unknown_s
     tasks = [
         TaskRow("j", "map", "ann", 0, runtime_us=1, parents=[], constraints=["host=n17"], replicas=[3]),
         TaskRow("j", "reduce", "ann", 0, runtime_us=1, parents=["map"], constraints=[]),
-        TaskRow("map", "1", None, 0, runtime_us=1),
+        TaskRow("map", "1", None, 0, runtime_us=1, group="physics", partition="long"),
     ]
     with table_output(source) as table:
         for batch in batches(tasks):
@@ -94,6 +94,7 @@ def test_names_of_tasks_parents_and_constraints_are_hashed_and_what_is_unknown_s
     assert (first["constraints"], second["constraints"]) == ([digest("constraints", "host=n17")], [])
     assert (first["parents"], first["replicas"]) == ([], [3])
     assert (third["user"], third["task"], third["parents"], third["constraints"]) == (None, "1", None, None)
+    assert (third["group"], third["partition"]) == (digest("group", "physics"), digest("partition", "long"))
     assert third["job"] == digest("job", "map") != first["task"], "a job and a task of one name have other hashes"
 
 

@@ -40,7 +40,7 @@ def quantity(text: str) -> Decimal:
     return Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
 
 
-class PodResources(msgspec.Struct):
+class ContainerResources(msgspec.Struct):
     """The resources of a container; a limit without a request is a request."""
 
     requests: dict[str, str | int | float] = {}
@@ -50,7 +50,7 @@ class PodResources(msgspec.Struct):
 class PodContainer(msgspec.Struct, rename="camel"):
     """The part of a container's specification that is read."""
 
-    resources: PodResources = msgspec.field(default_factory=PodResources)
+    resources: ContainerResources = msgspec.field(default_factory=ContainerResources)
     restart_policy: str = ""
 
     def request(self, ending: str) -> Decimal:

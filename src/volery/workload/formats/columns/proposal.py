@@ -271,12 +271,13 @@ def _entry(target: str, name: str, values: Sequence[str], unit: str) -> str | No
     """The line of a target; None where the values are not of its kind."""
     kind = TARGETS[target]
     guess = ""
-    extra = {}
+    extra: dict[str, str] = {}
 
     if kind == "time":
-        extra, guess = _time_keys(values, unit)
-        if extra is None:
+        time_keys, guess = _time_keys(values, unit)
+        if time_keys is None:
             return None
+        extra = time_keys
     elif kind in ("duration", "cores", "memory"):
         texts = CLOCK if kind == "duration" else MEMORY if kind == "memory" else None
         are_numbers = all(is_number(value.replace(",", ".")) for value in values)

@@ -123,7 +123,7 @@ class MappedRows:
             if mask.all():
                 continue
             self._noticed[rule.reason or FILTERED.format(rule.column)] += int(np.count_nonzero(~mask))
-            lines = np.asarray(chunk.lines)[mask]
+            lines: list[int] = np.asarray(chunk.lines)[mask].tolist()
             columns = {name: texts.filter(pa.array(mask)) for name, texts in chunk.columns.items()}
             chunk = Chunk(lines, columns)
         return chunk
