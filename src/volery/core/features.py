@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
 from volery.core.model import NEVER
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
+GANGS = "gangs"
+FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES, GANGS)
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -29,6 +30,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         DEADLINES: any(at != NEVER for at in trace.deadline_us),
         LOCALITY: bool(trace.replicas),
         PREFERENCES: bool(trace.preference),
+        GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 

@@ -21,6 +21,7 @@ from volery.core.capabilities import CrashRecovery, Overcommitment, Replication,
 from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
+from volery.core.gangs import check_gang_placement, check_gangs
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
@@ -438,6 +439,8 @@ def simulate(
     check_locality(trace, cluster)
     check_tags(trace)
     check_heeded(trace, deployment, trace.name)
+    check_gangs(trace)
+    check_gang_placement(trace, deployment, trace.name, may_hold=False)
 
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
 
