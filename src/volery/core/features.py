@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
+from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture, UnusedFeatures
 from volery.core.model import NEVER
 from volery.core.trace import NO_GANG, Trace
 
@@ -42,11 +42,13 @@ def used_features(architecture: Architecture, config: Any) -> frozenset[str]:
         architecture: Design that declares them.
         config: Configuration of the design's own type.
     """
-    return frozenset(
+    unused_features = architecture.capability(UnusedFeatures)
+    features = frozenset(
         feature
         for feature, condition in architecture.features.items()
         if any(_is_met(alternative, config) for alternative in alternatives(condition))
     )
+    return features if unused_features is None else features - unused_features.of(config)
 
 
 def alternatives(condition: str) -> list[tuple[str, tuple[str, ...]]]:

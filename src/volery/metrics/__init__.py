@@ -9,6 +9,7 @@ from volery.metrics.demand import (
     total_load,
 )
 from volery.metrics.distribution import Distribution, distribution
+from volery.metrics.gangs import GangSummary
 from volery.metrics.jobs import (
     AllotmentSummary,
     DeadlineSummary,
@@ -43,6 +44,7 @@ __all__ = [
     "ConstraintLoad",
     "DeadlineSummary",
     "Distribution",
+    "GangSummary",
     "JobTable",
     "LocalitySummary",
     "ProvisioningSummary",

@@ -20,7 +20,8 @@ from volery.architectures import ConfiguredDesign
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import features_of, used_features
+from volery.core.features import GANGS, features_of, used_features
+from volery.core.gangs import check_gang_placement
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
@@ -101,6 +102,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         job_count=run.jobs,
         only=run.only,
         resources=_resources_of_file(run),
+        has_gangs=run.has_gangs,
     )
 
     trace = workload.deal_to_users(trace, run.users, run.seed)
@@ -228,6 +230,7 @@ def drive(
 
     built = build(run, inputs.cluster, design) if deployment is None else deployment
     check_heeded(inputs.trace, built, run.label or run.architecture)
+    check_gang_placement(inputs.trace, built, run.label or run.architecture, may_hold=run.gangs == "hold")
 
     try:
         records = sim.simulate(
@@ -242,9 +245,13 @@ def drive(
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=design.architecture.graphs,
                 plan=_faults(run, built, inputs.trace.arrival_us),
+                may_hold=run.gangs == "hold",
             ),
             progress=watch,
         )
+    except sim.Deadlock as error:
+        problem = f"deadlock: {error}. Give more machines, or take a design that starts gangs whole"
+        raise InputError(run.label or run.architecture, problem) from error
     except sim.Stalled as error:
         problem = f"{error}. Change the design's parameters or the workload"
         raise InputError(run.label or run.architecture, problem) from error
@@ -306,6 +313,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     summary = msgspec.structs.replace(
         summary,
         **_unheeded(run, inputs, design),
+        are_gangs_tasks=run.are_gangs_tasks,
+        starts_gangs=GANGS in used_features(*design),
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         history_left_out=history_left_out,
@@ -540,7 +549,12 @@ def learned(
         streams = Streams(run.seed)
         seed = streams.number(HISTORY)
         earlier, reading = workload.load_workload(
-            run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
+            run.history,
+            seed=seed,
+            durations=run.durations,
+            arrivals=run.arrivals,
+            only=run.only,
+            has_gangs=run.has_gangs and GANGS in used_features(*design),
         )
 
         if run.slot_request:  # each of its tasks takes a slot, as those of the run do

@@ -45,6 +45,7 @@ __all__ = [
     "parse_estimates",
     "processors_alone",
     "read_tr",
+    "states_gangs",
     "synthesize",
     "with_blocks",
     "with_estimates",
@@ -80,6 +81,21 @@ def load_trace(
     )[0]
 
 
+def states_gangs(path_or_spec: str) -> bool:
+    """True if a trace file may have jobs whose tasks run only together; synthetic work has none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    path = Path(path_or_spec)
+    if not path.exists() or begins_like_tr(path):
+        return False
+
+    from volery.workload import formats
+
+    return formats.states_gangs(path)
+
+
 def load_workload(
     path_or_spec: str | Path,
     *,
@@ -89,11 +105,13 @@ def load_workload(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    has_gangs: bool = True,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
     Args:
         resources: resources of a file that count, as `counted_resources` gives them.
+        has_gangs: false where jobs of a file whose tasks run only together are read as the tasks that its rows are.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -132,7 +150,7 @@ def load_workload(
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
-        replayed, passed = read_tasks(path, form, job_count, only, resources)
+        replayed, passed = read_tasks(path, form, job_count, only, resources, has_gangs=has_gangs)
         trace = apply_quirks(replayed, durations, arrivals)
         return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
 

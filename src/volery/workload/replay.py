@@ -30,7 +30,7 @@ from volery.core.errors import InputError
 from volery.core.locality import with_replicas
 from volery.core.model import NEVER, Amounts
 from volery.core.omissions import Omissions
-from volery.core.trace import Trace, longs
+from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
@@ -84,17 +84,22 @@ class _Row(NamedTuple):
     priority: int | None
     deadline_us: int | None
     came_us: int | None
+    gang_nodes: int
 
 
 class _Links:
     """Dependencies of a source's rows, and the rule by which rows make one job.
+
+    Args:
+        has_gangs: false where jobs that are gangs are read as the tasks that their rows are.
 
     Attributes:
         jobs: ids of the jobs of which some row waits.
         gone: job -> rows that were passed over, with what they wait for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_gangs: bool) -> None:
+        self.has_gangs = has_gangs
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
         self.apart = False
@@ -120,17 +125,21 @@ def read_tasks(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    *,
+    has_gangs: bool = True,
 ) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
         only: "ran" replays all that held machines, "finished" those that finished alone.
         resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
+        has_gangs: false where a job whose tasks run only together is read as the tasks that its rows are, each for
+            itself: of an SWF log as one task that asks for all its processors.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    source = _Source(form, job_count, only, resources)
+    source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
     for batch in read_source(path, form, Noticed()):
         if not source.take(batch):
             break
@@ -158,7 +167,13 @@ class _Source:
     """
 
     def __init__(
-        self, form: Format, job_count: int | None, only: Only, resources: tuple[str, ...] | None = None
+        self,
+        form: Format,
+        job_count: int | None,
+        only: Only,
+        resources: tuple[str, ...] | None = None,
+        *,
+        has_gangs: bool = True,
     ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
         self.resources = resources
@@ -169,7 +184,7 @@ class _Source:
         self._passed = Passed()
         self._unheeded: set[str] = set()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
-        self.links = _Links()
+        self.links = _Links(has_gangs=has_gangs)
 
     def take(self, batch: pa.RecordBatch) -> bool:
         """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
@@ -303,6 +318,10 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
+    gang_tasks: Iterable[int | None] = repeat(None)
+    gang_nodes: Iterable[int | None] = repeat(None)
+    if links.has_gangs:
+        gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -310,7 +329,8 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(requests, parents, zip(replicas, urgent, due, came, strict=False), times, values, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, gang_tasks, gang_nodes, strict=False)
+    columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
         task,
@@ -325,12 +345,17 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
+        near, *wishes, sharing_tasks, nodes = further_values
+        gang = NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        if sharing_tasks is not None and sharing_tasks > 1:
+            instances *= sharing_tasks
+            request = [value and value / sharing_tasks for value in request]
+
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
-        near, *wishes = further_values
         around = parent_ids or (), links.rows, near or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, gang)
 
 
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
@@ -431,12 +456,31 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         priority=priority,
         deadline_us=deadline_us,
         submit_us=submit_us,
+        gang_nodes=_gang_nodes(path, jobs),
     )
 
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
+
+
+def _gang_nodes(path: Path, jobs: list[_Job]) -> array[int]:
+    """The column of gangs, empty where no job is one.
+
+    Raises:
+        InputError: a gang has more machines than tasks, or a negative number of them.
+    """
+    nodes = array("i", [max([row.gang_nodes for row in job.rows]) for job in jobs])
+    if all(count == NO_GANG for count in nodes):
+        return array("i")
+
+    for job, count in zip(jobs, nodes, strict=True):
+        tasks = sum(row.instances for row in job.rows)
+        if count > tasks or count < NO_GANG:
+            problem = f"job {job.name!r} is a gang of {tasks} tasks on {count} machines; give from 0 to {tasks}"
+            raise InputError(str(path), problem)
+    return nodes
 
 
 def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:

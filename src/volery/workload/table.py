@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the schema; tables of earlier ones, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
@@ -54,12 +54,23 @@ SCHEMA: Final = pa.schema(
         pa.field("task_submit_us", pa.int64()),
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
+        pa.field("gang_tasks", pa.int64()),
+        pa.field("gang_nodes", pa.int64()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3} | dict.fromkeys(OMISSIONS, 4)
+GANG_COLUMNS: Final = ("gang_tasks", "gang_nodes")
+"""Columns of jobs whose tasks run only together."""
+SINCE: Final = {
+    "replicas": 2,
+    "priority": 3,
+    "deadline_us": 3,
+    "task_submit_us": 3,
+    **dict.fromkeys(OMISSIONS, 4),
+    **dict.fromkeys(GANG_COLUMNS, 5),
+}
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -87,6 +98,9 @@ class TaskRow(msgspec.Struct, gc=False):
         task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
+        gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
+        gang_nodes: count of machines over which the job's tasks are spread evenly, which run only together; 0: any
+            machines; null with no count of tasks: each task runs for itself.
     """
 
     job: str | None = None
@@ -115,6 +129,8 @@ class TaskRow(msgspec.Struct, gc=False):
     task_submit_us: int | None = None
     left_out: str | None = None
     changed: str | None = None
+    gang_tasks: int | None = None
+    gang_nodes: int | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -232,6 +248,18 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_arrays([*batch.columns, *missing], schema=SCHEMA)
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
+
+
+def states_gangs(path: Path) -> bool:
+    """True if some row of a table states a gang.
+
+    Raises:
+        InputError: the file is no table.
+    """
+    with _opened(path) as file:
+        names = [name for name in GANG_COLUMNS if name in file.schema_arrow.names]
+        parts = file.iter_batches(columns=names) if names else ()
+        return any(part.column(name).null_count < part.num_rows for part in parts for name in names)
 
 
 def manifest_of(path: Path) -> TableManifest:

@@ -63,8 +63,17 @@ from volery.core.capabilities import (
     Resumption,
     TagPlacement,
 )
-from volery.core.component import Architecture, Component, Conformance, Deployment, PolicyNames, sent_by
+from volery.core.component import (
+    Architecture,
+    Component,
+    Conformance,
+    Deployment,
+    PolicyNames,
+    UnusedFeatures,
+    sent_by,
+)
 from volery.core.errors import InputError
+from volery.core.features import GANGS
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.records import ATTEMPT_MAX, Billing
 from volery.core.resources import units_per_processor
@@ -268,6 +277,11 @@ def _check_preemption(config: PipelineConfig, policies: dict[Stage, Policy]) -> 
 def starts_gangs(config: PipelineConfig) -> bool:
     """True if gangs are started whole: one scheduler places each task once, on machines that are always on."""
     return not config.J2.startswith("managed") and not any(_is_set(config, name) for name in GANGLESS)
+
+
+def unused(config: Any) -> frozenset[str]:
+    """The declared features that a configuration does not use."""
+    return frozenset() if starts_gangs(config) else frozenset({GANGS})
 
 
 def assembly(config: PipelineConfig) -> Assembly:
@@ -569,5 +583,5 @@ PIPELINE = Architecture(
         "dependencies": "",
         "gangs": "",
     },
-    capabilities=(PolicyNames(named),),
+    capabilities=(PolicyNames(named), UnusedFeatures(unused)),
 )

@@ -67,6 +67,7 @@ class Format(NamedTuple):
         processors: number of processors of the file's machine, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
+        has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Format(NamedTuple):
     processors: Callable[[Head], int | None] | None = None
     columns: frozenset[str] = frozenset()
     like: Callable[[str], float] | None = None
+    has_gangs: Callable[[Path], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:

@@ -22,6 +22,7 @@ from volery.workload.formats import FORMATS, NO_LINE_END, format_of, read_source
 from volery.workload.formats.source import Noticed
 from volery.workload.table import (
     BATCH_ROWS,
+    GANG_COLUMNS,
     OMISSIONS,
     VERSION_KEY,
     TableManifest,
@@ -100,9 +101,9 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("2", "0", None, 6_500_000, None, None, 3 * S, 3 * S, parents=[], line=2),
     ],
     "swf": [
-        TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2),
+        TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2, gang_tasks=4),
         TaskRow("2", "0", "3", 10 * S, 15 * S, 45 * S, 30 * S, 60 * S, cpu_milli=4000, memory_mb=8, status="finished",
-                line=3),
+                line=3, gang_tasks=4),
         TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, parents=["job 1"], status="killed", line=4),
     ],
     "gwf": [
@@ -375,7 +376,12 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("version", "lacks"),
-    [(b"1", ["replicas", *VERSION_3, *OMISSIONS]), (b"2", [*VERSION_3, *OMISSIONS]), (b"3", list(OMISSIONS))],
+    [
+        (b"1", ["replicas", *VERSION_3, *OMISSIONS, *GANG_COLUMNS]),
+        (b"2", [*VERSION_3, *OMISSIONS, *GANG_COLUMNS]),
+        (b"3", [*OMISSIONS, *GANG_COLUMNS]),
+        (b"4", list(GANG_COLUMNS)),
+    ],
 )
 def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     tmp_path: Path, version: bytes, lacks: list[str]
@@ -383,7 +389,7 @@ def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     path = tmp_path / "old.parquet"
     said = TaskRow(
         job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2,
-        left_out="a", changed="b",
+        left_out="a", changed="b", gang_tasks=2, gang_nodes=1,
     )  # fmt: skip
     [batch] = batches([said])
     old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})
@@ -391,7 +397,7 @@ def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     assert is_table(path)
     [row] = [row for part in read_table(path) for row in rows_of(part)]
     assert row == msgspec.structs.replace(said, **dict.fromkeys(lacks))
-    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"4"}), path)
+    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"5"}), path)
     with pytest.raises(InputError, match="other columns than its version"):
         next(read_table(path))
 
@@ -401,7 +407,7 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
     with pytest.raises(
-        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 4"
+        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 5"
     ):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
