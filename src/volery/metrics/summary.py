@@ -241,7 +241,6 @@ def summarise(
             `RunSummary`).
     """
     table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
-
     all_jobs = _class_summary(table, table.measured)
     used = utilisation_by_resource(records, cluster, window)
 

@@ -32,7 +32,7 @@ from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
 from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
-from volery.sim.gangs import GangPort, Gangs
+from volery.sim.gangs import GangPort, GangRule
 from volery.sim.lab import FAR, Dispersal, Door, Lab
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
@@ -183,12 +183,12 @@ class Kernel:
         self._rules += [TagRule(self.lab, NEVER if overtaking else hop_us), waits]
         return waits
 
-    def _ganged(self, deployment: Deployment) -> Gangs:
+    def _ganged(self, deployment: Deployment) -> GangRule:
         """The rule of a run with gangs, by which members are launched and end."""
         clocks = [rule for rule in self._rules if rule is self._pace]
         durations = self._pace if clocks else self.lab.left_us
         has_shapes = deployment.capability(GangPlacement) is not None
-        gangs = Gangs(self.lab, self.submitter, self._attempts, durations, clocks, has_shapes=has_shapes)
+        gangs = GangRule(self.lab, self.submitter, self._attempts, durations, clocks, has_shapes=has_shapes)
         self._stalls.deadlock = gangs.deadlock
         self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
         self._rules.append(gangs)
