@@ -11,6 +11,7 @@ import msgspec
 
 from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, TIME_MAX_US
 from volery.core.errors import InputError, suggestion
+from volery.core.limits import Limits
 
 LOAD_MAX: Final = 100.0
 """The largest load that synthetic work may have, too."""
@@ -73,7 +74,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "none"
     machines: Annotated[
         Text | None,
-        field("File of machine constraints, and of amounts that machines offer.", "FILE.csv.gz", "Cluster"),
+        field("File of constraints and amounts of machines, or a slurm.conf.", "FILE.csv.gz", "Cluster"),
     ] = None
     population: Annotated[
         AtLeastZero | None, field("Seed of drawn machine constraints; without it, each run's own.", "SEED", "Cluster")
@@ -87,6 +88,24 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Workload",
         ),
     ] = "ran"
+    columns: Annotated[
+        Text | None,
+        field(
+            "Map of the columns of a trace file, a TOML file or the name of a shipped map; without it, the file's "
+            "beginning shows the format.",
+            "FILE.toml|NAME",
+            "Workload",
+        ),
+    ] = None
+    limits: Annotated[
+        Limits | None,
+        field(
+            "Wall-clock limits of jobs of a trace file: attempts end at them, or they are ignored; without it, logs of "
+            "work that ran ignore them.",
+            "enforce|ignore",
+            "Workload",
+        ),
+    ] = None
     durations: Annotated[
         Durations,
         field("Durations as they are, or cut as the published simulators do.", "exact|whole-seconds", "Workload"),
@@ -267,11 +286,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
-class SettingFields(TypedDict, total=False):
-    """The fields of `Setting` as keyword arguments of Python's `compare`; a file may be a path."""
+class SettingOptions(TypedDict, total=False):
+    """The fields of `Setting` that have defaults, as keyword arguments in Python; a file may be a path."""
 
-    trace: Required[str | Path]
-    workers: Required[int]
     load: float | None
     load_by: LoadBy
     slots: int
@@ -280,6 +297,8 @@ class SettingFields(TypedDict, total=False):
     population: int | None
     jobs: int | None
     only: Only
+    columns: str | Path | None
+    limits: Limits | None
     durations: Durations
     arrivals: Arrivals
     gangs: Gangs | None
@@ -305,6 +324,13 @@ class SettingFields(TypedDict, total=False):
     history: str | Path
     warmup: str | float
     window: Sequence[str | float] | None
+
+
+class SettingFields(SettingOptions, total=False):
+    """All fields of `Setting` as keyword arguments of Python's `compare`."""
+
+    trace: Required[str | Path]
+    workers: Required[int]
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,11 +382,18 @@ def option_of(name: str) -> str:
     return DECLARED.get(name, {}).get("option") or f"--{name.replace('_', '-')}"
 
 
+def words_of(kind: Any) -> tuple[str, ...]:
+    """The words of a type that is a choice among some, or that or None; nothing for other types."""
+    members = (kind,) if get_origin(kind) is Literal else get_args(kind)
+    return next((get_args(member) for member in members if get_origin(member) is Literal), ())
+
+
 def checked_value(value: Any, kind: Any, place: str) -> Any:
     """The value as its declared type; an InputError at `place` when it is not one."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    if get_origin(bare) is Literal and isinstance(value, str) and value not in get_args(bare):
-        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(bare))}")
+    words = words_of(bare)
+    if words and isinstance(value, str) and value not in words:
+        raise InputError(place, f"there is no {value!r}{suggestion(value, words)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(place, f"expected a finite number, not {value}")
     try:

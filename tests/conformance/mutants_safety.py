@@ -9,7 +9,7 @@ from tests.conformance.mutation import assemble, mutant
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.scheduler import Placed, Scheduler, SlotMachines
 from volery.core.component import Deployment
-from volery.core.events import JobDone, Submit, TimerFired
+from volery.core.events import JobDone, Submit, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.queues import ConstraintQueue
@@ -35,6 +35,38 @@ class LosesCompletions(Scheduler):
 @mutant("check_every_task_finishes_once")
 def build_loses_a_completion(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, LosesCompletions(SlotMachines(cluster)), Node, {})
+
+
+class RunsPastLimits(Node):
+    """Starts a task that its limit has ended again, so that it runs to its end."""
+
+    __slots__ = ()
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        if event.outcome == "limit":
+            self._port.launch(event.task, event.attempt + 1)
+        else:
+            super().on_task_finished(event, source, now)
+
+
+@mutant("check_limits")
+def build_runs_past_limits(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), RunsPastLimits, {})
+
+
+class ForgetsLimited(Node):
+    """Does not report a task that its limit has ended."""
+
+    __slots__ = ()
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        if event.outcome != "limit":
+            super().on_task_finished(event, source, now)
+
+
+@mutant("check_limits")
+def build_forgets_what_a_limit_has_ended(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), ForgetsLimited, {})
 
 
 class LosesTasks(Scheduler):

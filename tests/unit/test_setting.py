@@ -101,9 +101,9 @@ def plain(hint: Any) -> Any:
 
 def test_type_checkers_know_every_field_as_it_is_declared() -> None:
     hints = get_type_hints(SettingFields, include_extras=True)
-    assert [(name, get_origin(hint) is Required) for name, hint in hints.items()] == [
-        (field.name, field.required) for field in FIELDS
-    ]
+    assert {name: get_origin(hint) is Required for name, hint in hints.items()} == {
+        field.name: field.required for field in FIELDS
+    }
     assert {name: plain(hint) for name, hint in hints.items()} == {field.name: plain(field.type) for field in FIELDS}
 
 

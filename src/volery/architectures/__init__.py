@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -34,6 +36,11 @@ SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
 ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
+SESSION: ContextVar[Mapping[str, Architecture]] = ContextVar("designs of a session", default=MappingProxyType({}))
+"""Designs by name that a program has defined itself and handed to the call that runs now.
+
+They belong to the calling context, not to the process: two threads may give one name to different designs.
+"""
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -46,8 +53,8 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 def registry() -> dict[str, Architecture]:
-    """The designs of this package and of others (entry point group `volery.architectures`), by name."""
-    found = dict(REGISTRY)
+    """The designs of this package, of a session, and of others (entry point group `volery.architectures`), by name."""
+    found = {**SESSION.get(), **REGISTRY}
     for point in entry_points(group=GROUP):
         if point.name not in found:
             architecture = point.load()
@@ -72,6 +79,8 @@ def lookup(name: str) -> Architecture:
     """
     if name in REGISTRY:
         return REGISTRY[name]  # a look at all installed packages takes ten milliseconds
+    if name in SESSION.get():
+        return SESSION.get()[name]
     found = registry()
     if name not in found:
         raise InputError("architecture", f"there is no {name!r}" + suggestion(name, found))

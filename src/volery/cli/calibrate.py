@@ -15,7 +15,7 @@ import typer
 from volery.cli.load import load_watcher
 from volery.cli.options import AsJson, Replace, option
 from volery.cli.output import live_extra, print_json, print_table
-from volery.cli.progress import OneLine
+from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts

@@ -14,8 +14,8 @@ import typer
 from volery.cli import options
 from volery.cli.options import argument, declared, measured_window, moment, seeds_given, trace_name, whole_numbers
 from volery.cli.output import print_results
-from volery.cli.progress import LiveProgress
-from volery.setting import DECLARED, Group, Setting, option_of
+from volery.lab.progress import LiveProgress
+from volery.setting import DECLARED, Group, Setting, option_of, words_of
 
 if TYPE_CHECKING:
     from volery.study import StudySpec
@@ -96,7 +96,9 @@ def _typed(field: msgspec.structs.FieldInfo) -> tuple[Any, Any]:
 
     if field.name == "delay_us":  # a file of costs may say another
         return int | None, None
-    kind = str if get_origin(element_type) is Literal else element_type
+    kind = element_type
+    if words_of(element_type):
+        kind = str if get_origin(element_type) is Literal else str | None
     return kind, inspect.Parameter.empty if field.required else field.default
 
 

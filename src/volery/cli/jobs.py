@@ -24,9 +24,9 @@ from volery.cli.output import (
     print_table,
     terminal,
 )
-from volery.cli.progress import OneLine
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
+from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from rich.text import Text

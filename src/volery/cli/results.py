@@ -26,9 +26,9 @@ from volery.cli.options import (
     option,
 )
 from volery.cli.output import print_answer, print_json, print_results, print_table, terminal, write_svg
-from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError, suggestion
 from volery.integrity import CheckedFile
+from volery.lab.progress import LiveProgress
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
+from volery.cli.inventory import list_machines
+from volery.cli.options import (
+    AsJson,
+    Columns,
+    JournalFolder,
+    Only,
+    Replace,
+    TrFile,
+    checked_only,
+    declared,
+    option,
+    trace_name,
+)
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
@@ -75,6 +87,7 @@ def describe_trace(
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
+    columns: Columns = None,
     durations: Annotated[str, declared("durations", shown=True)] = "exact",
     arrivals: Annotated[str, declared("arrivals", shown=True)] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
@@ -94,6 +107,7 @@ def describe_trace(
         job_count=jobs,
         only=checked_only(only),
         resources=counted,
+        columns=columns,
     )
 
     if requests != "none":  # tasks ask for what the model draws
@@ -172,6 +186,7 @@ def convert_trace(
     source: Source,
     output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
@@ -201,6 +216,7 @@ def convert_trace(
         Path(source),
         output,
         form=form,
+        columns=columns,
         chosen_repairs=choices(repair or []),
         parents=not without_parents,
         submissions=not without_submissions,
@@ -238,6 +254,7 @@ def _far_permille(text: str) -> tuple[int, int]:
 def examine_trace(
     source: Source,
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     only: Only = "ran",
     as_json: AsJson = False,
@@ -245,7 +262,7 @@ def examine_trace(
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
 
-    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only))
+    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only), columns)
     if as_json:
         print_json({**msgspec.to_builtins(diagnosis), "unanswered": diagnosis.unanswered})
     else:
@@ -253,6 +270,22 @@ def examine_trace(
 
     if diagnosis.unanswered:
         raise typer.Exit(1)
+
+
+@trace_app.command("columns")
+def propose_columns(source: Source, as_json: AsJson = False) -> None:
+    """Print a map of a table's columns as TOML, made from names and first rows, to edit and give to --columns."""
+    from volery.workload.formats import fitting
+    from volery.workload.formats.columns import MAPS, proposed_map
+    from volery.workload.formats.source import head_of
+
+    path = Path(source)
+    form = fitting(path)
+    if form is not None and form not in MAPS:
+        raise InputError(str(path), f"is a trace of the format {form.name}, which is read without a map; name it alone")
+
+    proposal = proposed_map(path, head_of(path))
+    print_answer(msgspec.to_builtins(proposal), as_json, proposal.text.rstrip())
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
@@ -296,7 +329,7 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    row_makers = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
+    row_makers = (_size_rows, _workflow_rows, _class_rows, _limit_rows, _left_out_rows, _oddity_rows)
     sections = [*(rows(described) for rows in row_makers), _constraint_rows(use)]
 
     for rows in filter(None, sections):
@@ -372,6 +405,17 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
     return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
 
 
+def _limit_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    limits = described.limits
+    if limits is None:
+        return []
+    ends = "end there" if limits.enforced else "run on"
+    return [
+        ("jobs with a limit", f"{limits.jobs:,}"),
+        (f"tasks longer than it, which {ends}", f"{limits.over_tasks:,}"),
+    ]
+
+
 def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:
     rows = omission_rows(described.left_out) if described.left_out is not None else []
     if described.unheeded_resources:
@@ -405,6 +449,46 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
         ("machines that can run a task, mean", percent(use.eligible_share)),
         ("tasks that no machine can run", f"{use.unsatisfiable_tasks:,}"),
     ]
+
+
+trace_app.command("machines")(list_machines)
+
+
+@trace_app.command("anonymise")
+def anonymise_trace(
+    source: Source,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
+    key: Annotated[
+        Path | None,
+        option(
+            "File with the key in hexadecimal digits; without it a key is made, and printed this once.", form="FILE"
+        ),
+    ] = None,
+    shift_days: Annotated[int, typer.Option(help="Days by which all times become later.")] = 0,
+    form: FormatName = None,
+    columns: Columns = None,
+    force: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace as a table without names: users, groups, partitions, jobs and tasks become keyed hashes."""
+    from volery.workload.pseudonyms import anonymise, new_key, read_key
+
+    chosen_key = new_key() if key is None else read_key(key)
+    pseudonyms = anonymise(
+        Path(source), output, chosen_key, form=form, columns=columns, shift_days=shift_days, force=force
+    )
+    if as_json:
+        printed_key = chosen_key if key is None else None
+        print_json({"file": str(output), **msgspec.to_builtins(pseudonyms), "key": printed_key})
+        return
+
+    counts = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in pseudonyms.names.items())
+    typer.echo(f"{output}: {pseudonyms.rows:,} rows; keyed hashes of all ids" + (f" and of {counts}" if counts else ""))
+    shift = f"; times are {pseudonyms.shift_days:+,} days off" if pseudonyms.shift_days else ""
+    typer.echo(f"stays: {', '.join(pseudonyms.stays)}{shift}; who knows when a job ran may recognise it")
+    if key is None:
+        typer.echo(f"key:   {chosen_key}")
+        typer.echo("keep the key in a file: with --key FILE the same names get the same hashes; do not send it along")
 
 
 @trace_app.command("from-journal")

@@ -9,9 +9,9 @@ import typer
 
 from volery.cli.options import AsJson, Port, RunName, RunSeed, argument, journal_folder, option
 from volery.cli.output import live_extra, print_answer
-from volery.cli.progress import OneLine
 from volery.cli.results import kept_runs
 from volery.core.errors import InputError
+from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from volery.core.model import Time

@@ -16,7 +16,7 @@ import msgspec
 
 from volery.core.component import Architecture
 from volery.core.gangs import with_gangs
-from volery.core.model import CHUNK_TASKS, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
+from volery.core.model import CHUNK_TASKS, NEVER, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
 from volery.core.trace import NO_GANG, Trace
@@ -449,6 +449,20 @@ def _late_parents() -> Trace:
     parents: list[tuple[int, ...]] = [(), (), (), (0,), (1,), (0, 2), (4,)]
     trace = with_parents(trace_of("late", [0], [durations], [nowhere]), parents)
     return msgspec.structs.replace(trace, submit_us=array("q", [0, 0, 0, *[SECOND] * 4]))
+
+
+def limited_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
+    """Busy cases in which some jobs have limits that are shorter than their tasks, or as long, or longer."""
+    cases = []
+    for case in busy_cases(seed, vectors):
+        trace, stream = case.trace, Streams(seed).of(f"conformance/limits/{case.name}")
+        limit_us = array("q")
+        for job in range(trace.job_count):
+            longest_us = max(trace.duration_us[trace.first[job] : trace.first[job + 1]], default=0)
+            limit_us.append(stream.choice((NEVER, max(1, longest_us // 2), max(1, longest_us), longest_us + SECOND)))
+        limited = msgspec.structs.replace(trace, limit_us=limit_us)
+        cases.append(msgspec.structs.replace(case, name=f"{case.name}, limits", trace=limited))
+    return cases
 
 
 def busy_cases(seed: int = 0, vectors: bool = False) -> list[Case]:

@@ -22,6 +22,7 @@ from volery.core.features import (
     CONSTRAINTS,
     DEADLINES,
     FEATURES,
+    LIMITS,
     LOCALITY,
     PRIORITIES,
     USERS,
@@ -45,13 +46,17 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     USERS: {"user": ()},
     PRIORITIES: {"priority": longs()},
     DEADLINES: {"deadline_us": longs()},
+    LIMITS: {"limit_us": longs()},
     LOCALITY: {"replica_first": longs(), "replicas": array("i")},
 }
 """The columns of a trace without a feature, by the feature."""
 
 
 def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
-    """Jobs of several users with priorities and deadlines, whose tasks have input that lies somewhere, or nowhere."""
+    """Jobs of several users with priorities, deadlines and limits, whose tasks have input somewhere, or nowhere.
+
+    Limits are longer than the tasks: they change what designs know, and not the work.
+    """
     cases = []
     for case in mixed_cases(seed):
         stream = Streams(seed).of(f"conformance/rich/{case.name}")
@@ -63,6 +68,7 @@ def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
             trace,
             priority=array("q", [stream.randrange(3) for _ in range(trace.job_count)]),
             deadline_us=array("q", [_deadline_us(at, stream) for at in trace.arrival_us]),
+            limit_us=array("q", [_limit_us(max(trace.duration_us), stream) for _ in range(trace.job_count)]),
         )
 
         racks = tuple(machine % RACKS for machine in range(MACHINES))
@@ -73,6 +79,11 @@ def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
 def _deadline_us(arrival_us: int, stream: Random) -> int:
     """The deadline of some jobs: a design may treat jobs with one otherwise, not only the earlier one first."""
     return arrival_us + stream.randrange(1, 60 * SECOND) if stream.random() < 0.7 else NEVER
+
+
+def _limit_us(longest_us: Time, stream: Random) -> int:
+    """The limit of some jobs, beyond the longest task wherever that runs."""
+    return 3 * longest_us + stream.randrange(1, 60 * SECOND) if stream.random() < 0.7 else NEVER
 
 
 @check

@@ -18,7 +18,7 @@ Interval = tuple[Time, Time, int]
 
 
 def demand_all_finished(case: Case, records: Records, design: Architecture | None = None) -> None:
-    """Every task that fits some machine ran for its true duration, no other did, all jobs were answered.
+    """Every task that fits some machine ran for its true duration, or its limit, no other did, all jobs were answered.
 
     A task that the design declares to refuse fits none. What a preempted attempt has done counts where the next one
     goes on from there.
@@ -47,6 +47,8 @@ def demand_all_finished(case: Case, records: Records, design: Architecture | Non
             demand(start >= trace.arrival_us[job], f"{subject} started before its job arrived")
 
             ran_us = pace.attempt_us(task, trace.duration_us[task] - kept_us[task], records.worker[task])
+            if trace.limit_us and trace.limit_us[job] != NEVER:
+                ran_us = min(ran_us, trace.limit_us[job])
             demand(finish - start == ran_us, f"{subject} did not run for its duration")
             end_us = max(end_us, finish)
 
@@ -123,6 +125,21 @@ def _demand_amount(uses: Sequence[Interval], offered: int, subject: str) -> None
         demand(running + instantaneous[time_us] <= offered, f"{subject}, more are used at {time_us} us")
         running += started[time_us]
         demand(running <= offered, f"{subject}; {running} are in use at {time_us} us")
+
+
+def demand_limits(case: Case, records: Records) -> None:
+    """No attempt, lost ones among them, ran past the limit of its job.
+
+    Raises:
+        NonconformanceError: naming the task.
+    """
+    limits_us = case.trace.limit_us
+    job_of_task = case.trace.job_of_task()
+    for machine, intervals in attempts(records).items():
+        for start, end, task in intervals:
+            limit_us = limits_us[job_of_task[task]]
+            problem = f"task {task} ran from {start} to {end} us on machine {machine}, past its limit of {limit_us} us"
+            demand(limit_us == NEVER or end - start <= limit_us, problem)
 
 
 def demand_constraints(case: Case, records: Records) -> None:

@@ -7,8 +7,15 @@ from fractions import Fraction
 
 import msgspec
 
-from volery.conformance.cases import MACHINES, Case, all_cases, busy_cases, edge_cases, trace_of
-from volery.conformance.outcomes import attempts, demand_all_finished, demand_capacity, demand_constraints
+from volery.conformance.cases import MACHINES, Case, all_cases, busy_cases, edge_cases, limited_cases, trace_of
+from volery.conformance.outcomes import (
+    attempts,
+    demand_all_finished,
+    demand_capacity,
+    demand_constraints,
+    demand_limits,
+    demand_sound,
+)
 from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component
@@ -45,6 +52,16 @@ def check_invariants(architecture: Architecture) -> None:
     """The components' own `check()` passes after each of their events."""
     for case in busy_cases(2, architecture.vectors):
         demand_all_finished(case, run(architecture, case, options=Options(check=True)), architecture)
+
+
+@check
+def check_limits(architecture: Architecture) -> None:
+    """No attempt runs past the limit of its job; a task that a limit has ended is over, and its job is answered."""
+    for case in limited_cases(9, architecture.vectors):
+        records = run(architecture, case, options=Options(check=True))
+        demand(bool(records.over_limit), f"no limit ended a task of case {case.name!r}")
+        demand_sound(case, records, architecture)
+        demand_limits(case, records)
 
 
 class _Answers(Interceptor):

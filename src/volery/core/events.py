@@ -23,6 +23,11 @@ Outcome = Literal["finished", "failed", "killed", "unstarted"]
 An attempt is unstarted whose node lacked something to begin it; then its task is to be placed again. Drivers end none
 like that unless `CrashRecovery.takes_back`.
 """
+LabOutcome = Literal[Outcome, "limit"]
+"""The end of an attempt in the lab, which ends those that exceed the limit of their job (`Job.limit_us`).
+
+Their tasks are over like failed ones. Live nodes enforce `timeout_s`, whose outcome is failed.
+"""
 
 
 class Submit(Message, frozen=True):
@@ -178,7 +183,7 @@ class TaskFinished(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=T
 
     task: Task
     attempt: int
-    outcome: Outcome = "finished"
+    outcome: LabOutcome = "finished"
 
 
 class Computed(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -15,8 +15,19 @@ from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-GANGS = "gangs"
-FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES, GANGS)
+LIMITS, GANGS = "limits", "gangs"
+FEATURES: Final = (
+    CONSTRAINTS,
+    AMOUNTS,
+    DEPENDENCIES,
+    USERS,
+    PRIORITIES,
+    DEADLINES,
+    LOCALITY,
+    PREFERENCES,
+    LIMITS,
+    GANGS,
+)
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -30,6 +41,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         DEADLINES: any(at != NEVER for at in trace.deadline_us),
         LOCALITY: bool(trace.replicas),
         PREFERENCES: bool(trace.preference),
+        LIMITS: any(limit != NEVER for limit in trace.limit_us),
         GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])

@@ -200,6 +200,7 @@ class Records(Facts):
         lost: Attempts that were killed and followed by another.
         killed: (Task, attempt) -> time of the kill.
         decisions: Decisions of schedulers that explain themselves.
+        over_limit: (Task, attempt) of the attempts that have ended at the limits of their jobs.
         billing: Prices of machines that come and go; None: all are always on.
         moments: Times of the counted facts in `REFUSALS`, by name.
         compute_us: Processor time of each problem that was handed to `Port.compute`; never the same twice.
@@ -224,6 +225,7 @@ class Records(Facts):
         self.rejections = 0
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
+        self.over_limit: set[tuple[TaskId, int]] = set()
         self.decisions = DecisionLog()
 
         self.billing: Billing | None = None

@@ -8,6 +8,7 @@ from volery.metrics.demand import (
     over_intervals,
     total_load,
 )
+from volery.metrics.devices import DeviceSummary
 from volery.metrics.distribution import Distribution, distribution
 from volery.metrics.gangs import GangSummary
 from volery.metrics.jobs import (
@@ -43,6 +44,7 @@ __all__ = [
     "ClassSummary",
     "ConstraintLoad",
     "DeadlineSummary",
+    "DeviceSummary",
     "Distribution",
     "GangSummary",
     "JobTable",

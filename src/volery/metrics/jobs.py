@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 import numpy as np
 
+from volery.core.limits import LimitSummary
 from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
@@ -77,10 +78,10 @@ def job_table(
     submit, answered = view(trace.arrival_us), view(records.answered_us)
     finish = view(records.finish_us)
     if comes_in_parts(trace):
-        ideal = ideal_of_workflows_us(trace, finish >= 0)
+        ideal = ideal_of_workflows_us(trace, finish >= 0, _durations_us(records))
     else:
         # A run time holds for one machine alone, and ideals are at the reference speed: the durations are the trace's.
-        run_us = view(trace.duration_us).copy() if is_paced else finish - view(records.start_us)
+        run_us = _durations_us(records).copy() if is_paced else finish - view(records.start_us)
         run_us[finish < 0] = NEVER
         ideal = largest_per_job(run_us, trace, NEVER)
         del run_us
@@ -104,6 +105,33 @@ def job_table(
         counted=counted,
         measured=measured & counted,
     )
+
+
+def tasks_over_limit(records: Records) -> Longs:
+    """The tasks that the driver has ended at the limits of their jobs, in order."""
+    tasks = sorted([task for task, attempt in records.over_limit if records.attempt[task] == attempt])
+    return np.array(tasks, dtype=np.int64)
+
+
+def limit_summary(records: Records) -> LimitSummary | None:
+    """The limits in force, and the work that they have ended; None where there are none."""
+    trace = records.trace
+    if not trace.limit_us:
+        return None
+    tasks = tasks_over_limit(records)
+    jobs = np.unique(np.searchsorted(view(trace.first), tasks, side="right"))
+    return LimitSummary(True, int(np.count_nonzero(view(trace.limit_us) != NEVER)), jobs.size, tasks.size)
+
+
+def _durations_us(records: Records) -> Longs:
+    """The durations of the trace, those of tasks that a limit has ended up to that."""
+    trace = records.trace
+    durations_us, tasks = view(trace.duration_us), tasks_over_limit(records)
+    if tasks.size:
+        durations_us = durations_us.copy()
+        jobs = np.searchsorted(view(trace.first), tasks, side="right") - 1
+        durations_us[tasks] = np.minimum(durations_us[tasks], view(trace.limit_us)[jobs])
+    return durations_us
 
 
 def longest_wait_us(records: Records) -> Longs:
@@ -137,7 +165,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     makespan_bins: Histogram | None = None
 
 
-def ideal_of_workflows_us(trace: Trace, has_finished: Flags, *, at_once: bool = False) -> Longs:
+def ideal_of_workflows_us(trace: Trace, has_finished: Flags, durations_us: Longs, *, at_once: bool = False) -> Longs:
     """The critical path of each job among its tasks that ran, at the reference speed; `NEVER` where none did.
 
     Where tasks are submitted later than their jobs, it is what they could not have been faster than.
@@ -146,10 +174,11 @@ def ideal_of_workflows_us(trace: Trace, has_finished: Flags, *, at_once: bool = 
 
     Args:
         has_finished: True for tasks that finished.
+        durations_us: Duration of each task, at most its limit.
         at_once: True for the critical path alone, whenever tasks were submitted.
     """
     durations = array("q")
-    durations.frombytes(np.where(has_finished, view(trace.duration_us), 0).tobytes())
+    durations.frombytes(np.where(has_finished, durations_us, 0).tobytes())
     has_run = largest_per_job(has_finished.astype(np.int64), trace, 0) > 0
     return np.where(has_run, view((critical_paths_us if at_once else spans_us)(trace, durations)), NEVER)
 
@@ -164,7 +193,9 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
     # The first start of a job is its largest negative start.
     first_start = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
-    paths_us = ideal_of_workflows_us(trace, finish != NEVER, at_once=True) if trace.submit_us else ideal_us
+    paths_us = ideal_us
+    if trace.submit_us:
+        paths_us = ideal_of_workflows_us(trace, finish != NEVER, _durations_us(records), at_once=True)
 
     ideal, idle = paths_us[measured], (first_start - submit)[measured]
     response_bins, makespan_bins = histogram(response, unit=SECOND), histogram(spans, unit=SECOND)

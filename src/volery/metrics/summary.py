@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
+from volery.core.limits import LimitSummary
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.arrays import Flags, view
+from volery.metrics.devices import DeviceSummary, device_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.gangs import GangSummary, gang_summary
 from volery.metrics.jobs import (
@@ -25,6 +27,7 @@ from volery.metrics.jobs import (
     allotment_summary,
     deadline_summary,
     job_table,
+    limit_summary,
     workflow_summary,
 )
 from volery.metrics.occupancy import utilisation_by_resource
@@ -36,6 +39,8 @@ from volery.metrics.windows import Window, WindowSummary, measured_whole
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, for which the reason is stated."""
+SLOWDOWN_BOUND_US: Final = 10 * SECOND
+"""Run time below which jobs count as this long in the bounded slowdown (Feitelson et al., JSSPP 1997)."""
 MESSAGES = "messages"
 """The counter in which the driver adds up what components sent each other."""
 
@@ -50,6 +55,8 @@ class ClassSummary(msgspec.Struct, frozen=True):
         ideal_s: Longest task, or the critical path.
         slowdown: Ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: Distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+        bounded_slowdown: Distribution of each job's JRT / the larger of its ideal and 10 s, at least 1 (no unit); None
+            in runs kept by earlier versions.
     """
 
     jobs: int
@@ -58,6 +65,7 @@ class ClassSummary(msgspec.Struct, frozen=True):
     ideal_s: Distribution
     slowdown: Slowdown
     slowdown_per_job: Distribution
+    bounded_slowdown: Distribution | None = None
 
 
 class AllocationSummary(msgspec.Struct, frozen=True):
@@ -104,6 +112,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             reference speed where machines have speeds, and on a machine that holds the input where tasks have any.
         slowdown: Ratio of percentiles, JRT over ideal (no unit; Pigeon, SoCC 2019).
         slowdown_per_job: Distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+        bounded_slowdown: Distribution of each job's JRT / the larger of its ideal and 10 s, at least 1 (no unit;
+            Feitelson et al., JSSPP 1997); None in runs kept by earlier versions.
         allocation_s: Time from task arrival (or the end of the last task that it waits for) to task start, and where it
             went.
         utilisation_mean: Busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
@@ -116,6 +126,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         transactions: Busyness of schedulers, conflicts and waits; None where no scheduler reports its attempts.
         workflows: Measures of workflows; None where no task waits for another and all machines are of one speed.
         locality: Tasks on, near and far from the machines with their input; None where no task has input.
+        limits: Wall-clock limits of jobs, and the work that exceeded them; None where the workload states none.
+        devices: Devices that no task had, and those in pieces; None where no task asks for devices.
         ignores: Features of the workload that the design does not decide by.
         kept_by_driver: Features that the driver enforces, because the design does not.
         gangs: Measures of gangs; None where no job of the trace is one.
@@ -205,6 +217,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     load_by: str = ""
     estimates: str = "mean"
     window: WindowSummary | None = None
+    bounded_slowdown: Distribution | None = None
+    limits: LimitSummary | None = None
+    devices: DeviceSummary | None = None
 
     @property
     def abandoned_tasks(self) -> int:
@@ -267,6 +282,7 @@ def summarise(
         ideal_s=all_jobs.ideal_s,
         slowdown=all_jobs.slowdown,
         slowdown_per_job=all_jobs.slowdown_per_job,
+        bounded_slowdown=all_jobs.bounded_slowdown,
         allocation_s=_allocation(records, table, window),
         utilisation_mean=max(used.values()),
         utilisation=used,
@@ -277,6 +293,8 @@ def summarise(
         workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
         gangs=gang_summary(records, cluster),
+        limits=limit_summary(records),
+        devices=device_summary(records, cluster),
         deadlines=deadline_summary(records, None if window is None else table.counted),
         allotments=allotment_summary(records),
         provisioning=provisioning_summary(records, cluster),
@@ -331,11 +349,12 @@ def _class_summary(table: JobTable, members: Flags) -> ClassSummary:
     runs = ideal_us > 0
 
     per_job = distribution(jrt_us[runs] / ideal_us[runs], overwrite=True)
+    bounded = distribution(np.maximum(jrt_us / np.maximum(ideal_us, SLOWDOWN_BOUND_US), 1), overwrite=True)
     jrt = distribution(jrt_us, unit=SECOND, overwrite=True)
     ideal = distribution(ideal_us, unit=SECOND, overwrite=True)
     delay = distribution(table.delay_us[members], unit=SECOND, overwrite=True)
 
-    return ClassSummary(int(members.sum()), delay, jrt, ideal, slowdown(jrt, ideal), per_job)
+    return ClassSummary(int(members.sum()), delay, jrt, ideal, slowdown(jrt, ideal), per_job, bounded)
 
 
 def _makespan_s(table: JobTable) -> float:

@@ -347,7 +347,7 @@ class Tracer:
         machine, start_us, job = attempt
 
         self._free[machine] += 1
-        outcome = {"finished": FINISHED, "failed": FAILED}.get(event.outcome, KILLED)
+        outcome = {"finished": FINISHED, "failed": FAILED, "limit": FAILED}.get(event.outcome, KILLED)
         self._work.attempt(event.task.id, job, machine, start_us, self._now, event.attempt, outcome)
 
         if outcome != FINISHED:

@@ -14,6 +14,7 @@ from volery.metrics import (
     AllotmentSummary,
     ClassSummary,
     DeadlineSummary,
+    DeviceSummary,
     GangSummary,
     LocalitySummary,
     ProvisioningSummary,
@@ -86,6 +87,14 @@ COSTS: Final[Sequence[SummaryColumn[RunSummary]]] = (
     SummaryColumn("tasks per CPU s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format, "tasks/s"),
     SummaryColumn("peak memory", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
 )
+
+
+def bounded_slowdown(summary: RunSummary | ClassSummary, statistic: str) -> float | None:
+    """A statistic of the bounded slowdown; None in runs kept by earlier versions."""
+    bounded = summary.bounded_slowdown
+    return None if bounded is None else getattr(bounded, statistic)
+
+
 SLOWDOWN: Final[Sequence[SummaryColumn[RunSummary | ClassSummary]]] = (
     SummaryColumn("p50", lambda summary: summary.slowdown.p50, digits),
     SummaryColumn("p90", lambda summary: summary.slowdown.p90, digits),
@@ -93,6 +102,7 @@ SLOWDOWN: Final[Sequence[SummaryColumn[RunSummary | ClassSummary]]] = (
     SummaryColumn("p99", lambda summary: summary.slowdown.p99, digits),
     SummaryColumn("per job: p50", lambda summary: summary.slowdown_per_job.p50, digits),
     SummaryColumn("per job: p99", lambda summary: summary.slowdown_per_job.p99, digits),
+    SummaryColumn("bounded: mean", lambda summary: bounded_slowdown(summary, "mean"), digits),
 )
 ALLOCATION: Final[Sequence[SummaryColumn[AllocationSummary]]] = (
     SummaryColumn("mean", lambda allocation: allocation.total.mean, duration),
@@ -192,6 +202,26 @@ PLANS: Final[Sequence[SummaryColumn[RunSummary]]] = (
     SummaryColumn("variables", lambda run: run.counters.get("plan_variables_max"), digits, over=max),
     SummaryColumn("rows", lambda run: run.counters.get("plan_rows_max"), digits, over=max),
     SummaryColumn("gap", _plan_gap, lambda gap: percent(gap / 1000)),
+)
+
+
+def _ended_tasks(run: RunSummary) -> float | None:
+    limits = run.limits
+    return None if limits is None else limits.over_tasks * limits.enforced
+
+
+LIMITS: Final[Sequence[SummaryColumn[RunSummary]]] = (
+    SummaryColumn("with a limit", lambda run: run.limits.jobs if run.limits else None, "{:,.0f}".format),
+    SummaryColumn("exceeded it", lambda run: run.limits.over_jobs if run.limits else None, "{:,.0f}".format),
+    SummaryColumn("ended tasks", _ended_tasks, "{:,.0f}".format),
+    SummaryColumn("bounded slowdown", lambda run: bounded_slowdown(run, "mean"), digits),
+    SummaryColumn("its median", lambda run: bounded_slowdown(run, "p50"), digits),
+    SummaryColumn("its p99", lambda run: bounded_slowdown(run, "p99"), digits),
+)
+DEVICES: Final[Sequence[SummaryColumn[DeviceSummary]]] = (
+    SummaryColumn("devices", lambda devices: devices.devices, digits),
+    SummaryColumn("idle", lambda devices: devices.idle_mean, digits),
+    SummaryColumn("in pieces", lambda devices: devices.in_pieces_mean, digits),
 )
 LOCALITY: Final[Sequence[SummaryColumn[LocalitySummary]]] = (
     SummaryColumn("node", lambda locality: locality.node, percent),

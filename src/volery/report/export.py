@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from volery.core.errors import InputError
 from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
@@ -21,10 +22,13 @@ from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeri
 from volery.report.columns import BRIEF_STATISTICS, CSV_DIFFERENCE, STATISTICS
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import CLASSES, RunGroup, class_summary, group_runs, methods
-from volery.report.pictures import delay_series, settings
+from volery.report.pictures import DelaySamples, delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.verdict import effect, interval, reading, rule
 from volery.statistics import ComparedMeans
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ON_DAYS_LIKE_THIS: Final = "on_days_like_this"
 FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
@@ -101,26 +105,36 @@ def _files(
             yield "axes.csv", _csv(axis_rows(over))
 
     if "latex" in formats:
-        yield "delay.tex", delay_latex(group_runs(runs)).encode()
-        for name, comparisons in compared.items():
-            yield f"{name}.tex", differences_latex(comparisons).encode()
-        for panel in over:
-            yield f"{panel.name}.tex", axis_latex(panel).encode()
+        for name, latex_table in latex_tables(runs, all_comparisons).items():
+            yield f"{name}.tex", latex_table().encode()
 
     for suffix in (f".{name_of_format}" for name_of_format in formats if name_of_format in ("pdf", "png", "svg")):
         with style(size):
-            for panel in over:
-                yield f"{panel.name}{suffix}", figure_bytes(axis_figure(panel, "", size), suffix)
-            for name, series in _distributions(results):
-                yield f"{name}{suffix}", figure_bytes(delay_figure(series, "", size), suffix)
+            for name, figure in figures(runs, results, size).items():
+                yield f"{name}{suffix}", figure_bytes(figure(), suffix)
 
 
-def _distributions(results: StoredResults) -> Iterator[tuple[str, Any]]:
-    for setting, members in settings(group_runs(results.summary.runs)):
+def latex_tables(runs: Sequence[RunSummary], compared: Comparisons) -> dict[str, Callable[[], str]]:
+    """The LaTeX tables of a study by name, each made when it is called."""
+    over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
+    lists = {"differences": compared.differences, ON_DAYS_LIKE_THIS: compared.on_days_like_this or ()}
+    tables: dict[str, Callable[[], str]] = {"delay": partial(delay_latex, group_runs(runs))}
+    tables |= {name: partial(differences_latex, comparisons) for name, comparisons in lists.items() if comparisons}
+    return tables | {panel.name: partial(axis_latex, panel) for panel in over}
+
+
+def figures(runs: Sequence[RunSummary], samples: DelaySamples, size: Size) -> dict[str, Callable[[], Figure]]:
+    """The figures of a study by name, each drawn when it is called, within `volery.report.plots.style`."""
+    over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
+    drawn: dict[str, Callable[[], Figure]] = {panel.name: partial(axis_figure, panel, "", size) for panel in over}
+
+    for setting, members in settings(group_runs(runs)):
         for jobs in CLASSES:
-            series = delay_series(results, setting, members, jobs)
-            if series and any(jobs in group.classes() for group in members):
-                yield slug(f"delay-{jobs}", setting), series
+            if any(jobs in group.classes() for group in members):
+                series = delay_series(samples, setting, members, jobs)
+                if series:
+                    drawn[slug(f"delay-{jobs}", setting)] = partial(delay_figure, series, "", size)
+    return drawn
 
 
 def _csv(rows: Iterable[Sequence[Any]]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 FIGURES_MAX = 12
 """Settings with pictures of their own; the tables hold all."""
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
+
+
+class DelaySamples(Protocol):
+    """The delays of the jobs of a study, as those of `StoredResults`."""
+
+    def delays_s(self, label: str, jobs: JobClass) -> plots.Series:
+        """The delays of a class of jobs per seed, without seeds that measured none."""
 
 
 class CaptionedPicture(NamedTuple):
@@ -106,7 +113,7 @@ def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterat
 
 
 def delay_series(
-    results: StoredResults, setting: str, members: Sequence[RunGroup], jobs: JobClass
+    results: DelaySamples, setting: str, members: Sequence[RunGroup], jobs: JobClass
 ) -> list[plots.Series]:
     """Delays of a class of jobs in one setting, per architecture that has any."""
     all_series = [results.delays_s(group.label, jobs) for group in members]

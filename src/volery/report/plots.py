@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -64,6 +66,7 @@ LEGEND_FONT: Final = 0.87
 """Size of letters in legends, of that of others."""
 CURVE_POINTS = 300
 """A curve is thinned to about so many points; a screen shows no more."""
+_STYLE_LOCK: Final = threading.RLock()
 
 
 class Size(NamedTuple):
@@ -414,36 +417,41 @@ def _averages(edges: Floats, own_edges: Floats, values: Floats) -> Floats:
     return np.asarray(np.diff(np.interp(edges, own_edges, total)) / np.diff(edges))
 
 
-def style(size: Size = SCREEN) -> Any:
-    """The look of every picture, while the context lasts."""
+@contextmanager
+def style(size: Size = SCREEN) -> Iterator[None]:
+    """The look of every picture, while the context lasts; other threads wait, since matplotlib has one look for all."""
     import matplotlib as mpl
 
-    return mpl.rc_context(
-        {
-            "svg.hashsalt": "volery",
-            "svg.fonttype": "none",
-            "font.family": "DejaVu Sans",
-            "font.size": size.font,
-            "pdf.fonttype": 42,
-            "axes.edgecolor": GRID,
-            "axes.labelcolor": INK,
-            "axes.spines.right": False,
-            "axes.spines.top": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": GRID,
-            "grid.linewidth": 0.7 * size.scale,
-            "axes.linewidth": 0.8 * size.scale,
-            "xtick.major.size": 3.5 * size.scale,
-            "ytick.major.size": 3.5 * size.scale,
-            "text.color": INK,
-            "xtick.color": GRID,
-            "ytick.color": GRID,
-            "xtick.labelcolor": INK,
-            "ytick.labelcolor": INK,
-            "legend.frameon": False,
-        }
-    )
+    with (
+        _STYLE_LOCK,
+        mpl.rc_context(
+            {
+                "svg.hashsalt": "volery",
+                "svg.fonttype": "none",
+                "font.family": "DejaVu Sans",
+                "font.size": size.font,
+                "pdf.fonttype": 42,
+                "axes.edgecolor": GRID,
+                "axes.labelcolor": INK,
+                "axes.spines.right": False,
+                "axes.spines.top": False,
+                "axes.grid": True,
+                "axes.axisbelow": True,
+                "grid.color": GRID,
+                "grid.linewidth": 0.7 * size.scale,
+                "axes.linewidth": 0.8 * size.scale,
+                "xtick.major.size": 3.5 * size.scale,
+                "ytick.major.size": 3.5 * size.scale,
+                "text.color": INK,
+                "xtick.color": GRID,
+                "ytick.color": GRID,
+                "xtick.labelcolor": INK,
+                "ytick.labelcolor": INK,
+                "legend.frameon": False,
+            }
+        ),
+    ):
+        yield
 
 
 def blank_figure(height: float, title: str, size: Size = SCREEN) -> Figure:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 import msgspec
 
 from volery.core.flow import Flow
+from volery.core.limits import LimitSummary
 from volery.core.omissions import Omissions
 from volery.core.stages import Stage
 from volery.integrity import SUMS
@@ -49,6 +50,7 @@ class TraceFacts(msgspec.Struct, frozen=True):
         cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
             this mean.
         unheeded_resources: resources that tasks of the file ask for, and that do not count.
+        limits: limits of the file, and the tasks whose durations exceed theirs; None where it states none.
     """
 
     name: str
@@ -60,6 +62,7 @@ class TraceFacts(msgspec.Struct, frozen=True):
     in_one_slot: Omissions | None = None
     cutoff_s: float | None = None
     unheeded_resources: tuple[str, ...] = ()
+    limits: LimitSummary | None = None
 
 
 class FinishedRun(msgspec.Struct, frozen=True):

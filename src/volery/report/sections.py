@@ -16,8 +16,10 @@ from volery.report.columns import (
     DEADLINES,
     DECISIONS,
     DEVIATION,
+    DEVICES,
     GANGS,
     GUARANTEES,
+    LIMITS,
     LOCALITY,
     LOSSES,
     PLANS,
@@ -63,6 +65,14 @@ NOTES: Final = {
     "Plans": (
         "Plans: problems that schedulers solved apart from their messages, and processor time of each on one core. "
         "Variables and rows: the most of any integer program; gap: mean over those that a solver was asked about."
+    ),
+    "Limits": (
+        "Limits: jobs with a wall-clock limit, those with a task that exceeded it, and the tasks that were ended at it "
+        "(none if limits are ignored). Bounded slowdown: response time / the larger of ideal and 10 s, at least 1."
+    ),
+    "Devices": (
+        "Devices: all, those that no task had, and those of them in pieces, means over time: idle devices that a task "
+        "drawn from the workload could not be given (Weng et al., ATC 2023)."
     ),
     "Locality": (
         "Locality: share of the tasks that ran on a machine that holds their input, in a rack that does, elsewhere. "
@@ -153,6 +163,8 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
         _section("Deadlines", heads(DEADLINES), table_rows(groups, lambda run: run.deadlines, DEADLINES)),
         _section("Guarantees", heads(GUARANTEES), table_rows(groups, lambda run: run.allotments, GUARANTEES)),
         _section("Plans", heads(PLANS), table_rows(groups, _planned, PLANS)),
+        _section("Limits", heads(LIMITS), table_rows(groups, lambda run: run if run.limits else None, LIMITS)),
+        _section("Devices", heads(DEVICES), table_rows(groups, lambda run: run.devices, DEVICES)),
         _section("Locality", heads(LOCALITY), table_rows(groups, lambda run: run.locality, LOCALITY)),
         _section("Gangs", heads(GANGS), table_rows(groups, lambda run: run.gangs, GANGS)),
         _section("Provisioning", heads(PROVISIONING), table_rows(groups, lambda run: run.provisioning, PROVISIONING)),

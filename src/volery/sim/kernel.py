@@ -22,6 +22,7 @@ from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
 from volery.core.gangs import check_gang_placement, check_gang_sizes, check_gangs, has_gangs
+from volery.core.limits import check_limits
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
@@ -30,10 +31,11 @@ from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
-from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
+from volery.sim.execution import Attempts, Checks, Durations, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
 from volery.sim.gangs import GangPort, GangRule
 from volery.sim.lab import FAR, Dispersal, Door, Lab
+from volery.sim.limits import LimitRule
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.processors import HostModel
@@ -167,6 +169,13 @@ class Kernel:
             attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
             rules.append(CopyRule(copies))
         rules += machine_rules(lab, self._pace, lab.records.billing, deployment.capability(Overcommitment))
+
+        # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
+        pace = self._pace if self._pace in rules else None
+        self._durations: Durations = pace or lab.left_us
+        if lab.trace.limit_us:
+            self._durations = limits = LimitRule(lab, pace)
+            rules.append(limits)
         return attempts, rules
 
     def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:
@@ -185,10 +194,9 @@ class Kernel:
 
     def _ganged(self, deployment: Deployment) -> GangRule:
         """The rule of a run with gangs, by which members are launched and end."""
-        clocks = [rule for rule in self._rules if rule is self._pace]
-        durations = self._pace if clocks else self.lab.left_us
+        clocks = [rule for rule in self._rules if rule is self._pace or rule is self._durations]
         has_shapes = deployment.capability(GangPlacement) is not None
-        gangs = GangRule(self.lab, self.submitter, self._attempts, durations, clocks, has_shapes=has_shapes)
+        gangs = GangRule(self.lab, self.submitter, self._attempts, self._durations, clocks, has_shapes=has_shapes)
         self._stalls.deadlock = gangs.deadlock
         self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
         self._rules.append(gangs)
@@ -230,11 +238,10 @@ class Kernel:
             door = extension.wrap_door(address, component, door)
 
         if role not in self._port_classes:
-            # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
-            durations = self._pace if self._pace in self._rules else self.lab.left_us
             routes = self.lab.routes_of(role)
+            rules = tuple(self._rules)
             self._port_classes[role] = port_class(
-                self.lab, self._attempts, routes, durations, tuple(self._rules), self._launchers
+                self.lab, self._attempts, routes, self._durations, rules, self._launchers
             )
         port = self._port_classes[role](address, door)
 
@@ -448,14 +455,15 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, parents are no earlier tasks of their job,
-            replicas are on no machine, or tags cannot be met by any order of starts, or are not supported by the
-            design; a gang is larger than the cluster, or the design does not start gangs whole.
+        InputError: tasks ask for other resources than machines offer, a limit is not above 0, parents are no earlier
+            tasks of their job, replicas are on no machine, or tags cannot be met by any order of starts, or are not
+            supported by the design; a gang is larger than the cluster, or the design does not start gangs whole.
         Deadlock: gangs hold machines and wait for each other.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_times(trace)
+    check_limits(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
     check_tags(trace)

@@ -33,6 +33,8 @@ BLOCK_FACTOR: Final = 2
 """Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks."""
 STUDENTISED_BLOCKS: Final = 200
 """More blocks than that are drawn in longer ones, which saves time; their sums are near to normal."""
+LOGARITHM_MAX: Final = 700.0
+"""Largest logarithm of a ratio's bound: where few jobs differ, a studentised bound may leave the range of numbers."""
 
 NO_STATEMENT: Final = "no statement: "
 FEW_JOBS: Final = f"{NO_STATEMENT}fewer than {JOBS_MIN} jobs"
@@ -260,8 +262,8 @@ def _compared(name: str, level: float | None, a: Floats, b: Floats, resampled: _
     )
     return msgspec.structs.replace(
         comparison,
-        ratio_low=math.exp(low),
-        ratio_high=math.exp(high),
+        ratio_low=math.exp(max(low, -LOGARITHM_MAX)),
+        ratio_high=math.exp(min(high, LOGARITHM_MAX)),
         verdict=_side(low, high, SPANS_ONE),
         p_value=p_value,
     )

@@ -14,17 +14,19 @@ import inspect
 import io
 import json
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from volery import architectures, workload
+from volery.architectures.pipeline.policies import SESSION as SESSION_POLICIES
 from volery.core.errors import InputError
 from volery.core.features import GANGS, used_features
 from volery.integrity import file_digest
 from volery.setting import Setting
+from volery.study.definitions import session_code
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
 KEY_VERSION: Final = 3
@@ -56,8 +58,36 @@ def plan(study: StudySpec) -> list[PlannedRun]:
     return [msgspec.structs.replace(run, key=run_key(run.spec)) for run in outline(study)]
 
 
-def outline(study: StudySpec) -> list[PlannedRun]:
+def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[str, Value]:
+    """The given parameters, and the study's cutoff where the architecture takes one and was given none.
+
+    Raises:
+        InputError: for an unknown architecture or parameter.
+    """
+    parameters = dict(choice.parameters)
+    if setting.cutoff_s is not None and architectures.takes(choice.name, CUTOFF_PARAMETER):
+        parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
+
+    architectures.choose(choice.name, parameters)
+    return parameters
+
+
+def recorded_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[str, Value]:
+    """The parameters of a recorded run, whose design may have left the registry: then those that were given."""
+    try:
+        return complete_parameters(choice, setting)
+    except InputError:
+        return dict(choice.parameters)
+
+
+Completion = Callable[[ArchitectureChoice, Setting], dict[str, Value]]
+
+
+def outline(study: StudySpec, completion: Completion = complete_parameters) -> list[PlannedRun]:
     """Every run of the study, without keys (no file is read); runs that share their inputs stand together.
+
+    Args:
+        completion: completes the parameters of an architecture in a setting.
 
     Raises:
         InputError: for an unknown architecture or parameter.
@@ -66,7 +96,7 @@ def outline(study: StudySpec) -> list[PlannedRun]:
     runs = []
 
     for point, setting in enumerate(study.settings()):
-        choices = [(choice, complete_parameters(choice, setting)) for choice in study.choices()]
+        choices = [(choice, completion(choice, setting)) for choice in study.choices()]
         values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
         values["are_gangs_tasks"] = are_gangs_tasks(setting, choices)
         setting_label = study.in_label(point_label(setting, varying))
@@ -91,24 +121,10 @@ def are_gangs_tasks(setting: Setting, choices: Iterable[tuple[ArchitectureChoice
     Args:
         choices: Designs of the comparison with their parameters.
     """
-    if setting.gangs is not None or not workload.states_gangs(setting.trace):
+    if setting.gangs is not None or not workload.states_gangs(setting.trace, setting.columns):
         return False
     designs = [architectures.choose(choice.name, parameters) for choice, parameters in choices]
     return not all(GANGS in used_features(*design) for design in designs)
-
-
-def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[str, Value]:
-    """The given parameters, and the study's cutoff where the architecture takes one and was given none.
-
-    Raises:
-        InputError: for an unknown architecture or parameter.
-    """
-    parameters = dict(choice.parameters)
-    if setting.cutoff_s is not None and architectures.takes(choice.name, CUTOFF_PARAMETER):
-        parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
-
-    architectures.choose(choice.name, parameters)
-    return parameters
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
@@ -134,6 +150,8 @@ def run_key(run: RunSpec) -> str:
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
 
     # A field stands in the content only where it is set: keys of earlier studies, which had no such field, stay valid.
+    if session_policies := _session_policies(config):
+        content["policies"] = _session_digest(session_policies, set())
     if takes_cutoff_of_trace(run):
         content["cutoff"] = "of the trace"
     if run.outages:
@@ -180,6 +198,10 @@ def inputs_key(run: RunSpec) -> str:
     content |= {"racks": run.racks} if run.racks > 1 else {}
     if run.only != "ran":
         content["only"] = run.only
+    if run.columns is not None:
+        content["columns"] = content_digest(run.columns) if run.columns.endswith(".toml") else run.columns
+    if run.limits is not None:
+        content["limits"] = run.limits
     if not run.has_gangs:
         content["gangs"] = "task"
     if run.load is not None:
@@ -234,16 +256,48 @@ def study_digest(study: StudySpec) -> str:
     return code_digest(*sorted({choice.name for choice in study.architectures}))
 
 
-@functools.lru_cache(maxsize=64)
 def code_digest(*names: str) -> str:
     """SHA-256 over the sources that results of these architectures depend on, foreign ones included.
 
     Args:
-        names: registered architectures; none: what depends on traces and machines alone.
+        names: architectures; none: what depends on traces and machines alone.
 
     Raises:
         InputError: an architecture is unknown.
     """
+    designs = architectures.SESSION.get()
+    session_designs = {name: designs[name] for name in names if name in designs}
+    if not session_designs:
+        return _code_digest(*names)
+    return _session_digest(session_designs, {_code_digest(*(name for name in names if name not in designs))})
+
+
+def _session_policies(config: msgspec.Struct) -> dict[str, Any]:
+    """The policies of a session that a configuration names, by stage."""
+    policies = {}
+    for stage, known_policies in SESSION_POLICIES.get().items():
+        name = str(getattr(config, stage.value, "")).partition("/")[0]
+        if name in known_policies:
+            policies[stage.value] = known_policies[name]
+    return policies
+
+
+def _session_digest(definitions: Mapping[str, Any], other_digests: set[str]) -> str:
+    """SHA-256 over what a program has defined itself, and over the sources that it builds upon."""
+    code = session_code(definitions)
+    sources = _modules_digest(code.modules)
+    return _digest({"definitions": code.digest, "sources": sources, "others": sorted(other_digests)})
+
+
+@functools.lru_cache(maxsize=64)
+def _modules_digest(modules: frozenset[str]) -> str:
+    """The digest of modules of this package, and of what every run depends on."""
+    return _sources_digest({*INPUT_ROOTS, *RUN_ROOTS, *modules}, set())
+
+
+@functools.lru_cache(maxsize=64)
+def _code_digest(*names: str) -> str:
+    """The digest of registered architectures."""
     roots = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}
     foreign = set()
     for name in names:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from volery import architectures
+from volery.architectures.pipeline.policies import SESSION as POLICIES
 from volery.core.errors import InputError, install_command
 from volery.study.plan import PlannedRun
 from volery.study.runs import RunOutcome, execute
@@ -92,7 +94,9 @@ def _apart(
     waiting: Iterator[PlannedRun], processes: int, watcher: Watcher | None
 ) -> Generator[tuple[PlannedRun, RunOutcome], None, None]:
     """Each run in a process of its own, so that its peak of memory is its own too."""
-    spawn = multiprocessing.get_context("spawn")
+    # What a program has defined itself is in its memory alone: only a copy of the process has it.
+    is_forked = bool(architectures.SESSION.get() or POLICIES.get())
+    context: Any = multiprocessing.get_context("fork" if is_forked else "spawn")
     running: dict[Connection, tuple[PlannedRun, Any]] = {}
 
     try:
@@ -100,8 +104,9 @@ def _apart(
             while len(running) < processes and (run := next(waiting, None)) is not None:
                 if watcher is not None:
                     watcher.started(run)
-                own_end, child_end = spawn.Pipe(duplex=False)
-                child = spawn.Process(target=_answer, args=(run.spec, child_end), daemon=True)
+                own_end, child_end = context.Pipe(duplex=False)
+                running_ends = [*running, own_end] if is_forked else []
+                child = context.Process(target=_answer, args=(run.spec, child_end, running_ends), daemon=True)
                 running[own_end] = (run, child)
                 with _undisturbed():
                     child.start()
@@ -178,9 +183,12 @@ def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
     return report
 
 
-def _answer(spec: RunSpec, connection: Connection) -> None:
+def _answer(spec: RunSpec, connection: Connection, ends_of_parent: Sequence[Connection]) -> None:
     """The life of a run's process. Ctrl-C reaches the whole terminal: only the parent answers it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A reader that a forked child holds open would keep its siblings waiting when the parent dies.
+    for parent_end in ends_of_parent:
+        parent_end.close()
     try:
         connection.send(execute(spec, connection.send))
     except BrokenPipeError:

@@ -322,20 +322,34 @@ def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun], study: Study
     Raises:
         InputError: when the columns of a run are missing or damaged.
     """
+    labels = labels_of(study)
+    _write(folder, JOBS, ((labels(run), with_nulls(folder.columns(run.key, "jobs"))) for run in runs))
+    _write(folder, UTILISATION, ((labels(run), _curve(folder, run)) for run in runs))
+    for part, name in TIMELINES.items():
+        kept_columns = ((run, folder.columns(run.key, part)) for run in runs)
+        _write(folder, name, ((labels(run), columns) for run, columns in kept_columns if columns))
+
+
+def labels_of(study: StudySpec) -> Callable[[PlannedRun], dict[str, Any]]:
+    """The columns that are the same in all rows of a run of a study: its key, names, seed and axes."""
     import pyarrow as pa
 
     types = {name: pa.array(values).type for name, values in study.axis_columns().items()}
 
-    def labelled(run: PlannedRun, columns: dict[str, Any]) -> Block:
+    def labels(run: PlannedRun) -> dict[str, Any]:
         spec = run.spec
         named = {"run": run.key, "architecture": spec.architecture, "label": spec.label, "seed": spec.seed}
-        axes = {name: pa.scalar(value, types[name]) for name, value in study.axis_values(spec).items()}
-        return named | axes, columns
+        return named | {name: pa.scalar(value, types[name]) for name, value in study.axis_values(spec).items()}
 
-    _write(folder, JOBS, (labelled(run, _jobs(folder, run)) for run in runs))
-    _write(folder, UTILISATION, (labelled(run, _curve(folder, run)) for run in runs))
-    for part, name in TIMELINES.items():
-        _write(folder, name, (labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part))))
+    return labels
+
+
+def table_of(labels: dict[str, Any], columns: dict[str, Any]) -> Any:
+    """An Arrow table of the columns of one run or input, with what is the same in all rows."""
+    import pyarrow as pa
+
+    length = len(next(iter(columns.values())))
+    return pa.table({name: pa.repeat(value, length) for name, value in labels.items()} | columns)
 
 
 def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
@@ -429,11 +443,9 @@ def _setting(run: PlannedRun) -> dict[str, Any]:
     return {"trace": run.spec.trace, "workers": run.spec.workers, **load, "seed": run.spec.seed}
 
 
-def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
-    """The columns per job, with nulls for what did not happen: runs keep -1 us there."""
+def with_nulls(columns: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a run's jobs with nulls for what did not happen: runs keep -1 us there."""
     import pyarrow as pa
-
-    columns = folder.columns(run.key, "jobs")
 
     missing: dict[str, Any] = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
     missing["delay_s"] = missing["jrt_s"]  # a delay itself may be negative, on machines that are faster than the trace
@@ -452,7 +464,6 @@ def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
 
 def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
     """One row group per block; what is constant in a block costs next to nothing. Without blocks there is no table."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     blocks = iter(blocks)
@@ -465,9 +476,7 @@ def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
         writer, path = None, unfinished.absolute()  # a relative a:1/jobs.parquet would be taken for a URI
         try:
             for constants, columns in itertools.chain([first], blocks):
-                length = len(next(iter(columns.values())))
-                arrays = {key: pa.repeat(value, length) for key, value in constants.items()}
-                table = pa.table(arrays | columns)
+                table = table_of(constants, columns)
                 writer = writer or parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table)
         finally:

@@ -16,15 +16,24 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.report.schema import BUDGET, DECIDED, LIMIT, Reason, StudyEnd, StudyLook
 from volery.setting import SettingFields
 from volery.statistics import IDENTICAL, NOT_RANDOM, ComparedMeans
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import check_places, each_outcome
 from volery.study.results import sole_writer
-from volery.study.runs import check_roles, rehearse
-from volery.study.spec import StudySpec, is_file, is_synthetic, make_study, parse_architecture, read_seeds
-from volery.study.watcher import LookWatcher, Outcomes, Watcher
+from volery.study.runs import Execution, check_roles, execution, rehearse
+from volery.study.spec import (
+    StudySpec,
+    is_file,
+    is_synthetic,
+    make_study,
+    parse_architecture,
+    read_seeds,
+    split_parameters,
+)
+from volery.study.watcher import LookWatcher, Outcomes, Watcher, tell
 from volery.study.writer import Results, ResultsWriter
 
 
@@ -129,6 +138,34 @@ def _end_adding(writer: ResultsWriter) -> None:
         writer.take(study, plan(study))
     if is_whole(writer):
         writer.manifest = msgspec.structs.replace(writer.manifest, stopping=study_end(writer))
+
+
+def run_alone(study: StudySpec, watcher: Watcher | None = None) -> tuple[Results, Execution]:
+    """Run the only run of a study in this process, with its records in memory.
+
+    Args:
+        study: a study of one architecture, setting and seed.
+        watcher: receives the progress of the run.
+
+    Raises:
+        InputError: when anything that the study names is wrong.
+    """
+    (run,) = planned = plan(study)
+    _rehearse(planned)
+    writer = ResultsWriter.begin(study, planned, None, force=False, command="")
+    run_execution = again(run, watcher)
+    writer.add(run, run_execution.outcome)
+    return writer.results(), run_execution
+
+
+def again(run: PlannedRun, watcher: Watcher | None = None) -> Execution:
+    """Run a planned run in this process, and keep its records."""
+    if watcher is not None:
+        watcher.expected(1)
+        watcher.started(run)
+    run_execution = execution(run.spec, partial(tell, watcher, run))
+    tell(watcher, run, run_execution.outcome)
+    return run_execution
 
 
 def _rehearse(runs: Sequence[PlannedRun]) -> None:
@@ -236,6 +273,7 @@ def compare(
     seeds_max: int | None = None,
     budget_s: float | None = None,
     baseline: str = "",
+    axes: Mapping[str, Sequence[Any]] | None = None,
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
@@ -249,6 +287,7 @@ def compare(
         seeds: a number of seeds (0, 1, ...), or a list of them; "auto" adds seeds until every comparison is decided.
         seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
         baseline: the one that the others are compared with; empty: the first.
+        axes: values per field of the setting, or per `design.parameter`, as [axes] of a study file.
         processes, folder, force, watcher: see `run_study`.
         setting: the fields of `volery.setting.SettingFields`, of which `trace` and `workers` are needed; `Setting` has
             their meanings and defaults.
@@ -257,14 +296,16 @@ def compare(
         InputError: when anything that is named here is wrong.
         LostRunError: when a run's process died.
     """
-    values = {name: _builtin(value) for name, value in setting.items() if value is not None}
-    study = compare_spec(architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s)
+    values = {name: builtin(value) for name, value in setting.items() if value is not None}
+    study = compare_spec(
+        architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s, axes=axes
+    )
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
     )
 
 
-def _builtin(value: Any) -> Any:
+def builtin(value: Any) -> Any:
     """A value as a study file has it: tables, lists and texts; a path stays, and is made absolute."""
     if isinstance(value, Mapping):
         return msgspec.to_builtins(dict(value))
@@ -282,24 +323,43 @@ def compare_spec(
     baseline: str = "",
     seeds_max: int | None = None,
     budget_s: float | None = None,
+    axes: Mapping[str, Sequence[Any]] | None = None,
 ) -> StudySpec:
-    """The study that a comparison is: one setting.
+    """The study that a comparison is: one setting, or those of its axes.
 
     Args:
         architectures: see `compare`.
         setting: value per field of `Setting`; file names are made absolute, so that the results can be verified from
             anywhere.
         place: maps a field's name to the caller's name of it, for error messages.
-        baseline, seeds_max, budget_s: see `compare`.
+        baseline, seeds_max, budget_s, axes: see `compare`.
 
     Raises:
         InputError: naming the first value that is wrong.
     """
     choices = [parse_architecture(text, place("architectures")) for text in architectures]
+    setting_axes, parameters = split_parameters(axes or {})
 
-    axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
+    def place_of(axis: str, number: int | None) -> str:
+        if axis not in setting_axes and axis not in parameters:
+            return place(axis)
+        return f"{place('axes')}.{axis}" + ("" if number is None else f"[{number}]")
+
+    for axis, values in (setting_axes | parameters).items():
+        if axis in setting:
+            raise InputError(place_of(axis, None), f"is given beside {place('axes')} as well; leave one out")
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise InputError(place_of(axis, None), f"expected a list of values, not {values!r}; write [{values!r}]")
+
+    points = {name: [value] for name, value in setting.items()} | setting_axes
+    points = {
+        name: [absolute(value) if is_file(name, value) else value for value in values]
+        for name, values in points.items()
+    }
     first, auto = read_seeds(seeds, seeds_max, budget_s, place)
-    return make_study("comparison", choices, axes, first, lambda axis, _: place(axis), baseline=baseline, auto=auto)
+    return make_study(
+        "comparison", choices, points, first, place_of, parameters=parameters, baseline=baseline, auto=auto
+    )
 
 
 def absolute(name: str | Path | None) -> str | None:

@@ -20,7 +20,7 @@ from volery.architectures import ConfiguredDesign
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import GANGS, features_of, used_features
+from volery.core.features import GANGS, LIMITS, features_of, used_features
 from volery.core.gangs import check_gang_placement
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
@@ -94,20 +94,12 @@ def read_inputs(run: RunSpec) -> Inputs:
     # One input is kept: the runs of a study that share theirs stand together.
     _kept.clear()
     began = time.perf_counter()
-    trace, reading = workload.load_workload(
-        run.trace,
-        seed=run.seed,
-        durations=run.durations,
-        arrivals=run.arrivals,
-        job_count=run.jobs,
-        only=run.only,
-        resources=_resources_of_file(run),
-        has_gangs=run.has_gangs,
-    )
-
+    trace, reading = _read_workload(run)
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
-    trace = workload.with_estimates(trace, run.estimates, run.seed)
+    trace = workload.with_estimates(
+        trace, run.estimates, run.seed, has_estimates=bool(reading and reading.has_estimates)
+    )
     if run.blocks:
         trace = workload.with_blocks(trace, run.blocks, run.workers, run.racks, run.seed)
 
@@ -144,10 +136,9 @@ def read_inputs(run: RunSpec) -> Inputs:
     elif run.load is not None:
         trace = workload.at_load(trace, cluster, run.load)
 
-    digest = trace.digest()
     facts = TraceFacts(
         trace.name,
-        digest,
+        trace.digest(),
         trace.job_count,
         trace.task_count,
         time.perf_counter() - began,
@@ -155,10 +146,34 @@ def read_inputs(run: RunSpec) -> Inputs:
         in_one_slot,
         workload.cutoff_of(trace),
         reading.unheeded if reading and has_requests else (),
+        reading.limits if reading else None,
     )
 
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def _read_workload(run: RunSpec) -> tuple[Trace, workload.Reading | None]:
+    """The run's trace as its file or spec has it, and what the reader found.
+
+    Raises:
+        InputError: it cannot be read, or states no limits to enforce.
+    """
+    trace, reading = workload.load_workload(
+        run.trace,
+        seed=run.seed,
+        durations=run.durations,
+        arrivals=run.arrivals,
+        job_count=run.jobs,
+        only=run.only,
+        resources=_resources_of_file(run),
+        columns=run.columns,
+        limits=run.limits,
+        has_gangs=run.has_gangs,
+    )
+    if run.limits == "enforce" and (reading is None or reading.limits is None):
+        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
+    return trace, reading
 
 
 def _resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
@@ -267,8 +282,21 @@ def _faults(run: RunSpec, deployment: Deployment, arrivals: Sequence[Time]) -> F
     return outage_plan(run.outages, deployment, run.seed, arrivals[-1]) if run.outages and arrivals else None
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """A finished run with all of it in memory: its input, its records, and their measures."""
+
+    inputs: Inputs
+    records: Records
+    outcome: RunOutcome
+
+
 def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
-    """Run it.
+    """Run it and measure it; see `execution`."""
+    return execution(run, watch).outcome
+
+
+def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
+    """Run it, and keep its records.
 
     CPU time is that of building the components and simulating, with the objects for jobs and tasks, in this thread: a
     display that draws beside it does not count, and reading the trace is apart (`TraceFacts.read_s`). The peak of
@@ -320,13 +348,14 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         history_left_out=history_left_out,
         in_one_slot=inputs.facts.in_one_slot,
         unheeded_resources=inputs.facts.unheeded_resources,
+        limits=summary.limits or inputs.facts.limits,
         never_ran=never_ran(records, inputs.trace, summary.unplaceable_tasks),
         cutoff_from_trace_s=None if run is given_run else inputs.facts.cutoff_s,
     )
 
     table = metrics.job_table(records, cutoff_us, is_paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return RunOutcome(
+    outcome = RunOutcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
@@ -339,6 +368,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
         explained(records),
         timeline(records, inputs.cluster),
     )
+    return Execution(inputs, records, outcome)
 
 
 def window_in(run: RunSpec, inputs: Inputs) -> metrics.Window | None:
@@ -372,7 +402,7 @@ def _unheeded(run: RunSpec, inputs: Inputs, design: ConfiguredDesign) -> dict[st
     used -= {AMOUNTS} if run.slot_request else set()
 
     ignored = [feature for feature in present if feature not in used]
-    kept_by_driver = tuple(feature for feature in ignored if feature == DEPENDENCIES)
+    kept_by_driver = tuple(feature for feature in ignored if feature in (DEPENDENCIES, LIMITS))
     return {
         "ignores": tuple(feature for feature in ignored if feature not in kept_by_driver),
         "kept_by_driver": kept_by_driver,
@@ -554,6 +584,7 @@ def learned(
             durations=run.durations,
             arrivals=run.arrivals,
             only=run.only,
+            limits=run.limits,
             has_gangs=run.has_gangs and GANGS in used_features(*design),
         )
 

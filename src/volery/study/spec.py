@@ -172,7 +172,7 @@ class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     @property
     def label(self) -> str:
         """The choice as the command line writes it: `pigeon:weight=20,reserved=9`."""
-        parameters = ",".join(f"{name}={_written(value)}" for name, value in self.parameters.items())
+        parameters = ",".join(f"{name}={written(value)}" for name, value in self.parameters.items())
         return f"{self.name}:{parameters}" if parameters else self.name
 
 
@@ -246,14 +246,16 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def axis_columns(self) -> dict[str, tuple[Any, ...]]:
         """The axes that are columns of every table, with their values: `trace`, `workers`, and all that vary."""
         names = dict.fromkeys((*ALWAYS_COLUMNS, *self.varying()))
-        return {name: tuple(_cell(value) for value in self.axes[name]) for name in names} | self.parameters
+        columns = {name: self.axes[name] for name in names} | self.parameters
+        return {name: tuple(_cell(value, values) for value in values) for name, values in columns.items()}
 
     def axis_values(self, run: RunSpec) -> dict[str, Any]:
         """The values of `axis_columns` in one run; None for the parameters of other designs."""
-        values = {name: _cell(getattr(run, name)) for name in (*ALWAYS_COLUMNS, *self.varying())}
-        for axis in self.parameters:
+        values = {name: _cell(getattr(run, name), self.axes[name]) for name in (*ALWAYS_COLUMNS, *self.varying())}
+        for axis, swept_values in self.parameters.items():
             design, _, parameter = axis.partition(".")
-            values[axis] = run.parameters.get(parameter) if design == run.architecture else None
+            value = run.parameters.get(parameter) if design == run.architecture else None
+            values[axis] = _cell(value, swept_values)
         return values
 
 
@@ -455,15 +457,16 @@ def _distinct(values: list[Any], axis: str, place: Callable[[str, int | None], s
 
 def point_label(setting: Setting, varying: Sequence[str]) -> str:
     """The values of the axes that vary, as `workers=100 slots=2`; empty when none does."""
-    return " ".join(f"{name}={_written(getattr(setting, name))}" for name in varying)
+    return " ".join(f"{name}={written(getattr(setting, name))}" for name in varying)
 
 
-def _cell(value: Any) -> Any:
-    """A value as a table holds it: a table of keys, or a window, as text."""
-    return _written(value) if isinstance(value, dict | list) else value
+def _cell(value: Any, column: Sequence[Any]) -> Any:
+    """A value as a column of a table holds it: a table of keys, a window, and a number beside texts as text."""
+    is_beside_text = value is not None and any(isinstance(other_value, str) for other_value in column)
+    return written(value) if is_beside_text or isinstance(value, dict | list) else value
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -489,7 +492,7 @@ def is_file(field: str, value: Any) -> bool:
     return (
         field in ("trace", "machines")
         or (field == "history" and bool(value))
-        or (field == "requests" and str(value).endswith(".toml"))
+        or (field in ("requests", "columns") and str(value).endswith(".toml"))
     )
 
 

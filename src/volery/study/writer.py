@@ -34,7 +34,15 @@ from volery.report.schema import (
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this
-from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline, study_digest
+from volery.study.plan import (
+    PlannedRun,
+    content_digest,
+    in_table_order,
+    inputs_key,
+    outline,
+    recorded_parameters,
+    study_digest,
+)
 from volery.study.results import (
     ResultsFolder,
     StudyManifest,
@@ -61,6 +69,7 @@ class Results(msgspec.Struct):
         traces: facts of the inputs, by digest.
         folder: the folder of the results; None without one.
         stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
+        keys: (label, seed) of each finished run -> its key.
     """
 
     study: StudySpec
@@ -73,6 +82,7 @@ class Results(msgspec.Struct):
     folder: Path | None = None
     interrupted: bool = False
     stopping: StudyEnd | None = None
+    keys: dict[tuple[str, int], str] = {}
 
 
 class ResultsWriter:
@@ -149,7 +159,7 @@ class ResultsWriter:
         keys = {(line.label, line.seed): line.key for line in manifest.runs}
         planned = [
             msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))
-            for run in outline(manifest.config)
+            for run in outline(manifest.config, recorded_parameters)
         ]
         stored_runs = _stored(folder, [run for run in planned if run.key])
 
@@ -250,6 +260,7 @@ class ResultsWriter:
             {stored.trace.sha256: stored.trace for _, stored in finished},
             None if self.folder is None else self.folder.path,
             stopping=self.manifest.stopping or None,
+            keys={(run.spec.label, run.spec.seed): run.key for run, _ in finished},
         )
 
     def differences(self, seeds: int | None = None, baseline: str = "") -> list[ComparedMeans]:

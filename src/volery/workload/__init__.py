@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError, suggestion
+from volery.core.limits import Limits
 from volery.core.trace import Trace
 from volery.workload.clusters import as_slots, counted_resources, load_cluster
 from volery.workload.constraints import constrain
@@ -81,19 +82,23 @@ def load_trace(
     )[0]
 
 
-def states_gangs(path_or_spec: str) -> bool:
+def states_gangs(path_or_spec: str, columns: str | None = None) -> bool:
     """True if a trace file may have jobs whose tasks run only together; synthetic work has none.
+
+    Args:
+        columns: map of the file's columns; None: its beginning shows its format.
 
     Raises:
         InputError: the file cannot be read.
     """
     path = Path(path_or_spec)
-    if not path.exists() or begins_like_tr(path):
+    if not path.exists() or (columns is None and begins_like_tr(path)):
         return False
 
-    from volery.workload import formats
+    from volery.workload.formats import fitting, format_of
 
-    return formats.states_gangs(path)
+    form = fitting(path) if columns is None else format_of(path, columns=columns)
+    return form is not None and form.has_gangs is not None and form.has_gangs(path)
 
 
 def load_workload(
@@ -105,12 +110,17 @@ def load_workload(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    columns: str | None = None,
+    limits: Limits | None = None,
     has_gangs: bool = True,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
     Args:
         resources: resources of a file that count, as `counted_resources` gives them.
+        columns: map of the file's columns, a TOML file or the name of a shipped one; None: its beginning shows its
+            format.
+        limits: use of the limits of a file; None: that of its format.
         has_gangs: false where jobs of a file whose tasks run only together are read as the tasks that its rows are.
 
     Raises:
@@ -122,6 +132,8 @@ def load_workload(
     path = Path(path_or_spec)
     text = str(path_or_spec)
 
+    if columns is not None and is_spec(text) and not path.exists():
+        raise InputError("columns", f"a map is for a trace file, and {text!r} is synthetic work; leave it out")
     if is_spec(text) and not path.exists():
         trace = synthesize(text, seed)
         trace = first_jobs(trace, trace.job_count if job_count is None else job_count)
@@ -134,24 +146,27 @@ def load_workload(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
 
-    if begins_like_tr(path):
+    if columns is None and begins_like_tr(path):
         return scan_tr(path, durations, arrivals, job_count)
 
     # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
     from volery.workload.formats import fitting, format_of
-    from volery.workload.formats.own import TR
+    from volery.workload.formats.own import TR, limits_of
     from volery.workload.formats.summaries import SUMMARY, rebuilt
+    from volery.workload.limits import in_force
     from volery.workload.replay import read_tasks
 
-    form = fitting(path)
+    form = fitting(path) if columns is None else format_of(path, columns=columns)
     if form is None and not bare_name(path).endswith(".tr"):
         form = format_of(path)  # raises, and names the nearest format
 
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
-        replayed, passed = read_tasks(path, form, job_count, only, resources, has_gangs=has_gangs)
-        trace = apply_quirks(replayed, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
+        limits = limits or limits_of(path, form)
+        replayed, passed = read_tasks(path, form, job_count, only, resources, limits, has_gangs=has_gangs)
+        trace, exceeded = in_force(apply_quirks(replayed, durations, arrivals), limits)
+        facts = (passed.left_out, passed.unheeded, passed.has_estimates, exceeded)
+        return trace, Reading(0.0, passed.unsorted_rows, 0, *facts)
 
     return scan_tr(path, durations, arrivals, job_count)

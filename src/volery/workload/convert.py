@@ -22,7 +22,7 @@ from volery.core.errors import InputError
 from volery.workload.arrays import Integers
 from volery.workload.doctor import ROW_RULES, RULES, Examiner, nulled
 from volery.workload.formats import format_of, read_source
-from volery.workload.formats.own import far_of
+from volery.workload.formats.own import far_of, limits_of
 from volery.workload.formats.source import Noticed, parquet_parts
 from volery.workload.graph import Broken
 from volery.workload.omissions import Mask, Only, finished_rows
@@ -38,6 +38,7 @@ from volery.workload.table import (
 )
 
 BLOCK_BYTES: Final = 1 << 20
+UNFINISHED_LEFT_OUT: Final = "rows that did not finish were left out on request"
 
 
 def convert(
@@ -45,6 +46,7 @@ def convert(
     output: Path,
     *,
     form: str | None = None,
+    columns: str | None = None,
     chosen_repairs: dict[str, str] | None = None,
     parents: bool = True,
     submissions: bool = True,
@@ -57,6 +59,7 @@ def convert(
     Args:
         source: a file of any format, or a folder of parquet parts.
         form: name of the format; None: recognised by the content.
+        columns: map of the columns, a TOML file or the name of a shipped one.
         chosen_repairs: rule of the doctor -> action.
         parents: true keeps the tasks that others wait for; without, they and the submissions of tasks are unknown.
         submissions: true keeps the time of submission of each task; without, it is unknown.
@@ -66,7 +69,7 @@ def convert(
     Raises:
         InputError: the source is wrong (the message names the line), or the output cannot be written.
     """
-    source_format = format_of(source, form)
+    source_format = format_of(source, form, columns)
     noticed = Noticed()
     chosen_repairs = {rule: (chosen_repairs or {})[rule] for rule in RULES if rule in (chosen_repairs or {})}
 
@@ -77,8 +80,9 @@ def convert(
         source_format.name,
         f"volery {volery.__version__}",
         source_format.remarks,
+        far_permille=far_permille or far_of(source, source_format),
+        limits=limits_of(source, source_format),
     )
-    base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, source_format))
     batches: Iterator[pa.RecordBatch] = read_source(source, source_format, noticed)
     left_out = {name for name, keep in (("parents", parents), ("task_submit_us", submissions and parents)) if not keep}
 
@@ -89,9 +93,7 @@ def convert(
 
     if only == "finished":
         batches = (finished_rows(batch) for batch in batches)
-        base = msgspec.structs.replace(
-            base, remarks=(*base.remarks, "rows that did not finish were left out on request")
-        )
+        base = msgspec.structs.replace(base, remarks=(*base.remarks, UNFINISHED_LEFT_OUT))
 
     with table_output(output, force=force) as table, closing(Examiner()) as examiner:
         examined = examiner.watch(batches)

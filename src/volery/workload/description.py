@@ -10,12 +10,14 @@ import numpy as np
 
 from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
+from volery.core.limits import LimitSummary
 from volery.core.model import SECOND, Cluster
 from volery.core.omissions import Omissions, machine_unit
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
 from volery.workload.arrays import Integers, Reals, unlike_means, view
 from volery.workload.clusters import load_cluster
+from volery.workload.limits import bounded_durations_us
 from volery.workload.load import Basis, basis, offered_load, processors_alone
 from volery.workload.tr import Reading
 
@@ -113,6 +115,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
         workflows: None where no task waits for another.
         left_out: omissions of a run from the file, by effect and reason; None for other traces.
         unheeded_resources: resources that tasks of the file ask for, and that do not count.
+        limits: limits of the file, and the tasks that are longer than theirs; None where it states none.
     """
 
     name: str
@@ -141,6 +144,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
     workflows: WorkflowShape | None = None
     left_out: Omissions | None = None
     unheeded_resources: tuple[str, ...] = ()
+    limits: LimitSummary | None = None
 
 
 class LoadCurve(NamedTuple):
@@ -217,6 +221,7 @@ def describe(
         workflows=_shape(trace) if has_workflows(trace) else None,
         left_out=reading.left_out if reading else None,
         unheeded_resources=reading.unheeded if reading else (),
+        limits=reading.limits if reading else None,
     )
 
 
@@ -226,7 +231,7 @@ def _machines(trace: Trace, workers: int) -> Cluster:
 
 def _work_us(trace: Trace, counted: Basis) -> Reals:
     """Per job, what its tasks ask for times their durations."""
-    return np.add.reduceat(view(trace.duration_us) * counted.asked.astype(np.float64), view(trace.first)[:-1])
+    return np.add.reduceat(bounded_durations_us(trace) * counted.asked.astype(np.float64), view(trace.first)[:-1])
 
 
 def _shape(trace: Trace) -> WorkflowShape:

@@ -49,6 +49,7 @@ RULES: Final = {
         DefectRule("missing-id", "a row without the id of its job or task", ("drop", "keep")),
         DefectRule("end-before-start", "a task that ends before it starts or is submitted", ("drop", "null", "keep")),
         DefectRule("deadline-before-submission", "a job due before it is submitted", ("drop", "null", "keep")),
+        DefectRule("zero-limit", "a job with a limit of 0 or less", ("drop", "null", "keep")),
         DefectRule("negative-runtime", "a task that runs less than no time", ("drop", "null", "keep")),
         DefectRule("zero-runtime", "a task that runs no time", ("drop", "null", "keep")),
         DefectRule("unit-suspicion", "a time or share that looks like another unit", ("drop", "null", "keep")),
@@ -62,6 +63,7 @@ RULES: Final = {
 NULLED: Final = {
     "end-before-start": ("start_us", "end_us"),
     "deadline-before-submission": ("deadline_us",),
+    "zero-limit": ("limit_us",),
     "negative-runtime": ("runtime_us",),
     "zero-runtime": ("runtime_us",),
 }
@@ -254,17 +256,22 @@ class Examiner:
 
 
 def examine(
-    path: Path, form: str | None = None, chosen_repairs: dict[str, str] | None = None, only: Only = "ran"
+    path: Path,
+    form: str | None = None,
+    chosen_repairs: dict[str, str] | None = None,
+    only: Only = "ran",
+    columns: str | None = None,
 ) -> Diagnosis:
     """Check a trace of any format, in bounded memory.
 
     Args:
         form: name of its format; None: recognised by the content.
+        columns: map of its columns, a TOML file or the name of a shipped one.
 
     Raises:
         InputError: it cannot be read.
     """
-    trace_format = format_of(path, form)
+    trace_format = format_of(path, form, columns)
     noticed = Noticed()
 
     examiner = Examiner(trace_format, only)
@@ -331,6 +338,7 @@ ROW_RULES: Final[dict[str, Callable[[pa.RecordBatch], Mask]]] = {
     "deadline-before-submission": lambda batch: true_mask(
         pc.less(batch.column("deadline_us"), batch.column("submit_us"))
     ),
+    "zero-limit": lambda batch: true_mask(pc.less_equal(batch.column("limit_us"), 0)),
     "negative-runtime": lambda batch: true_mask(pc.less(batch.column("runtime_us"), 0)),
     "zero-runtime": lambda batch: true_mask(pc.equal(batch.column("runtime_us"), 0)),
     "unit-suspicion": lambda batch: np.asarray(np.logical_or.reduce(list(suspicious(batch).values())), dtype=np.bool_),

@@ -4,7 +4,7 @@ The load is the offered load: the work of all tasks / (what the machines can do 
 the span lies between the first and the last arrival (D. Feitelson, Workload Modeling for Computer Systems Performance
 Evaluation, Cambridge 2015, on load manipulation; at 1 the work equals what the machines can do in that time). Work and
 machines are counted in slots, or in the resource of which the workload asks for the largest share. Tasks that fit no
-machine count, so that two designs on one trace have one load.
+machine count, so that two designs on one trace have one load. Work beyond a limit that is enforced does not count.
 
 Scaled distances leave jobs, tasks and machines alone. Fewer machines leave the jobs and their arrivals alone, as in the
 evaluations of Hawk (Delgado et al., USENIX ATC 2015) and Eagle (SoCC 2016), which vary the number of nodes.
@@ -24,6 +24,7 @@ from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.resources import units_per_processor, work_resource
 from volery.core.trace import Trace, longs
 from volery.workload.arrays import Integers, Reals, column, view
+from volery.workload.limits import bounded_durations_us
 
 SPAN_MAX_US: Final = 2_000_000_000 * SECOND
 """The latest arrival of a job in a trace file."""
@@ -117,13 +118,13 @@ def _loads_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
     if cluster.resources:
         return np.asarray(_shares_of_first(trace, cluster, span_us).max(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        work_us = view(trace.duration_us).astype(np.float64).sum()
+        work_us = bounded_durations_us(trace).astype(np.float64).sum()
         return np.asarray(work_us / (np.cumsum(np.array(cluster.slots) * _speeds(cluster)) * span_us))
 
 
 def _shares_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
     """Per number of machines, the load of each resource."""
-    duration_us = view(trace.duration_us).astype(np.float64)
+    duration_us = bounded_durations_us(trace).astype(np.float64)
     work = (_requests(trace, cluster) * duration_us[:, None]).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         capacities = np.array(cluster.capacities, dtype=np.float64)

@@ -13,7 +13,8 @@ Estimates of task durations, as schedulers see them:
 
     mean           the trace's own estimate of a job, or the mean of its durations where the trace has none
     exact          each task's duration
-    requested      the trace's own estimate, of a trace that has one (requested times of an SWF log)
+    requested      the trace's own estimate, of a trace that has one (requested times of an SWF log); a job without
+                   one has the mean of its durations
     lognormal:S    mean duration of the job x exp(S z), z standard normal: the median is exact, S = 0.5 is off by 1.65
                    times upwards or downwards in a third of the jobs
     f:F            mean duration of the job x (1 + F u), u uniform from 0 to 1: the f-model of users who ask for too
@@ -257,8 +258,13 @@ def parse_estimates(text: str, place: str) -> ErrorModel:
     return ErrorModel(name, size)
 
 
-def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates") -> Trace:
+def with_estimates(
+    trace: Trace, text: str, seed: int, place: str = "estimates", *, has_estimates: bool = False
+) -> Trace:
     """The trace with estimates of this model for its schedulers.
+
+    Args:
+        has_estimates: true where the source states estimates; else they are known by their difference from the means.
 
     Raises:
         InputError: there is no such model, or `requested` of a trace that has no estimates of its own.
@@ -270,7 +276,7 @@ def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates")
     if model.name == "exact":
         return with_exact_estimates(trace)
     if model.name == "requested":
-        if not unlike_means(trace).any():
+        if not has_estimates and not unlike_means(trace).any():
             fix = "give mean, exact, lognormal:S or f:F"
             raise InputError(place, f"the trace {trace.name!r} has no requested times; {fix}")
         return trace

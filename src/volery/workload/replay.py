@@ -8,8 +8,8 @@ A row that held a machine is replayed for the time that it held it, with any sta
 (`volery.workload.omissions`). A task asks for the resources that count: those that a run names, or those that at least
 half of the first rows ask for. What a row does not state it does not ask for.
 
-A job has the highest priority and the latest deadline of its rows; the defaults are priority 0 and no deadline. A job
-that was due before its submission is due at once.
+A job has the highest priority, the latest deadline and the longest limit of its rows; the defaults are priority 0, no
+deadline and no limit. A job that was due before its submission is due at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, Amounts
+from volery.core.model import NEVER, SECOND, Amounts
 from volery.core.omissions import Omissions
 from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
-from volery.workload.formats.own import far_of
+from volery.workload.formats.own import TABLE, far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
-from volery.workload.omissions import Judged, OmissionTally, Only, judge
+from volery.workload.omissions import ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.tr import trace_name
 
@@ -61,12 +62,14 @@ class Passed(msgspec.Struct):
         unsorted_rows: number of rows that arrive before the row above them.
         left_out: omissions by effect and reason; None before the last row was read.
         unheeded: resources that rows ask for, and that do not count.
+        has_estimates: true where some row states an estimate of its runtime.
     """
 
     rows: int = 0
     unsorted_rows: int = 0
     left_out: Omissions | None = None
     unheeded: tuple[str, ...] = ()
+    has_estimates: bool = False
 
 
 class _Row(NamedTuple):
@@ -84,6 +87,8 @@ class _Row(NamedTuple):
     priority: int | None
     deadline_us: int | None
     came_us: int | None
+    limit_us: int | None
+    gang_tasks: int
     gang_nodes: int
 
 
@@ -96,6 +101,7 @@ class _Links:
     Attributes:
         jobs: ids of the jobs of which some row waits.
         gone: job -> rows that were passed over, with what they wait for.
+        has_limits: true where some row states a limit.
     """
 
     def __init__(self, *, has_gangs: bool) -> None:
@@ -103,6 +109,7 @@ class _Links:
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
         self.apart = False
+        self.has_limits = False
         self.rows = 0
 
     @property
@@ -125,6 +132,7 @@ def read_tasks(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    limits: Limits = "ignore",
     *,
     has_gangs: bool = True,
 ) -> tuple[Trace, Passed]:
@@ -133,6 +141,7 @@ def read_tasks(
     Args:
         only: "ran" replays all that held machines, "finished" those that finished alone.
         resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
+        limits: "enforce" refuses limits of 0 or less; "ignore" takes them for none.
         has_gangs: false where a job whose tasks run only together is read as the tasks that its rows are, each for
             itself: of an SWF log as one task that asks for all its processors.
 
@@ -141,6 +150,8 @@ def read_tasks(
     """
     source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
     for batch in read_source(path, form, Noticed()):
+        if limits == "enforce":
+            _refuse_no_limit(path, form, batch, source.links.rows)
         if not source.take(batch):
             break
 
@@ -156,6 +167,26 @@ def read_tasks(
     trace = _trace(path, form, jobs, source)
     passed.left_out = source.left_out
     return trace, passed
+
+
+def _refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
+    """Refuse a row whose job could never run within its limit.
+
+    Raises:
+        InputError: with the line in the source, or the row of a canonical table.
+    """
+    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
+    if place < 0:
+        return
+
+    # The lines that a canonical table names are of the file from which it was made.
+    line = None if form is TABLE else batch.column("line")[place].as_py()
+    limit_s = batch.column("limit_us")[place].as_py() / SECOND
+    problem = (
+        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
+        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
+    )
+    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
 
 
 class _Source:
@@ -204,6 +235,7 @@ class _Source:
         self._unheeded |= {
             name for name, amounts_of_other in other_amounts.items() if amounts_of_other.null_count < batch.num_rows
         }
+        self._passed.has_estimates |= batch.column("estimate_us").null_count < batch.num_rows
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only, self._weighed_resource)
 
@@ -318,6 +350,8 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
+    limits_us = _values_of(batch, "limit_us", None)
+    links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
     if links.has_gangs:
@@ -329,7 +363,7 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, gang_tasks, gang_nodes, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -346,16 +380,12 @@ def _rows(
 
         estimate = runtime_us if estimate_us is None else estimate_us
         near, *wishes, sharing_tasks, nodes = further_values
-        gang = NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
-        if sharing_tasks is not None and sharing_tasks > 1:
-            instances *= sharing_tasks
-            request = [value and value / sharing_tasks for value in request]
-
+        gang = sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
         around = parent_ids or (), links.rows, near or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, gang)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, *gang)
 
 
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
@@ -412,9 +442,11 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
+    gang_nodes = array("i")
 
     for job in jobs:
         rows, parents = _in_order(path, job, source)
+        gang_nodes.append(_gang_of(path, job, rows, parents, source))
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -438,8 +470,8 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     users = [job.rows[0].user for job in jobs]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
-    priority, deadline_us = (
-        (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us)
+    priority, deadline_us, limit_us = (
+        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us, links)
     )
 
     arrival_us, submit_us = submissions.columns()
@@ -456,7 +488,8 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         priority=priority,
         deadline_us=deadline_us,
         submit_us=submit_us,
-        gang_nodes=_gang_nodes(path, jobs),
+        limit_us=limit_us,
+        gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
     )
 
     if replicas:
@@ -465,26 +498,44 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
 
 
-def _gang_nodes(path: Path, jobs: list[_Job]) -> array[int]:
-    """The column of gangs, empty where no job is one.
+def _gang_of(path: Path, job: _Job, rows: list[_Row], parents: list[list[int]], source: _Source) -> int:
+    """The machines of a job whose tasks run only together, or NO_GANG; its rows become those of its tasks.
+
+    Rows that wait for each other, as attempts of a job do, cannot run together: each is a task, which is counted.
 
     Raises:
         InputError: a gang has more machines than tasks, or a negative number of them.
     """
-    nodes = array("i", [max([row.gang_nodes for row in job.rows]) for job in jobs])
-    if all(count == NO_GANG for count in nodes):
-        return array("i")
+    nodes = max([row.gang_nodes for row in rows])
+    if nodes == NO_GANG:
+        return NO_GANG
+    if any(parents) or len({row.came_us for row in rows}) > 1:
+        source.tally.add_changed(ONE_BY_ONE, job.name, sum(row.gang_tasks > 1 for row in rows))
+        return NO_GANG
 
-    for job, count in zip(jobs, nodes, strict=True):
-        tasks = sum(row.instances for row in job.rows)
-        if count > tasks or count < NO_GANG:
-            problem = f"job {job.name!r} is a gang of {tasks} tasks on {count} machines; give from 0 to {tasks}"
-            raise InputError(str(path), problem)
+    rows[:] = [_shared(row) for row in rows]
+    tasks = sum(row.instances for row in rows)
+    if nodes > tasks or nodes < 0:
+        problem = f"job {job.name!r} is a gang of {tasks} tasks on {nodes} machines; give from 0 to {tasks}"
+        raise InputError(str(path), problem)
     return nodes
 
 
-def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
-    """The columns of priorities, empty unless jobs differ in them, and of deadlines, empty unless some job has one."""
+def _shared(row: _Row) -> _Row:
+    """The row of equal tasks that share what it asks for."""
+    tasks = row.gang_tasks
+    if tasks <= 1:
+        return row
+    # 0 stays 0, and nothing else becomes 0
+    request = tuple([max(round(amount / tasks), int(amount > 0)) for amount in row.request])
+    return row._replace(instances=row.instances * tasks, request=request)
+
+
+def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int], array[int], array[int]]:
+    """The columns of priorities, deadlines and limits.
+
+    Priorities are empty unless jobs differ in them, the others unless some job has one.
+    """
     urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
 
     due = longs()
@@ -492,4 +543,11 @@ def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
         deadlines_us = [row.deadline_us for row in job.rows if row.deadline_us is not None]
         due.append(max(*deadlines_us, job.arrival_us) - begin_us if deadlines_us else NEVER)
 
-    return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()
+    limits_us = array("q", [_limit_us(job) for job in jobs] if links.has_limits else [])
+    wishes = [column if any(value != NEVER for value in column) else longs() for column in (due, limits_us)]
+    return urgent if len(set(urgent)) > 1 else longs(), wishes[0], wishes[1]
+
+
+def _limit_us(job: _Job) -> int:
+    limits_us = [row.limit_us for row in job.rows if row.limit_us is not None and row.limit_us > 0]
+    return max(limits_us, default=NEVER)

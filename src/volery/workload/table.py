@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.workload.files import atomic_output
 
 VERSION: Final = 5
@@ -54,8 +55,11 @@ SCHEMA: Final = pa.schema(
         pa.field("task_submit_us", pa.int64()),
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
+        pa.field("limit_us", pa.int64()),
         pa.field("gang_tasks", pa.int64()),
         pa.field("gang_nodes", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("partition", pa.string()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
@@ -63,14 +67,13 @@ OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
 GANG_COLUMNS: Final = ("gang_tasks", "gang_nodes")
 """Columns of jobs whose tasks run only together."""
-SINCE: Final = {
-    "replicas": 2,
-    "priority": 3,
-    "deadline_us": 3,
-    "task_submit_us": 3,
-    **dict.fromkeys(OMISSIONS, 4),
-    **dict.fromkeys(GANG_COLUMNS, 5),
-}
+RIGID_JOBS: Final = ("limit_us", *GANG_COLUMNS, "group", "partition")
+"""Columns of what jobs of clusters with gangs state."""
+SINCE: Final = (
+    {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
+    | dict.fromkeys(OMISSIONS, 4)
+    | dict.fromkeys(RIGID_JOBS, 5)
+)
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -98,9 +101,11 @@ class TaskRow(msgspec.Struct, gc=False):
         task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
+        limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
         gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
         gang_nodes: count of machines over which the job's tasks are spread evenly, which run only together; 0: any
             machines; null with no count of tasks: each task runs for itself.
+        group, partition: group of the user, and part of the machines that the job was submitted to.
     """
 
     job: str | None = None
@@ -129,8 +134,11 @@ class TaskRow(msgspec.Struct, gc=False):
     task_submit_us: int | None = None
     left_out: str | None = None
     changed: str | None = None
+    limit_us: int | None = None
     gang_tasks: int | None = None
     gang_nodes: int | None = None
+    group: str | None = None
+    partition: str | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -158,6 +166,7 @@ class TableManifest(msgspec.Struct, frozen=True):
         repairs: repairs in the order of the rules.
         left: rule -> rows of this table that break it.
         far_permille: duration of tasks in a rack that holds their input, and elsewhere: thousandths of their runtime.
+        limits: use of the limits by a run that is not told otherwise; a log of work that ran says `ignore`.
     """
 
     version: int
@@ -173,6 +182,7 @@ class TableManifest(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     left: dict[str, int] = {}
     far_permille: tuple[int, int] = AS_NEAR
+    limits: Limits = "enforce"
 
 
 def columns_of(version: int) -> pa.Schema:

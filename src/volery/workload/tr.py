@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.limits import LimitSummary
 from volery.core.model import SECOND
 from volery.core.omissions import Omissions
 from volery.core.trace import Trace
@@ -41,6 +42,8 @@ class Reading(msgspec.Struct, frozen=True):
         blank_lines: lines without a word.
         left_out: omissions by effect and reason; None for a `.tr` file, of which nothing is omitted.
         unheeded: resources that tasks of the file ask for, and that do not count.
+        has_estimates: true where the file states estimates of runtimes.
+        limits: limits of the file, and the tasks that exceed them; None where it states none.
     """
 
     first_arrival_s: float
@@ -48,6 +51,8 @@ class Reading(msgspec.Struct, frozen=True):
     blank_lines: int
     left_out: Omissions | None = None
     unheeded: tuple[str, ...] = ()
+    has_estimates: bool = False
+    limits: LimitSummary | None = None
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:

@@ -29,6 +29,7 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         user=("ann", "bob"),
         priority=array("q", [0, 1]),
         deadline_us=array("q", [NEVER, 5]),
+        limit_us=array("q", [NEVER, 5]),
         preferences=(Preference(1, 0, 200),),
         preference=array("H", [0, 0]),
         gang_nodes=array("i", [NO_GANG, 0]),
@@ -40,6 +41,8 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
     ("design", "parameters", "expected"),
     [
         ("oracle", {}, {"constraints", "amounts"}),
+        ("backfill", {}, {"constraints", "amounts", "dependencies", "limits"}),
+        ("pipeline", {}, {"constraints", "amounts", "dependencies"}),
         ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
         ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
         ("pigeon", {}, {"constraints"}),

@@ -10,13 +10,14 @@ import pytest
 
 from volery.conformance.cases import trace_of
 from volery.core.events import Allotted
+from volery.core.limits import LimitSummary
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.metrics import job_table, summarise
 from volery.metrics.demand import runnable_tasks
-from volery.metrics.jobs import allotment_summary, deadline_summary, workflow_summary
+from volery.metrics.jobs import allotment_summary, deadline_summary, limit_summary, workflow_summary
 from volery.metrics.tasks import allocation
 
 MS = 1000
@@ -50,6 +51,35 @@ class TestJobTable:
         assert table.delay_us.tolist() == [25, 109]
         assert table.worker_jrt_us.tolist() == [120, 101]
         assert table.tasks.tolist() == [2, 1]
+
+    def test_the_bounded_slowdown_takes_short_jobs_for_10_s_and_is_1_at_least(self) -> None:
+        """Feitelson et al., JSSPP 1997: max((wait + run) / max(run, 10 s), 1)."""
+        jobs = [[(40, 60)], [(28, 30)], [(0, 2)]]
+        seconds = [[(start * SECOND, finish * SECOND) for start, finish in job] for job in jobs]
+        records = records_of([0, 0, 0], seconds, [60 * SECOND, 30 * SECOND, 2 * SECOND])
+        found = summarise(
+            records, Cluster.uniform(3), architecture="a", parameters={}, seed=0, cutoff_us=5 * SECOND, wall_s=0,
+            cpu_s=0, peak_rss_mb=0,
+        )  # fmt: skip
+        bounded = found.bounded_slowdown
+        assert bounded is not None
+        assert (bounded.count, bounded.p50, bounded.max) == (3, 3, 3)
+        assert bounded.mean == pytest.approx(7 / 3)
+
+    @pytest.mark.parametrize("is_paced", [False, True])
+    def test_a_task_that_its_limit_has_ended_counts_as_long_as_that(self, is_paced: bool) -> None:
+        trace = trace_of("t", [0, 0], [[100, 30], [100]])
+        records = Records(msgspec.structs.replace(trace, limit_us=array("q", [60, NEVER])))
+        records.start_us[:], records.finish_us[:] = array("q", [0, 0, 0]), array("q", [60, 30, 100])
+        records.answered_us[:] = array("q", [61, 101])
+        records.over_limit |= {(0, 0), (2, 7)}  # the second is of another attempt than that which counts
+        assert job_table(records, is_paced=is_paced).ideal_us.tolist() == [60, 100]
+        assert limit_summary(records) == LimitSummary(enforced=True, jobs=1, over_jobs=1, over_tasks=1)
+        flow = Records(with_parents(records.trace, [(), (0,), ()]))
+        flow.start_us[:], flow.finish_us[:] = array("q", [0, 60, 0]), array("q", [60, 90, 100])
+        flow.answered_us[:], flow.over_limit = array("q", [91, 101]), {(0, 0)}
+        assert job_table(flow).ideal_us.tolist() == [90, 100]
+        assert limit_summary(records_of([0], [[(0, 1)]], [1])) is None
 
     def test_jobs_without_tasks_do_not_take_their_neighbours_tasks(self) -> None:
         table = job_table(records_of([0, 1, 2, 3], [[], [(1, 5)], [], [(3, 10), (4, 6)]], [0, 6, 2, 11]))

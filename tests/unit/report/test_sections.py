@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from tests.unit.report.samples import sample_run, spread
 
+from volery.core.limits import LimitSummary
 from volery.look.text import NOTHING
 from volery.metrics import (
     AllotmentSummary,
     DeadlineSummary,
+    DeviceSummary,
     Distribution,
     LocalitySummary,
     ProvisioningSummary,
     RunSummary,
     WorkflowSummary,
+    distribution,
 )
 from volery.report.groups import group_runs
 from volery.report.notes import ignorance_lines
@@ -42,6 +46,19 @@ def test_locality_has_a_table_with_means_over_the_seeds(width: int) -> None:
     runs = [msgspec.structs.replace(sample_run(seed=seed), locality=one) for seed, one in enumerate(found)]
     row = plain(runs, width=width).partition("Locality")[2].splitlines()[3].split()
     assert " ".join(row[-8:]) == "60.0 % 20.0 % 20.0 % 50.0 %"
+
+
+def test_limits_have_a_table_with_what_they_ended_and_the_bounded_slowdown() -> None:
+    bounded = distribution(np.array([1.0, 2.0, 6.0]))
+    run = msgspec.structs.replace(sample_run(), limits=LimitSummary(True, 9, 2, 3), bounded_slowdown=bounded)
+    assert rows("Limits", [run])[0][1:] == ["9", "2", "3", "3.00", "2.00", "5.92"]
+    ignored = msgspec.structs.replace(run, limits=LimitSummary(False, 9, 2, 3), bounded_slowdown=None)
+    assert rows("Limits", [ignored])[0][1:] == ["9", "2", "0", NOTHING, NOTHING, NOTHING]
+
+
+def test_devices_in_pieces_have_a_table() -> None:
+    run = msgspec.structs.replace(sample_run(), devices=DeviceSummary(8, 3, 1.5))
+    assert rows("Devices", [run])[0][1:] == ["8.00", "3.00", "1.50"]
 
 
 def test_what_a_design_ignores_is_said_under_the_table() -> None:

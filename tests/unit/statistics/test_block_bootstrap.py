@@ -269,6 +269,17 @@ def test_zeros_have_no_ratio_and_the_difference_decides() -> None:
     assert mean.ratio_high is not None
 
 
+def test_a_bound_beyond_all_numbers_is_no_failure() -> None:
+    """Two jobs of sixty differ: the studentised interval of their ratio reaches beyond what a float holds."""
+    equal = np.full(60, 0.0015)
+    some = equal.copy()
+    some[[11, 51]] = 0.0025
+    (mean,) = jobs_difference(np.arange(60.0), some, equal, ["mean"])
+    assert mean.ratio_high is not None
+    assert mean.ratio_low is not None
+    assert 0 < mean.ratio_low < 1 < mean.ratio_high < math.inf
+
+
 def test_jobs_without_delay_on_one_side_leave_the_comparison() -> None:
     a, b = bursts(7)
     holes = a.copy()

@@ -106,6 +106,7 @@ def test_a_key_in_the_wrong_table_is_told_where_it_belongs(tmp_path: Path, table
     [
         ("workload", "load", "[0.2, 0.3]"),
         ("workload", "estimates", '["mean", "f:2"]'),
+        ("workload", "limits", '["ignore", "enforce"]'),
         ("workload", "window", "[[0, 10], [10, 20]]"),
         ("network", "jitter_us", "[1, 2]"),
     ],

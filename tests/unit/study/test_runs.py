@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,9 +12,11 @@ from volery import architectures
 from volery.core.component import Learning
 from volery.core.errors import InputError
 from volery.core.events import TAG_TASKS_GIVEN_UP
+from volery.core.limits import LimitSummary
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
+from volery.study.plan import inputs_key
 from volery.study.runs import (
     NEVER_RAN,
     NO_MACHINE,
@@ -51,6 +54,27 @@ def test_the_input_of_the_run_before_is_not_read_again() -> None:
     assert again.trace is first.trace
     assert again.facts.read_s == 0
     assert read_inputs(msgspec.structs.replace(RUN, seed=1)).trace is not first.trace
+
+
+def test_limits_of_a_log_are_counted_and_enforced_where_the_run_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "log.swf"
+    rows = ["1 0 -1 100 1 -1 -1 1 60 -1", "2 0 -1 60 1 -1 -1 1 60 -1", "3 0 -1 50 1 -1 -1 1 -1 -1"]
+    log.write_text("; MaxProcs: 4\n" + "\n".join(f"{row} 1 1 -1 -1 -1 -1 -1 -1" for row in rows) + "\n")
+    run = RunSpec(trace=str(log), workers=1, architecture="backfill", capacity="cpu_milli=4000")
+    enforced = msgspec.structs.replace(run, limits="enforce")
+    ignoring, ending = execute(run).summary, execute(enforced).summary
+    assert ignoring.limits == LimitSummary(enforced=False, jobs=2, over_jobs=1, over_tasks=1)
+    assert ending.limits == LimitSummary(enforced=True, jobs=2, over_jobs=1, over_tasks=1)
+    assert (ignoring.ideal_s.max, ending.ideal_s.max) == (100, 60)
+    assert ignoring.digest == execute(msgspec.structs.replace(run, limits="ignore")).summary.digest != ending.digest
+    assert len({inputs_key(run), inputs_key(enforced)}) == 2
+    kept = execute(msgspec.structs.replace(enforced, architecture="kubernetes")).summary
+    assert (kept.kept_by_driver, ending.kept_by_driver, ignoring.kept_by_driver) == (("limits",), (), ())
+
+
+def test_limits_that_a_trace_does_not_have_are_not_enforced() -> None:
+    with pytest.raises(InputError, match=r"limits: the trace 'syn:5x4' states no limits; leave it out"):
+        execute(msgspec.structs.replace(RUN, limits="enforce"))
 
 
 def test_tasks_that_a_slot_does_not_hold_are_counted() -> None:

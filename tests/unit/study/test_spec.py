@@ -211,6 +211,11 @@ def test_keys_of_runs_without_any_of_it_stay_what_they_were(tmp_path: Path) -> N
         ('"10%"', '"10%"\nwindow = [5, 1]', r"study\.workload\.window: ends at 1\.0, not after its beginning"),
         ('"10%"', '"10%"\nwindow = [1, 5]', r"study\.workload\.warmup: a window is given as well"),
         ('"10%"', '"10%"\nestimates = "f"', r"study\.workload\.estimates: 'f' needs a number"),
+        (
+            '"10%"',
+            '"10%"\nlimits = "enforced"',
+            r"study\.workload\.limits: there is no 'enforced'; did you mean",
+        ),
         ('"oracle"\n', '"megha"\n', r"study\.study\.baseline: no architecture 'megha' here"),
         ('"oracle"\n', '"sparrow"\n', r"study\.study\.baseline: 'sparrow' may be each of sparrow:probe_ratio=1"),
     ],

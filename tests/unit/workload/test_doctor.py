@@ -89,6 +89,7 @@ PLANTED: dict[str, tuple[Callable[[Rows, int], None], int, int, int]] = {
     "missing-id": (changed(job=None, parents=None), 66, 1, 67),
     "end-before-start": (changed(end_us=5, runtime_us=None), 72, 1, 73),
     "deadline-before-submission": (changed(deadline_us=9 * S), 9, 1, 10),
+    "zero-limit": (changed(limit_us=0), 40, 1, 41),
     "negative-runtime": (changed(runtime_us=-1), 30, 1, 31),
     "zero-runtime": (changed(runtime_us=0), 31, 1, 32),
     "unit-suspicion": (changed(runtime_us=1000), 90, 1, 91),

@@ -111,7 +111,7 @@ def test_each_format_is_told_by_its_first_line(
     [
         (
             "a,b,c\n1,2,3\n",
-            r"table.csv:1: is a table with columns of its own \(a, b, c\), which is not read yet; write .* SWF",
+            r"table.csv:1: is a table with columns of its own \(a, b, c\); map them with `volery trace columns",
         ),
         (V2017.replace("110,7,1,3", "110,7,1,3.5"), r"table.csv:2: is no row of Alibaba v2017 .*'3.5' is no number of"),
         (V2017.replace("100,110", "soon,110"), r"table.csv:2: is no row .*could not convert string to float: 'soon'"),

@@ -579,6 +579,7 @@ PIPELINE = Architecture(
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands or T6=reclaim or T10=priority",
         "deadlines": "J3=edf or T2=edf",
+        "limits": "T3=easy|conservative",
         "locality": "R3=delay",
         "amounts": "",
         "dependencies": "",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.pipeline.policies import FAR, Kind, State, Waiting
-from volery.architectures.pipeline.queues import Entry, KeyedQueue, Queue
+from volery.architectures.pipeline.queues import Entry, KeyedQueue, Queue, is_within
 from volery.core.model import Time
 from volery.core.resources import Packing
 from volery.policies.gangs import Places
@@ -105,12 +105,13 @@ class Easy:
     """EASY backfilling (Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2), on machines.
 
     The first task that does not fit has a reservation: the machine, and the time, at which it will have room the
-    earliest, by the estimates of what runs. Others may start if they do not delay that: on another machine, or on this
-    one where they end before or leave enough. An attempt that runs longer than estimated is expected to end any moment.
+    earliest, by the limits of what runs, or by its estimates where jobs have no limit. Others may start if they do not
+    delay that: on another machine, or on this one where they end before or leave enough. An attempt that runs longer
+    than estimated is expected to end any moment.
 
     Attributes:
         head: The task that has the reservation.
-        at: Time of its start, by estimates; it may have passed.
+        at: Time of its start, as planned; it may have passed.
     """
 
     __slots__ = ("_granted_machines", "_guards", "_packing", "_queue", "_room_times", "_state", "at", "head", "machine")
@@ -246,7 +247,7 @@ class Easy:
         free = self._state.index.free[machine]
         packed = kind.packed
 
-        runs = sorted([(run.expected_end_us, run.took) for run in self._state.on_machine[machine].values()])
+        runs = sorted([(run.planned_end_us, run.took) for run in self._state.on_machine[machine].values()])
         for end, given_back in runs:
             free = self._packing.settled(free + given_back)
             if (free - packed) & guards == guards:
@@ -282,15 +283,13 @@ class Easy:
         if other_machines and state.index.pick(kind.need, other_machines, "first") >= 0:
             # With room elsewhere the first task of the class starts; only without it may a shorter one.
             is_short = (
-                tasks.head[3].task.estimate_us <= self._limit_us()
-                if reserved_with_room and not reserved_spared
-                else False
+                is_within(tasks.head[3], *self._time_left_us()) if reserved_with_room and not reserved_spared else False
             )
             return tasks.head, other_machines | (reserved_with_room if is_short else reserved_spared)
 
         if reserved_spared:
             return tasks.head, reserved_spared
-        return (tasks.first_within(self._limit_us()), reserved_with_room) if reserved_with_room else (None, 0)
+        return (tasks.first_within(*self._time_left_us()), reserved_with_room) if reserved_with_room else (None, 0)
 
     def _leaves_enough(self, kind: Kind) -> bool:
         """True if the reserved machine has room for both in time, if one of the class starts now."""
@@ -303,21 +302,21 @@ class Easy:
 
         for run in state.on_machine[self.machine].values():
             # What ends before the head starts is free for the head.
-            if run.expected_end_us <= self.at:
+            if run.planned_end_us <= self.at:
                 free_at_start += run.took
 
         assert self.head is not None
         return (packing.settled(free_at_start) - self.head.kind.packed) & guards == guards
 
-    def _limit_us(self) -> Time:
-        """The longest estimate of a task that ends on the reserved machine before it is needed."""
+    def _time_left_us(self) -> tuple[Time, Time]:
+        """The time until the reserved machine is needed, and the longest estimate of a task that ends there by then."""
         left_us = self.at - self._state.now
         cluster = self._state.cluster
 
         if left_us < 0 or not cluster.speeds:
-            return left_us
+            return left_us, left_us
         # The estimate is of the reference machine; attempts round their duration up.
-        return ((left_us + 1) * cluster.speeds[self.machine] - 1) // cluster.reference_speed
+        return left_us, ((left_us + 1) * cluster.speeds[self.machine] - 1) // cluster.reference_speed
 
 
 class FreeProfile:
@@ -463,13 +462,13 @@ class Conservative:
         if profile is None:
             state = self._state
 
-            ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
+            ends = [(run.planned_end_us, run.took) for run in state.on_machine[machine].values()]
             profile = FreeProfile(state.now, state.index.free[machine], ends, state.packing)
             self._profiles[machine] = profile
         return profile
 
     def _lasts_us(self, waiting: Waiting, machine: int) -> Time:
-        return max(1, self._state.cluster.attempt_us(waiting.task.estimate_us, machine))
+        return max(1, self._state.planned_on_us(waiting, machine))
 
     def _earliest(self, waiting: Waiting, machine: int) -> Time:
         return self._profile(machine).earliest(waiting.kind.packed, self._lasts_us(waiting, machine))

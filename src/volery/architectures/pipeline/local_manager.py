@@ -113,6 +113,7 @@ class LocalManager(Component):
                 task.estimate_us,
                 message.task_count,
                 eligible=True,
+                limit_us=message.limit_us,
             )
 
         self._open[task.job] = self._open.get(task.job, 0) + 1

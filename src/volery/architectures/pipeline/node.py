@@ -12,7 +12,7 @@ import msgspec
 
 from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import PeerBack, PeerLost, Switched, TaskFinished, TimerFired
-from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Message, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
 
 
@@ -101,7 +101,7 @@ class Pass(Message, frozen=True):
     Args:
         number: Number that grows per sender, so that a repeated or overtaken message is recognised.
         task: The task.
-        user, priority, deadline_us, submit_us, task_count: Facts of its job.
+        user, priority, deadline_us, submit_us, task_count, limit_us: Facts of its job.
         rank_us: Length of the longest chain of tasks that begins with it.
         came_us: Time when the task was submitted.
     """
@@ -115,6 +115,7 @@ class Pass(Message, frozen=True):
     task_count: int
     rank_us: Time
     came_us: Time
+    limit_us: Time = NEVER
 
 
 BOOT, CLEAN = "boot", "clean"

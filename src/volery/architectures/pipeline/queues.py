@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from volery.architectures.pipeline.classes import EquivalenceClasses
 from volery.architectures.pipeline.policies import FAR, Kind, State, Turn, View, Waiting
 from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
-from volery.core.model import TaskId, Time
+from volery.core.model import NEVER, TaskId, Time
 
 BLOCK: Final = 256
 """Size of a block: an insertion moves so many at most, a search for a short task looks at one block in full."""
@@ -23,7 +23,7 @@ Entry = tuple[Any, Any, int, Waiting]
 
 
 class SortedQueue:
-    """Tasks of one class in the order of their keys: blocks of entries, each with the smallest estimate in it."""
+    """Tasks of one class in the order of their keys: blocks of entries, each with its shortest planned time."""
 
     __slots__ = ("_blocks", "_lasts", "_shortest")
 
@@ -42,13 +42,13 @@ class SortedQueue:
 
     def push(self, entry: Entry) -> None:
         blocks = self._blocks
-        estimate = entry[3].task.estimate_us
+        planned_us = entry[3].planned_us
 
         # A long run of ordered pushes fills blocks to their size, instead of halves of twice the size.
         if not blocks or (entry > self._lasts[-1] and len(blocks[-1]) >= BLOCK):
             blocks.append([entry])
             self._lasts.append(entry)
-            self._shortest.append(estimate)
+            self._shortest.append(planned_us)
             return
 
         block_number = len(blocks) - 1 if entry > self._lasts[-1] else bisect_left(self._lasts, entry)
@@ -56,8 +56,8 @@ class SortedQueue:
         block = blocks[block_number]
         insort(block, entry)
         self._lasts[block_number] = block[-1]
-        if estimate < self._shortest[block_number]:
-            self._shortest[block_number] = estimate
+        if planned_us < self._shortest[block_number]:
+            self._shortest[block_number] = planned_us
 
         if len(block) > 2 * BLOCK:
             low, high = block[:BLOCK], block[BLOCK:]
@@ -82,25 +82,40 @@ class SortedQueue:
             return bool(self._blocks)
 
         self._lasts[block_number] = block[-1]
-        if self._shortest[block_number] == entry[3].task.estimate_us:
-            # The smallest estimate is looked for on demand.
+        if self._shortest[block_number] == entry[3].planned_us:
+            # The shortest is looked for on demand.
             self._shortest[block_number] = -1
         return True
 
-    def first_within(self, limit_us: Time) -> Entry | None:
-        """The first entry whose estimate is at most this."""
-        if limit_us < 0:
+    def first_within(self, left_us: Time, estimate_us: Time) -> Entry | None:
+        """The first entry that ends within some time.
+
+        Args:
+            left_us: That time, which no limit may exceed.
+            estimate_us: The largest estimate of a task without a limit that ends within that time.
+        """
+        if left_us < 0:
             return None
+        longest_us = max(left_us, estimate_us)
         for block_number, shortest in enumerate(self._shortest):
             if shortest < 0:
                 shortest = self._shortest[block_number] = _shortest(self._blocks[block_number])
-            if shortest <= limit_us:
-                return next(entry for entry in self._blocks[block_number] if entry[3].task.estimate_us <= limit_us)
+            if shortest > longest_us:
+                continue
+            for entry in self._blocks[block_number]:
+                if is_within(entry[3], left_us, estimate_us):
+                    return entry
         return None
 
 
 def _shortest(block: list[Entry]) -> Time:
-    return min([entry[3].task.estimate_us for entry in block], default=FAR)
+    return min([entry[3].planned_us for entry in block], default=FAR)
+
+
+def is_within(waiting: Waiting, left_us: Time, estimate_us: Time) -> bool:
+    """True if a task ends within some time, as `SortedQueue.first_within` has it."""
+    limit_us = waiting.job.limit_us
+    return waiting.task.estimate_us <= estimate_us if limit_us == NEVER else limit_us <= left_us
 
 
 class Queue(Protocol):

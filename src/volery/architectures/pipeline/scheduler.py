@@ -388,4 +388,4 @@ class Scheduler(Component):
 
 def _job_record(job: Job, now: Time) -> JobRecord:
     facts = (job.id, job.user, job.priority, job.deadline_us, now, job.estimate_us, job.task_count)
-    return JobRecord(*facts, master=job.tasks[0].id if job.tasks else NEVER)
+    return JobRecord(*facts, master=job.tasks[0].id if job.tasks else NEVER, limit_us=job.limit_us)

@@ -281,6 +281,7 @@ def message_of(number: int, waiting: Waiting) -> Pass:
         job.task_count,
         waiting.rank_us,
         waiting.came_us,
+        job.limit_us,
     )
 
 

@@ -34,6 +34,7 @@ from volery.workload.formats.source import (
     Format,
     Head,
     Noticed,
+    always,
     amount,
     is_number,
     known,
@@ -202,6 +203,7 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
     # only what was requested: field 7 is what the job was measured to use
     memory_kb = _positive(words[9])
     estimate = _positive(words[8])
+    limit = _number(words[8])
     preceding = _positive(words[16])
 
     return TaskRow(
@@ -218,6 +220,7 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
         parents=None if preceding is None else [f"job {preceding:g}"],
         status=status,
         line=number,
+        limit_us=None if limit is None else round(limit * SECOND),
         gang_tasks=int(procs) if procs is not None and procs > 1 and procs == procs // 1 else None,
     )
 
@@ -228,10 +231,6 @@ def _swf_processors(head: Head) -> int | None:
     return stated.get("MaxProcs") or stated.get("MaxNodes") or None
 
 
-def _always(_: Path) -> bool:
-    return True
-
-
 SWF: Final = Format(
     "swf",
     "SWF",
@@ -239,11 +238,12 @@ SWF: Final = Format(
     rows=read_swf,
     like=like_swf,
     processors=_swf_processors,
-    has_gangs=_always,
+    has_gangs=always,
     remarks=(
         "-1 is unknown; a job of n processors is n tasks that run only together, or with --gangs task one task",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
         "a preceding job (field 17) is a job of its own here, and is not waited for",
+        "the requested time (field 9) is the estimate of a job and its limit, which a run enforces on request",
     ),
 )
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
 from volery.workload.table import (
@@ -112,6 +113,11 @@ TR: Final = Format(
 def far_of(path: Path, form: Format) -> tuple[int, int]:
     """Slowdown of tasks far from their input, in thousandths; only a canonical table states one."""
     return manifest_of(path).far_permille if form is TABLE else AS_NEAR
+
+
+def limits_of(path: Path, form: Format) -> Limits:
+    """The use of limits by a run that is not told otherwise; a canonical table states what its source was."""
+    return manifest_of(path).limits if form is TABLE else form.limits
 
 
 TABLE: Final = Format(

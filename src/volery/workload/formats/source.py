@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
+from volery.core.limits import Limits
 from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
 from volery.workload.table import TaskRow
 from volery.workload.tr import SECONDS_MAX
 
 HEAD_LINES: Final = 50
+DOCUMENT_LINES: Final = 500
 HEAD_LINE_BYTES: Final = 1 << 20
 QUOTED_LINES_MAX: Final = 1000
 """A quoted field that goes on for longer has lost its end."""
@@ -30,6 +32,8 @@ AMOUNT_END: Final = 1e15
 PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
+
+JSON_KEY: Final = re.compile(r'"(\w+)"\s*:')
 
 UNKNOWN_STATUS: Final = "rows of a status that the format does not have, taken for unknown"
 
@@ -57,6 +61,11 @@ class Head(NamedTuple):
         return frozenset(fields(self.lines[0])) if self.lines else frozenset()
 
 
+def always(_: Path) -> bool:
+    """True of every file."""
+    return True
+
+
 class Format(NamedTuple):
     """A format of traces; it gives rows or, where the source has columns, batches.
 
@@ -67,6 +76,7 @@ class Format(NamedTuple):
         processors: number of processors of the file's machine, where its head states them.
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
+        limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
         has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
     """
 
@@ -79,6 +89,7 @@ class Format(NamedTuple):
     processors: Callable[[Head], int | None] | None = None
     columns: frozenset[str] = frozenset()
     like: Callable[[str], float] | None = None
+    limits: Limits = "ignore"
     has_gangs: Callable[[Path], bool] | None = None
 
 
@@ -121,14 +132,21 @@ def head_of(path: Path) -> Head:
     for _, line in numbered_lines(path):
         text = line[:HEAD_LINE_BYTES].decode("utf-8", "replace").strip()
         lines += [text] if text else []
-        if len(lines) == HEAD_LINES:
+        # A document may be printed with a value in each line.
+        if len(lines) == (DOCUMENT_LINES if lines and lines[0][0] in "{[" else HEAD_LINES):
             break
 
     return Head(path, lines[0][:16].encode() if lines else b"", tuple(lines))
 
 
 def fields(line: str, separator: str = ",") -> list[str]:
-    """The fields of a line, without blanks around them; one field where it is no row of a table at all."""
+    """The fields of a line, without blanks around them; one field where it is no row of a table at all.
+
+    Args:
+        separator: the character between fields; empty: blanks.
+    """
+    if not separator:
+        return line.split()
     try:
         return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
     except csv.Error:
@@ -295,13 +313,22 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
 
     if is_named:
         parsed = parsed.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=clock)
+    return epoch_us(parsed, clock, after_us)
 
-    at_us = _since_epoch(parsed)
+
+def epoch_us(shown: datetime, clock: tzinfo, after_us: int | None = None) -> int:
+    """A date with a time in microseconds since 1970.
+
+    Args:
+        clock, after_us: see `moment`.
+    """
+    if shown.tzinfo is None:
+        shown = shown.replace(tzinfo=clock)
+
+    at_us = _since_epoch(shown)
     # Of an hour that occurs twice the second is meant, if the first lies before the event before.
     if after_us is not None and at_us < after_us:
-        at_us = _since_epoch(parsed.replace(fold=1))
+        at_us = _since_epoch(shown.replace(fold=1))
 
     return at_us
 

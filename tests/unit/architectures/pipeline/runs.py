@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 from volery.architectures import configure, lookup
-from volery.core.model import SECOND, Cluster, Time
+from volery.core.model import NEVER, SECOND, Cluster, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
@@ -34,7 +34,11 @@ def cores_cluster(*cores: int, speeds: tuple[int, ...] = (), reference_speed: in
 
 
 def trace_of_rows(
-    rows: Sequence[Row], users: Sequence[str] = (), priority: Sequence[int] = (), deadline_s: Sequence[int] = ()
+    rows: Sequence[Row],
+    users: Sequence[str] = (),
+    priority: Sequence[int] = (),
+    deadline_s: Sequence[int] = (),
+    limit_s: Sequence[float] = (),
 ) -> Trace:
     """One task a job."""
     return Trace(
@@ -49,6 +53,7 @@ def trace_of_rows(
         user=tuple(users),
         priority=array("q", priority),
         deadline_us=array("q", [at * SECOND if at >= 0 else at for at in deadline_s]),
+        limit_us=array("q", [round(at * SECOND) if at >= 0 else NEVER for at in limit_s]),
     )
 
 

@@ -34,6 +34,16 @@ def test_an_early_end_moves_all_reservations_forward() -> None:
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), **GIVEN)) == [0, 4, 9, 4]
 
 
+def test_reservations_last_as_long_as_limits() -> None:
+    """By estimates the second ends at 20 and the last would be in time; by its limit it is too long."""
+    rows: list[Row] = [(0, 2, 10, 10), (1, 4, 5, 5), (2, 2, 3, 3)]
+    assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), **GIVEN)) == [0, 10, 2]
+    limited = trace_of_rows(rows, limit_s=(-1, 5, 9))
+    assert starts(run("pipeline", limited, cores_cluster(4), **GIVEN)) == [0, 10, 15]
+    limited = trace_of_rows(rows, limit_s=(12, 5, 9))
+    assert starts(run("pipeline", limited, cores_cluster(4), **GIVEN)) == [0, 10, 2]
+
+
 def test_reservations_are_of_a_machine_and_speeds_count() -> None:
     """On the machine of twice the speed 8 s are 4: it ends in time for the first in line, at 5."""
     rows: list[Row] = [(0, 2, 10, 10), (1, 4, 5, 5), (1, 2, 8, 8)]

@@ -42,6 +42,23 @@ def test_a_task_that_runs_longer_than_estimated_keeps_the_reservation_waiting() 
     assert starts(run("backfill", trace_of_rows(rows), cores_cluster(4))) == [0, 20, 25]
 
 
+def test_it_plans_with_limits_and_not_with_estimates() -> None:
+    """2 of 4 cores are taken until 4 by the estimate, 10 by the limit; one of 2 with a limit of 5 s is in time."""
+    rows: list[Row] = [(0, 2, 4, 4), (1, 4, 5, 5), (2, 2, 1, 99)]
+    assert starts(run("backfill", trace_of_rows(rows), cores_cluster(4))) == [0, 4, 9]
+    assert starts(run("backfill", trace_of_rows(rows, limit_s=(10, 5, 5)), cores_cluster(4))) == [0, 4, 2]
+    assert starts(run("backfill", trace_of_rows(rows, limit_s=(10, 5, -1)), cores_cluster(4))) == [0, 4, 9]
+
+
+def test_a_limit_is_as_long_on_a_fast_machine_and_an_estimate_is_not() -> None:
+    """At twice the speed one of 8 s, by its limit, is too long for the 4 s until 5; estimated as 8 s it is not."""
+    rows: list[Row] = [(0, 2, 10, 10), (1, 4, 5, 5), (1, 2, 8, 8)]
+    fast = cores_cluster(4, speeds=(2,))
+    assert starts(run("backfill", trace_of_rows(rows, limit_s=(5, 9, -1)), fast)) == [0, 5, 1]
+    assert starts(run("backfill", trace_of_rows(rows, limit_s=(5, 9, 8)), fast)) == [0, 5, 7.5]
+    assert starts(run("backfill", trace_of_rows(rows, limit_s=(5, 9, 4)), fast)) == [0, 5, 1]
+
+
 def test_speeds_count() -> None:
     """On a machine of twice the speed a task of 8 s ends in 4 s, in time for the first in line at 5."""
     rows: list[Row] = [(0, 2, 10, 10), (1, 4, 5, 5), (1, 2, 8, 8)]
@@ -125,3 +142,20 @@ def test_it_agrees_with_the_definition_on_random_work(seed: int, cores: tuple[in
     found = run("backfill", trace_of_rows(rows), cores_cluster(*cores)).start_us
     assert list(found) == Textbook(rows, cores).play()
     assert found != run("pipeline", trace_of_rows(rows), cores_cluster(*cores), T2="fifo", T3="strict").start_us
+
+
+@pytest.mark.parametrize("cores", [(8,), (4, 8, 2, 8)])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_limits_it_agrees_with_the_definition_whatever_the_estimates(seed: int, cores: tuple[int, ...]) -> None:
+    """What a limit ends has run for the limit, which is the estimate of the definition; some jobs have none."""
+    draw = Random(seed)
+    rows, told, limit_s = list[Row](), list[Row](), list[float]()
+    for at in sorted(round(draw.random() * 900 / len(cores), 5) for _ in range(120)):
+        run_s = round(draw.random() * 60, 5)
+        limit = round(run_s * draw.choice((0.5, 1, 1.5, 10)), 5) if draw.random() < 0.8 else -1
+        size, estimate_s = draw.choice((1, 1, 2, 3, 4, 6, 8)), round(draw.random() * 99, 5)
+        rows.append((at, size, run_s, estimate_s))
+        told.append((at, size, run_s if limit < 0 else min(run_s, limit), estimate_s if limit < 0 else limit))
+        limit_s.append(limit)
+    found = run("backfill", trace_of_rows(rows, limit_s=limit_s), cores_cluster(*cores)).start_us
+    assert list(found) == Textbook(told, cores).play()

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.architectures.pipeline.policies.states import Made
 
 from volery.architectures.pipeline.classes import ANYWHERE, LOOP_MAX, EquivalenceClasses
-from volery.architectures.pipeline.policies import Kind
+from volery.architectures.pipeline.policies import Kind, Waiting
 from volery.architectures.pipeline.queues import BLOCK, Entry, SortedQueue
 from volery.core.model import Cluster
 
@@ -60,12 +60,18 @@ def test_room_given_back_unblocks_what_fits_and_room_taken_blocks_it(count: int)
         assert kinds.counts.keys() == {one for one, number in waiting.items() if number}
 
 
+def ends_within(waiting: Waiting, left_us: int, estimate_us: int) -> bool:
+    limit_us = waiting.job.limit_us
+    return limit_us <= left_us if limit_us >= 0 else waiting.task.estimate_us <= estimate_us
+
+
 def test_a_sorted_queue_agrees_with_a_sorted_list() -> None:
     made, draw = Made(Cluster.uniform(1)), Random(3)
-    job = made.job(0)
+    jobs = [made.job(0), made.job(1), made.job(2)]
+    jobs[1].limit_us, jobs[2].limit_us = 100, 250
     line, entries = SortedQueue(), list[Entry]()
     for number in range(4 * BLOCK):
-        entry: Entry = (draw.randrange(50), 0, number, made.wait(job, estimate_us=draw.randrange(1000)))
+        entry: Entry = (draw.randrange(50), 0, number, made.wait(draw.choice(jobs), estimate_us=draw.randrange(1000)))
         line.push(entry)
         entries.append(entry)
         if draw.random() < 0.4:
@@ -75,9 +81,10 @@ def test_a_sorted_queue_agrees_with_a_sorted_list() -> None:
         if entries:
             assert line.head is entries[0]
         if number % 16 == 0:
-            limit = draw.randrange(-5, 300)
-            expected = next((one for one in entries if one[3].task.estimate_us <= limit), None)
-            assert line.first_within(limit) is expected
+            left_us = draw.randrange(-5, 300)
+            estimate_us = left_us if left_us < 0 else draw.choice((left_us, left_us // 2, 2 * left_us))
+            expected = next((one for one in entries if ends_within(one[3], left_us, estimate_us)), None)
+            assert line.first_within(left_us, estimate_us) is expected
     assert len(line) == len(entries)
     while entries:
         assert line.remove(entries.pop(0)) == bool(entries)

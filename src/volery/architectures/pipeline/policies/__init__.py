@@ -15,7 +15,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
+from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -59,6 +61,7 @@ __all__ = [
     "Turn",
     "View",
     "Waiting",
+    "checked_policy",
     "forget",
     "names",
     "parameters",
@@ -151,6 +154,10 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
     },
 }
 """Per stage, in the order in which users are shown them; the first is the simplest."""
+SESSION: ContextVar[Mapping[Stage, Mapping[str, type[Policy]]]] = ContextVar(
+    "policies of a session", default=MappingProxyType({})
+)
+"""Policies by stage and name that a program has defined itself and handed to the call that runs now."""
 
 
 class PolicyParameter(msgspec.Struct, frozen=True):
@@ -169,7 +176,7 @@ def _points(stage: Stage) -> dict[str, EntryPoint]:
 
 def names(stage: Stage) -> list[str]:
     """The names of a stage's policies; nothing is loaded."""
-    return [*OURS.get(stage, {}), *_points(stage)]
+    return list({**OURS.get(stage, {}), **SESSION.get().get(stage, {}), **_points(stage)})
 
 
 def policies(stage: Stage) -> Mapping[str, type[Policy]]:
@@ -182,14 +189,19 @@ def policies(stage: Stage) -> Mapping[str, type[Policy]]:
 
 
 def _policy(stage: Stage, name: str) -> type[Policy]:
-    own_policy = OURS.get(stage, {}).get(name)
+    own_policy = OURS.get(stage, {}).get(name) or SESSION.get().get(stage, {}).get(name)
     if own_policy is not None:
         return own_policy
     point = _points(stage)[name]
+    return checked_policy(stage, point.load(), f"entry point {point.name} = {point.value} of {GROUP}{stage}")
 
-    policy = point.load()
-    place = f"entry point {point.name} = {point.value} of {GROUP}{stage}"
 
+def checked_policy(stage: Stage, policy: Any, place: str) -> type[Policy]:
+    """A class that another package or a program gives as a policy of a stage.
+
+    Raises:
+        InputError: at the place, when it is no policy, or lacks a method of the stage.
+    """
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise InputError(place, "does not name a subclass of volery.architectures.pipeline.policies.Policy")
 

@@ -59,8 +59,8 @@ class JobRecord(msgspec.Struct, gc=False):
     """A job that is not done.
 
     Attributes:
-        id, user, priority, deadline_us, estimate_us, task_count: Facts of the job as it was submitted; `deadline_us`
-            may be NEVER.
+        id, user, priority, deadline_us, estimate_us, task_count, limit_us: Facts of the job as it was submitted;
+            `deadline_us` and `limit_us` may be NEVER.
         submit_us: Time of its submission.
         work_us: Estimated time of a task times the processors that it asks for, over all tasks that have come.
         left_us: The same over the tasks that have not ended.
@@ -81,6 +81,7 @@ class JobRecord(msgspec.Struct, gc=False):
     running: int = 0
     eligible: bool = False
     master: TaskId = NEVER
+    limit_us: Time = NEVER
 
     @property
     def due_us(self) -> Time:
@@ -113,6 +114,12 @@ class Waiting(msgspec.Struct, gc=False):
     came_us: Time
     attempt: int = 0
 
+    @property
+    def planned_us(self) -> Time:
+        """The time for which backfilling plans: the limit of its job; without one, its estimate."""
+        limit_us = self.job.limit_us
+        return self.task.estimate_us if limit_us == NEVER else limit_us
+
 
 class Running(msgspec.Struct, gc=False):
     """A task that runs, or is on its way to its machine.
@@ -122,6 +129,7 @@ class Running(msgspec.Struct, gc=False):
         machine: Machine that it has been given.
         start_us: Time when it was placed.
         expected_end_us: Time of its end by its estimate and the machine's speed.
+        planned_end_us: Time of its end for which backfilling plans: by the limit of its job; without one, as expected.
         took: Amounts that it takes of the machine, packed.
         attempt: Number of the attempt.
         sent: Whether it has been sent to its machine; until then nobody can end it there.
@@ -148,6 +156,7 @@ class Running(msgspec.Struct, gc=False):
     use: int = 1000
     reserved: int = 1000
     reclaimed: bool = False
+    planned_end_us: Time = FAR
 
     @property
     def losable(self) -> bool:
@@ -403,6 +412,11 @@ class State:
         """Processors that a task asks for; slots where there are no processors."""
         return task.request[self.work_resource] if task.request else 1
 
+    def planned_on_us(self, waiting: Waiting, machine: int) -> Time:
+        """The time for which backfilling plans a task on a machine; a limit is the same on all machines."""
+        planned_us = waiting.planned_us
+        return self.cluster.attempt_us(planned_us, machine) if waiting.job.limit_us == NEVER else planned_us
+
     def take_free(self, running: Running) -> None:
         """Give a task that runs on nothing free what it asks for, of what is free on its machine."""
         free = self.index.free[running.machine]
@@ -427,6 +441,7 @@ class State:
         took = self.packing.named(free, waiting.kind.packed) if takes is None else takes
 
         running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, took, waiting.attempt)
+        running.planned_end_us = end if job.limit_us == NEVER else now + job.limit_us
         self.running[task.id] = running
         self.index.put(machine, self.packing.settled(free - took))
         self._outdated.append(machine)

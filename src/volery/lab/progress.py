@@ -1,13 +1,15 @@
-"""Live progress on standard error: one line per run that is running, and one for all of them."""
+"""Live progress, a line per run that is running and one for all: on standard error, or below a notebook's cell."""
 
 from __future__ import annotations
 
+import io
 import sys
 import time
+from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from volery.study import PlannedRun, RunOutcome, TraceFacts
 
 LABEL_WIDTH = 44
+NOTEBOOK_WIDTH = 132
 REDRAWS_PER_S = 4
 """Drawing takes time from a run in the same process."""
 
@@ -35,8 +38,53 @@ class _Remaining(ProgressColumn):
         return Text(f"ETA {left_s // 60}:{left_s % 60:02d}")
 
 
+def in_notebook() -> bool:
+    """True where a notebook's kernel runs this code."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def html_of(renderable: RenderableType, width: int) -> str:
+    """The text that a terminal of this width would show, as HTML without styles of its own."""
+    console = Console(record=True, file=io.StringIO(), width=width, markup=False, force_jupyter=False)
+    console.print(renderable, highlight=False)
+    page = console.export_html(inline_styles=True, code_format="<pre style='line-height:1.3'>{code}</pre>")
+    return page.replace("\n</pre>", "</pre>")
+
+
+class _NotebookDisplay(Progress):
+    """Draws below the cell that runs, when something moves; no thread draws beside a run."""
+
+    _handle: Any = None
+    _drawn_s = 0.0
+
+    def start(self) -> None:
+        """Open the place below the cell."""
+        if not self.disable:
+            ipython = import_module("IPython.display")
+            self._handle = ipython.display(ipython.HTML(""), display_id=True)
+
+    def update(self, *arguments: Any, **fields: Any) -> None:
+        """Change a line, and draw all of them if the last drawing is old enough."""
+        super().update(*arguments, **fields)
+        now_s = time.monotonic()
+        if self._handle is not None and now_s - self._drawn_s >= 1 / REDRAWS_PER_S:
+            self._drawn_s = now_s
+            self._show(html_of(self.get_renderable(), NOTEBOOK_WIDTH))
+
+    def stop(self) -> None:
+        """Leave nothing below the cell."""
+        self._show("")
+
+    def _show(self, html: str) -> None:
+        if self._handle is not None:
+            self._handle.update(import_module("IPython.display").HTML(html))
+
+
 def _display(silent: bool, *, auto_refresh: bool = True) -> Progress:
-    return Progress(
+    kind = _NotebookDisplay if in_notebook() else Progress
+    return kind(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[state]}"),
@@ -45,7 +93,7 @@ def _display(silent: bool, *, auto_refresh: bool = True) -> Progress:
         console=Console(stderr=True),
         transient=True,
         refresh_per_second=REDRAWS_PER_S,
-        disable=silent or not sys.stderr.isatty(),
+        disable=silent or (kind is Progress and not (sys.stderr and sys.stderr.isatty())),
         auto_refresh=auto_refresh,
     )
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from volery.cli.progress import LiveProgress
+from volery.lab.progress import LiveProgress
 from volery.sim import Progress
 from volery.study import RunOutcome, TraceFacts, compare_spec
 from volery.study.plan import plan
