@@ -118,3 +118,13 @@ class Replication(msgspec.Struct, frozen=True):
     """Up to `attempts_max` attempts of a task run at once, and the first to finish counts (in the lab alone)."""
 
     attempts_max: int
+
+
+class GangPlacement(msgspec.Struct, frozen=True):
+    """The design starts gangs whole (`volery.core.gangs`); others hold and wait.
+
+    Args:
+        shapes: True if it places gangs in their shapes; False: it takes no gang that has one.
+    """
+
+    shapes: bool = True

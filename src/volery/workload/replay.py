@@ -31,13 +31,13 @@ from volery.core.limits import Limits
 from volery.core.locality import with_replicas
 from volery.core.model import NEVER, SECOND, Amounts
 from volery.core.omissions import Omissions
-from volery.core.trace import Trace, longs
+from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import TABLE, far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
-from volery.workload.omissions import Judged, OmissionTally, Only, judge
+from volery.workload.omissions import ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.tr import trace_name
 
@@ -88,10 +88,15 @@ class _Row(NamedTuple):
     deadline_us: int | None
     came_us: int | None
     limit_us: int | None
+    gang_tasks: int
+    gang_nodes: int
 
 
 class _Links:
     """Dependencies of a source's rows, and the rule by which rows make one job.
+
+    Args:
+        has_gangs: false where jobs that are gangs are read as the tasks that their rows are.
 
     Attributes:
         jobs: ids of the jobs of which some row waits.
@@ -99,7 +104,8 @@ class _Links:
         has_limits: true where some row states a limit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_gangs: bool) -> None:
+        self.has_gangs = has_gangs
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
         self.apart = False
@@ -127,6 +133,8 @@ def read_tasks(
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
     limits: Limits = "ignore",
+    *,
+    has_gangs: bool = True,
 ) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
@@ -134,11 +142,13 @@ def read_tasks(
         only: "ran" replays all that held machines, "finished" those that finished alone.
         resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
         limits: "enforce" refuses limits of 0 or less; "ignore" takes them for none.
+        has_gangs: false where a job whose tasks run only together is read as the tasks that its rows are, each for
+            itself: of an SWF log as one task that asks for all its processors.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    source = _Source(form, job_count, only, resources)
+    source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
     for batch in read_source(path, form, Noticed()):
         if limits == "enforce":
             _refuse_no_limit(path, form, batch, source.links.rows)
@@ -188,7 +198,13 @@ class _Source:
     """
 
     def __init__(
-        self, form: Format, job_count: int | None, only: Only, resources: tuple[str, ...] | None = None
+        self,
+        form: Format,
+        job_count: int | None,
+        only: Only,
+        resources: tuple[str, ...] | None = None,
+        *,
+        has_gangs: bool = True,
     ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
         self.resources = resources
@@ -199,7 +215,7 @@ class _Source:
         self._passed = Passed()
         self._unheeded: set[str] = set()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
-        self.links = _Links()
+        self.links = _Links(has_gangs=has_gangs)
 
     def take(self, batch: pa.RecordBatch) -> bool:
         """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
@@ -336,6 +352,10 @@ def _rows(
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     limits_us = _values_of(batch, "limit_us", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
+    gang_tasks: Iterable[int | None] = repeat(None)
+    gang_nodes: Iterable[int | None] = repeat(None)
+    if links.has_gangs:
+        gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -343,8 +363,8 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wished_values = zip(replicas, urgent, due, came, limits_us, strict=False)
-    columns = zip(requests, parents, wished_values, times, values, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
+    columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
         task,
@@ -359,12 +379,13 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
+        near, *wishes, sharing_tasks, nodes = further_values
+        gang = sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
-        near, *wishes = further_values
         around = parent_ids or (), links.rows, near or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, *gang)
 
 
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
@@ -421,9 +442,11 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
+    gang_nodes = array("i")
 
     for job in jobs:
         rows, parents = _in_order(path, job, source)
+        gang_nodes.append(_gang_of(path, job, rows, parents, source))
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -466,12 +489,46 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         deadline_us=deadline_us,
         submit_us=submit_us,
         limit_us=limit_us,
+        gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
     )
 
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
+
+
+def _gang_of(path: Path, job: _Job, rows: list[_Row], parents: list[list[int]], source: _Source) -> int:
+    """The machines of a job whose tasks run only together, or NO_GANG; its rows become those of its tasks.
+
+    Rows that wait for each other, as attempts of a job do, cannot run together: each is a task, which is counted.
+
+    Raises:
+        InputError: a gang has more machines than tasks, or a negative number of them.
+    """
+    nodes = max([row.gang_nodes for row in rows])
+    if nodes == NO_GANG:
+        return NO_GANG
+    if any(parents) or len({row.came_us for row in rows}) > 1:
+        source.tally.add_changed(ONE_BY_ONE, job.name, sum(row.gang_tasks > 1 for row in rows))
+        return NO_GANG
+
+    rows[:] = [_shared(row) for row in rows]
+    tasks = sum(row.instances for row in rows)
+    if nodes > tasks or nodes < 0:
+        problem = f"job {job.name!r} is a gang of {tasks} tasks on {nodes} machines; give from 0 to {tasks}"
+        raise InputError(str(path), problem)
+    return nodes
+
+
+def _shared(row: _Row) -> _Row:
+    """The row of equal tasks that share what it asks for."""
+    tasks = row.gang_tasks
+    if tasks <= 1:
+        return row
+    # 0 stays 0, and nothing else becomes 0
+    request = tuple([max(round(amount / tasks), int(amount > 0)) for amount in row.request])
+    return row._replace(instances=row.instances * tasks, request=request)
 
 
 def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int], array[int], array[int]]:

@@ -11,6 +11,7 @@ from volery.architectures import configure, lookup, registry
 from volery.core.features import CONSTRAINTS, FEATURES, features_of, used_features
 from volery.core.locality import with_replicas
 from volery.core.model import NEVER, Preference
+from volery.core.trace import NO_GANG
 from volery.workload import load_trace
 
 
@@ -31,6 +32,7 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         limit_us=array("q", [NEVER, 5]),
         preferences=(Preference(1, 0, 200),),
         preference=array("H", [0, 0]),
+        gang_nodes=array("i", [NO_GANG, 0]),
     )
     assert features_of(rich) == FEATURES
 

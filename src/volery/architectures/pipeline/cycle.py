@@ -9,16 +9,15 @@ or links that fail, not both (docs/decisions/0013).
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from volery.architectures.pipeline.allocs import Allocs
-from volery.architectures.pipeline.attempts import AfterEviction, Evictions, Migration, PendingEviction, Speculation
-from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
-from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.assembly import NO_PARTS, Assembly, CycleParts
+from volery.architectures.pipeline.attempts import AfterEviction, Evictions, PendingEviction
+from volery.architectures.pipeline.autoscaler import SWITCHES
+from volery.architectures.pipeline.gang_iterations import begin_gangs
+from volery.architectures.pipeline.gangs import GangKind, Gangs
 from volery.architectures.pipeline.iterations import iteration_of
-from volery.architectures.pipeline.monitor import Monitor, reserving_room
+from volery.architectures.pipeline.monitor import reserving_room
 from volery.architectures.pipeline.node import Cleaned, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -33,35 +32,6 @@ from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
 
 
-class Assembly(msgspec.Struct, frozen=True):
-    """The policies that a scheduler is assembled from, and what its cycles cost.
-
-    Args:
-        policies: Policies by the id of their stage; of all stages that have policies.
-        iteration: Mode of stage T3 where a task does not fit: skip, strict, easy, conservative or every.
-        cycle_us: Period of cycles; 0: whenever something has changed.
-        decision_us: Cost of a cycle.
-        task_us: Cost of each task that is tried, in addition.
-        per_instant: Whether, without a period, there is one cycle after all that happens in an instant, not after each
-            event.
-        alloc_us: Time for which the room of a task that has ended is reserved for its job; 0: it is not.
-        ways: Number of tasks that are tried at once (stage J4); it divides their cost.
-    """
-
-    policies: dict[str, Any]
-    iteration: str = "skip"
-    cycle_us: Time = 0
-    decision_us: Time = 0
-    task_us: Time = 0
-    ways: int = 1
-    per_instant: bool = False
-    alloc_us: Time = 0
-
-    def cost_us(self, try_count: int) -> Time:
-        """The cost of a cycle in which so many tasks are tried."""
-        return self.decision_us + self.task_us * -(-try_count // self.ways)
-
-
 class TaskSource(Protocol):
     """The component whose tasks a cycle places."""
 
@@ -74,29 +44,6 @@ class TaskSource(Protocol):
 
 CYCLE = "cycle"
 DECIDED = "decided"
-
-
-class CycleParts(NamedTuple):
-    """The parts of a cycle of which each may be missing.
-
-    Args:
-        speculation: Stage T9; None: one attempt at a time.
-        migration: Stage T12; None: a task ends where it began.
-        autoscaler: Stages R6 and R7; None: all machines are always on.
-        delay: Stage R3 by distance; None: distance is not regarded.
-        monitor: Stage T6; None: nodes report ends alone.
-        allocs: Room that is reserved for jobs whose tasks have ended; None: there is none.
-    """
-
-    speculation: Speculation | None = None
-    migration: Migration | None = None
-    autoscaler: Autoscaler | None = None
-    delay: DelayScheduling | None = None
-    monitor: Monitor | None = None
-    allocs: Allocs | None = None
-
-
-NO_PARTS: Final = CycleParts()
 
 
 class Cycle:
@@ -134,6 +81,7 @@ class Cycle:
         self._access_of: dict[str, int] = {}
         self._message_count = self._task_count = 0
         self._due = self._busy = self._deciding = False
+        self._gangs: Gangs | None = None
 
         self._speculation, self._migration, self._autoscaler, self._delay, self._monitor, self._allocs = parts
         self._parts = [part for part in parts if part is not None]
@@ -180,8 +128,16 @@ class Cycle:
         self.state.now = now
         return Waiting(task, job, kind, self._task_count, now, self.state.work_us(task), rank_us, came_us)
 
+    def gangs(self) -> Gangs | None:
+        """The gangs, from the first one on; None: a gang is nothing else than its tasks here."""
+        if self._gangs is None and self._assembly.starts_gangs:
+            self._gangs = begin_gangs(self, self._assembly.iteration)
+        return self._gangs
+
     def enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
+        if self._gangs is not None and self._gangs.gathers(waiting):
+            return
         if self._delay is not None:
             self._delay.joining(waiting)
         self.state.waiting[waiting.task.id] = waiting
@@ -249,6 +205,12 @@ class Cycle:
             try_count += 1
 
             among = self.iteration.among(waiting)
+            if self._gangs is not None and isinstance(waiting.kind, GangKind):
+                places = self.iteration.places
+                if not self._gangs.start(waiting, among, places, now):
+                    classes.block(waiting.kind)
+                continue
+
             if self._delay is not None:
                 among = self._delay.nearest(waiting, among)
             candidates = targets.fitting(waiting, among)
@@ -344,7 +306,10 @@ class Cycle:
 
         with reserving_room(self._monitor, eviction.machine, now):
             for running in losers:
-                self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+                # It may have been recalled with another member of its gang.
+                if self.runs(running):
+                    self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+                    self._end_gang(running.waiting, now)
             self.submit_task(waiting, eviction.machine, now)
         return True
 
@@ -393,6 +358,8 @@ class Cycle:
     def ended(self, message: Completed, now: Time) -> Waiting | None:
         """Take in the end of an attempt; returns the task if that was its end, too."""
         waiting = self._end_attempt(message, now)
+        if self._gangs is not None and waiting is not None:
+            self._gangs.finished(waiting)
         if self._speculation is not None and waiting is not None:
             self._speculation.rearm()
         if self._migration is not None:
@@ -409,6 +376,11 @@ class Cycle:
         if running is None or running.cleaning:
             return self._close_eviction(message, now)
 
+        if message.killed and not running.ending and self._gangs is not None:
+            self._gangs.recall(running, now)
+            self.changed(now)
+            return None
+
         if self.state.copies:
             self._end_copies(running, now)
 
@@ -421,6 +393,8 @@ class Cycle:
 
     def job_done(self, job: JobId, now: Time) -> None:
         """Give back what is kept for a job."""
+        if self._gangs is not None:
+            self._gangs.forget(job)
         if self._allocs is not None:
             self._allocs.done(job, now)
 
@@ -535,6 +509,7 @@ class Cycle:
                 # An attempt that was never sent is not counted as one.
                 running.waiting.attempt += running.sent
                 self.enqueue(running.waiting)
+                self._end_gang(running.waiting, now)
 
         for eviction in self.evictions.clear(machine):
             if eviction.then is AfterEviction.OVER:
@@ -544,6 +519,11 @@ class Cycle:
                 self.enqueue(eviction.waiting)
 
         self.changed(now)
+
+    def _end_gang(self, waiting: Waiting, now: Time) -> None:
+        """A task has lost its attempt: the other members of its gang lose theirs."""
+        if self._gangs is not None:
+            self._gangs.recall_others(waiting, now)
 
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""
@@ -567,7 +547,8 @@ class Cycle:
 
     def withdraw(self, waiting: Waiting) -> None:
         """Take a task out of the queue."""
-        self.queue.remove(waiting)
+        if self._gangs is None or not self._gangs.withdraw(waiting):
+            self.queue.remove(waiting)
         del self.state.waiting[waiting.task.id]
 
     def give_up(self, job: JobRecord, now: Time) -> int:
@@ -624,7 +605,11 @@ class Cycle:
         """Raise AssertionError where free, held and running disagree, or a target has room for a blocked class."""
         self.state.check()
         self.queue.check()
-        self.targets.check(self.queue.classes.blocked, self.state.online & ~self.iteration.withheld())
+        machines = self.state.online & ~self.iteration.withheld()
+        blocked_kinds = [kind for kind in self.queue.classes.blocked if not isinstance(kind, GangKind)]
+        self.targets.check(blocked_kinds, machines)
+        if self._gangs is not None:
+            self._gangs.check(machines)
         for part in (self._autoscaler, self._delay, self._monitor, self._allocs):
             if part is not None:
                 part.check()

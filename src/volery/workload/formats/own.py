@@ -13,7 +13,17 @@ from volery.core.errors import InputError
 from volery.core.limits import Limits
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
-from volery.workload.table import AS_NEAR, STATUSES, VERSION, TaskRow, columns_of, is_table, manifest_of, read_table
+from volery.workload.table import (
+    AS_NEAR,
+    STATUSES,
+    VERSION,
+    TaskRow,
+    columns_of,
+    is_table,
+    manifest_of,
+    read_table,
+    states_gangs,
+)
 from volery.workload.tr import JOB_FIELDS, has_its_durations
 
 
@@ -115,5 +125,6 @@ TABLE: Final = Format(
     "canonical table",
     fits_table,
     batches=_read_table,
+    has_gangs=states_gangs,
     columns=frozenset(columns_of(VERSION).names),
 )

@@ -61,6 +61,11 @@ class Head(NamedTuple):
         return frozenset(fields(self.lines[0])) if self.lines else frozenset()
 
 
+def always(_: Path) -> bool:
+    """True of every file."""
+    return True
+
+
 class Format(NamedTuple):
     """A format of traces; it gives rows or, where the source has columns, batches.
 
@@ -72,6 +77,7 @@ class Format(NamedTuple):
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
         limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
+        has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
     """
 
     name: str
@@ -84,6 +90,7 @@ class Format(NamedTuple):
     columns: frozenset[str] = frozenset()
     like: Callable[[str], float] | None = None
     limits: Limits = "ignore"
+    has_gangs: Callable[[Path], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
