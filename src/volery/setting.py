@@ -26,6 +26,7 @@ LoadBy = Literal["arrivals", "machines"]
 Only = Literal["ran", "finished"]
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
+Gangs = Literal["whole", "hold", "task"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Group = Literal["", "Workload", "Cluster", "Network and costs", "Statistics"]
 """Of options on the command line; the empty one comes first."""
@@ -117,6 +118,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Workload",
         ),
     ] = "exact"
+    gangs: Annotated[
+        Gangs | None,
+        field(
+            "Jobs whose tasks run only together: started whole, members hold machines and wait, or read as one task "
+            "each; without it, whole where every design of the comparison starts them so, else as one task.",
+            "whole|hold|task",
+            "Workload",
+        ),
+    ] = None
     estimates: Annotated[
         str,
         field(
@@ -291,6 +301,7 @@ class SettingOptions(TypedDict, total=False):
     limits: Limits | None
     durations: Durations
     arrivals: Arrivals
+    gangs: Gangs | None
     estimates: str
     users: str | None
     cutoff_s: float | None

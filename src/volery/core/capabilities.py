@@ -118,3 +118,7 @@ class Replication(msgspec.Struct, frozen=True):
     """Up to `attempts_max` attempts of a task run at once, and the first to finish counts (in the lab alone)."""
 
     attempts_max: int
+
+
+class GangPlacement(msgspec.Struct, frozen=True):
+    """The design starts gangs whole and in their shape (`volery.core.gangs`); others hold and wait."""

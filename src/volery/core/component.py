@@ -237,6 +237,12 @@ class PolicyNames(msgspec.Struct, frozen=True):
     of: Callable[[Any], Mapping[Stage, str]]
 
 
+class UnusedFeatures(msgspec.Struct, frozen=True):
+    """Function from a configuration to features that the design declares and does not use under it."""
+
+    of: Callable[[Any], frozenset[str]]
+
+
 class DeclaredCaptions(msgspec.Struct, frozen=True):
     """Texts of a recording for the first message of a kind, or the first counted fact, by its name.
 
@@ -270,7 +276,7 @@ class Architecture(msgspec.Struct, frozen=True):
             Submit and MoreTasks carry parents, and it decides itself when a task may start (stage T1). Otherwise the
             driver sends tasks as they become ready.
         capabilities: What few designs have, at most one of each class: `FederationDefaults`, `PolicyNames`, `Learning`,
-            `DeclaredCaptions`.
+            `UnusedFeatures`, `DeclaredCaptions`.
     """
 
     name: str

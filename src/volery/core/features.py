@@ -9,14 +9,25 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture
+from volery.core.component import AMOUNTS, DEPENDENCIES, Architecture, UnusedFeatures
 from volery.core.model import NEVER
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-LIMITS = "limits"
-FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES, LIMITS)
+LIMITS, GANGS = "limits", "gangs"
+FEATURES: Final = (
+    CONSTRAINTS,
+    AMOUNTS,
+    DEPENDENCIES,
+    USERS,
+    PRIORITIES,
+    DEADLINES,
+    LOCALITY,
+    PREFERENCES,
+    LIMITS,
+    GANGS,
+)
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -31,6 +42,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         LOCALITY: bool(trace.replicas),
         PREFERENCES: bool(trace.preference),
         LIMITS: any(limit != NEVER for limit in trace.limit_us),
+        GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 
@@ -42,11 +54,13 @@ def used_features(architecture: Architecture, config: Any) -> frozenset[str]:
         architecture: Design that declares them.
         config: Configuration of the design's own type.
     """
-    return frozenset(
+    unused_features = architecture.capability(UnusedFeatures)
+    features = frozenset(
         feature
         for feature, condition in architecture.features.items()
         if any(_is_met(alternative, config) for alternative in alternatives(condition))
     )
+    return features if unused_features is None else features - unused_features.of(config)
 
 
 def alternatives(condition: str) -> list[tuple[str, tuple[str, ...]]]:

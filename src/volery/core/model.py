@@ -134,6 +134,18 @@ INDIFFERENT: Final = Preference()
 """The job is as fast anywhere."""
 
 
+class Gang(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The shape of a gang: all tasks of its job run only together (Ousterhout, ICDCS 1982; rigid jobs of HPC).
+
+    Args:
+        nodes: Count of machines over which the tasks are spread; 0: any number of machines.
+        tasks_per_node: Largest count of its tasks on one machine; 0: any number of tasks.
+    """
+
+    nodes: int = 0
+    tasks_per_node: int = 0
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
 
@@ -152,6 +164,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         preference: Machines on which its tasks are faster.
         limit_us: Wall-clock limit of an attempt of any of its tasks; NEVER: none. The driver ends an attempt that
             would run longer, and the task is over.
+        gang: Shape of the gang that its tasks form; None: each task runs for itself.
     """
 
     id: JobId
@@ -165,6 +178,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     replicas: tuple[tuple[int, ...], ...] = ()
     preference: Preference = INDIFFERENT
     limit_us: Time = NEVER
+    gang: Gang | None = None
 
 
 class Variability(msgspec.Struct, frozen=True):

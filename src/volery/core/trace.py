@@ -6,6 +6,7 @@ import hashlib
 import sys
 from array import array
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,7 @@ from volery.core.model import (
     INDIFFERENT,
     NEVER,
     Amounts,
+    Gang,
     Job,
     JobId,
     Message,
@@ -26,6 +28,8 @@ from volery.core.model import (
 )
 
 DIGEST_ITEMS = 1 << 16
+NO_GANG: Final = -1
+"""In `Trace.gang_nodes`: the job is no gang."""
 SPAN_MAX_US = 1 << 60
 """The last arrival and all durations, added up: times and work then stay within 64 bits."""
 
@@ -88,6 +92,8 @@ class Trace(msgspec.Struct, frozen=True):
         tag_set: Place of the tags of each job's tasks among `tag_sets`; empty where no task has any.
         limit_us: Wall-clock limit of each attempt of a job's tasks, which the driver enforces, or NEVER; empty where
             no job has one.
+        gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
+            together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
     """
 
     name: str
@@ -115,6 +121,7 @@ class Trace(msgspec.Struct, frozen=True):
     tag_sets: tuple[Tags, ...] = ()
     tag_set: array[int] = array("H")
     limit_us: array[int] = array("q")
+    gang_nodes: array[int] = array("i")
 
     @property
     def job_count(self) -> int:
@@ -161,6 +168,13 @@ class Trace(msgspec.Struct, frozen=True):
         tags = self.tag_sets[self.tag_set[job]] if self.tag_set else None
         # Where only some jobs have tags, the empty set has a place among the sets, too.
         return tags if tags is not None and tags.names else None
+
+    def gang_of(self, job: JobId) -> Gang | None:
+        """The shape of the gang that a job's tasks form; None: they form none."""
+        nodes = self.gang_nodes[job] if self.gang_nodes else NO_GANG
+        if nodes == NO_GANG:
+            return None
+        return Gang(nodes, -(-(self.first[job + 1] - self.first[job]) // nodes)) if nodes else Gang()
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
@@ -238,6 +252,7 @@ class Trace(msgspec.Struct, frozen=True):
             replicas[:CHUNK_TASKS],
             self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
             self.limit_us[job] if self.limit_us else NEVER,
+            gang=self.gang_of(job) if self.gang_nodes else None,
         )
 
         messages: list[Message] = [Submit(first)]
@@ -262,7 +277,7 @@ class Trace(msgspec.Struct, frozen=True):
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
 
         optional = ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us")
-        for name in (*optional, "told_estimate_us", "limit_us"):
+        for name in (*optional, "told_estimate_us", "limit_us", "gang_nodes"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

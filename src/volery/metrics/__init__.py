@@ -10,6 +10,7 @@ from volery.metrics.demand import (
 )
 from volery.metrics.devices import DeviceSummary
 from volery.metrics.distribution import Distribution, distribution
+from volery.metrics.gangs import GangSummary
 from volery.metrics.jobs import (
     AllotmentSummary,
     DeadlineSummary,
@@ -45,6 +46,7 @@ __all__ = [
     "DeadlineSummary",
     "DeviceSummary",
     "Distribution",
+    "GangSummary",
     "JobTable",
     "LocalitySummary",
     "ProvisioningSummary",

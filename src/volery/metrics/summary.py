@@ -18,6 +18,7 @@ from volery.core.workflows import comes_in_parts
 from volery.metrics.arrays import Flags, view
 from volery.metrics.devices import DeviceSummary, device_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
+from volery.metrics.gangs import GangSummary, gang_summary
 from volery.metrics.jobs import (
     AllotmentSummary,
     DeadlineSummary,
@@ -129,6 +130,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         devices: Devices that no task had, and those in pieces; None where no task asks for devices.
         ignores: Features of the workload that the design does not decide by.
         kept_by_driver: Features that the driver enforces, because the design does not.
+        gangs: Measures of gangs; None where no job of the trace is one.
+        are_gangs_tasks: True if jobs whose tasks run only together are read as one task each, as not all designs of the
+            comparison start them whole.
+        starts_gangs: True if the design starts gangs whole.
         declares: True if the design declares the features that it uses.
         left_out: Omissions of the trace file, by effect and reason; None where there was no such file.
         history_left_out: Omissions of the trace file of earlier runs.
@@ -192,6 +197,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     transactions: TransactionSummary | None = None
     workflows: WorkflowSummary | None = None
     locality: LocalitySummary | None = None
+    gangs: GangSummary | None = None
+    are_gangs_tasks: bool = False
+    starts_gangs: bool = False
     ignores: tuple[str, ...] = ()
     kept_by_driver: tuple[str, ...] = ()
     declares: bool = True
@@ -287,6 +295,7 @@ def summarise(
         locality=locality_summary(records, cluster),
         limits=limit_summary(records),
         devices=device_summary(records, cluster),
+        gangs=gang_summary(records, cluster),
         deadlines=deadline_summary(records, None if window is None else table.counted),
         allotments=allotment_summary(records),
         provisioning=provisioning_summary(records, cluster),

@@ -15,6 +15,7 @@ from volery.metrics import (
     ClassSummary,
     DeadlineSummary,
     DeviceSummary,
+    GangSummary,
     LocalitySummary,
     ProvisioningSummary,
     RunSummary,
@@ -227,6 +228,14 @@ LOCALITY: Final[Sequence[SummaryColumn[LocalitySummary]]] = (
     SummaryColumn("rack", lambda locality: locality.rack, percent),
     SummaryColumn("any", lambda locality: locality.any, percent),
     SummaryColumn("node, by job", lambda locality: locality.node_by_job, percent),
+)
+GANGS: Final[Sequence[SummaryColumn[GangSummary]]] = (
+    SummaryColumn("gangs", lambda gangs: gangs.gangs, digits),
+    SummaryColumn("ran", lambda gangs: gangs.ran, digits),
+    SummaryColumn("largest", lambda gangs: gangs.largest, digits, over=max),
+    SummaryColumn("held: gangs", lambda gangs: gangs.held, digits),
+    SummaryColumn("machine h", lambda gangs: gangs.held_machine_h, digits),
+    SummaryColumn("of all", lambda gangs: gangs.held_share, percent),
 )
 PROVISIONING: Final[Sequence[SummaryColumn[ProvisioningSummary]]] = (
     SummaryColumn("machine h", lambda provisioning: provisioning.machine_h, digits),

@@ -125,8 +125,23 @@ def _range(seconds: Collection[float]) -> str:
 
 
 def warnings(groups: Sequence[RunGroup]) -> list[str]:
-    """Sentences that come first: what is omitted where that is more than 1 % of jobs, tasks, waits or machine time."""
-    return [_sentence(title, part, several) for title, part, several in _kinds(groups) if part.is_large]
+    """Sentences that come first.
+
+    They state that rigid jobs are read as tasks, and what is omitted where that is more than 1 % of jobs, tasks, waits
+    or machine time.
+    """
+    omissions = [_sentence(title, part, several) for title, part, several in _kinds(groups) if part.is_large]
+    return [*_gang_lines(groups), *omissions]
+
+
+def _gang_lines(groups: Sequence[RunGroup]) -> Iterator[str]:
+    """The reading of jobs whose tasks run only together, where it is another than the trace's, and its reason."""
+    if any(run.are_gangs_tasks for group in groups for run in group.runs):
+        designs = dict.fromkeys(
+            shortened(bare_label(group.runs[0])) for group in groups if not group.runs[0].starts_gangs
+        )
+        reason = f": {', '.join(designs)} start{'s' * (len(designs) == 1)} tasks one by one" if designs else ""
+        yield f"Rigid jobs are read as one task each (as=task){reason}. --gangs hold lets their tasks hold and wait."
 
 
 def omission_notes(groups: Sequence[RunGroup]) -> list[str]:

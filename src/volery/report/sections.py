@@ -17,6 +17,7 @@ from volery.report.columns import (
     DECISIONS,
     DEVIATION,
     DEVICES,
+    GANGS,
     GUARANTEES,
     LIMITS,
     LOCALITY,
@@ -76,6 +77,11 @@ NOTES: Final = {
     "Locality": (
         "Locality: share of the tasks that ran on a machine that holds their input, in a rack that does, elsewhere. "
         "By job: mean over jobs of the share of their tasks on such a machine."
+    ),
+    "Gangs": (
+        "Gangs: jobs whose tasks run only together, those that ran, and tasks of the largest. Held: gangs whose "
+        "launched members held machines while others of them waited, the time of machines that they held, and its "
+        "share of the time of all machines."
     ),
     "Provisioning": (
         "Provisioning: hours for which machines were provisioned, ran something, and were paid for. Supply, demand: "
@@ -160,6 +166,7 @@ def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
         _section("Limits", heads(LIMITS), table_rows(groups, lambda run: run if run.limits else None, LIMITS)),
         _section("Devices", heads(DEVICES), table_rows(groups, lambda run: run.devices, DEVICES)),
         _section("Locality", heads(LOCALITY), table_rows(groups, lambda run: run.locality, LOCALITY)),
+        _section("Gangs", heads(GANGS), table_rows(groups, lambda run: run.gangs, GANGS)),
         _section("Provisioning", heads(PROVISIONING), table_rows(groups, lambda run: run.provisioning, PROVISIONING)),
         _section("Preempted tasks", LOSSES, losses(groups), *returns(groups), words=2),
         _section("Workflows", heads(WORKFLOWS), table_rows(groups, lambda run: run.workflows, WORKFLOWS)),

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import msgspec
 
-from volery import architectures
+from volery import architectures, workload
 from volery.architectures.pipeline.policies import SESSION as SESSION_POLICIES
 from volery.core.errors import InputError
+from volery.core.features import GANGS, used_features
 from volery.integrity import file_digest
 from volery.setting import Setting
 from volery.study.definitions import session_code
@@ -96,8 +97,9 @@ def outline(study: StudySpec, completion: Completion = complete_parameters) -> l
 
     for point, setting in enumerate(study.settings()):
         choices = [(choice, completion(choice, setting)) for choice in study.choices()]
-        setting_label = study.in_label(point_label(setting, varying))
         values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
+        values["are_gangs_tasks"] = are_gangs_tasks(setting, choices)
+        setting_label = study.in_label(point_label(setting, varying))
 
         for seed in study.seeds:
             for choice, parameters in choices:
@@ -111,6 +113,18 @@ def in_table_order(runs: Sequence[PlannedRun], study: StudySpec) -> list[Planned
     """The runs by setting, then architecture as the study lists them, then seed."""
     place = {choice.label: i for i, choice in enumerate(study.choices())}
     return sorted(runs, key=lambda run: (run.point, place[run.choice.label], study.seeds.index(run.spec.seed)))
+
+
+def are_gangs_tasks(setting: Setting, choices: Iterable[tuple[ArchitectureChoice, Mapping[str, Value]]]) -> bool:
+    """True if rigid jobs are read as one task each, as some design of a comparison does not start gangs whole.
+
+    Args:
+        choices: Designs of the comparison with their parameters.
+    """
+    if setting.gangs is not None or not workload.states_gangs(setting.trace):
+        return False
+    designs = [architectures.choose(choice.name, parameters) for choice, parameters in choices]
+    return not all(GANGS in used_features(*design) for design in designs)
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
@@ -152,6 +166,8 @@ def run_key(run: RunSpec) -> str:
         content["warmup"] = run.warmup
     if run.window is not None:
         content["window"] = run.window
+    if run.gangs == "hold":
+        content["gangs"] = run.gangs
     if run.history:
         content["history"] = content_digest(run.history)
 
@@ -186,6 +202,8 @@ def inputs_key(run: RunSpec) -> str:
         content["columns"] = content_digest(run.columns) if run.columns.endswith(".toml") else run.columns
     if run.limits is not None:
         content["limits"] = run.limits
+    if not run.has_gangs:
+        content["gangs"] = "task"
     if run.load is not None:
         content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":

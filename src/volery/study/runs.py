@@ -20,7 +20,8 @@ from volery.architectures import ConfiguredDesign
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import LIMITS, features_of, used_features
+from volery.core.features import GANGS, LIMITS, features_of, used_features
+from volery.core.gangs import check_gang_placement
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
@@ -103,6 +104,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         resources=_resources_of_file(run),
         columns=run.columns,
         limits=run.limits,
+        has_gangs=run.has_gangs,
     )
     if run.limits == "enforce" and (reading is None or reading.limits is None):
         raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
@@ -234,6 +236,7 @@ def drive(
 
     built = build(run, inputs.cluster, design) if deployment is None else deployment
     check_heeded(inputs.trace, built, run.label or run.architecture)
+    check_gang_placement(inputs.trace, built, run.label or run.architecture, may_hold=run.gangs == "hold")
 
     try:
         records = sim.simulate(
@@ -248,9 +251,13 @@ def drive(
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=design.architecture.graphs,
                 plan=_faults(run, built, inputs.trace.arrival_us),
+                may_hold=run.gangs == "hold",
             ),
             progress=watch,
         )
+    except sim.Deadlock as error:
+        problem = f"deadlock: {error}. Give more machines, or take a design that starts gangs whole"
+        raise InputError(run.label or run.architecture, problem) from error
     except sim.Stalled as error:
         problem = f"{error}. Change the design's parameters or the workload"
         raise InputError(run.label or run.architecture, problem) from error
@@ -325,6 +332,8 @@ def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
     summary = msgspec.structs.replace(
         summary,
         **_unheeded(run, inputs, design),
+        are_gangs_tasks=run.are_gangs_tasks,
+        starts_gangs=GANGS in used_features(*design),
         **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         history_left_out=history_left_out,
@@ -567,6 +576,7 @@ def learned(
             arrivals=run.arrivals,
             only=run.only,
             limits=run.limits,
+            has_gangs=run.has_gangs and GANGS in used_features(*design),
         )
 
         if run.slot_request:  # each of its tasks takes a slot, as those of the run do

@@ -143,12 +143,19 @@ class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
         parameters: those that were given, the cutoff included where the architecture takes one.
         seed: seed of task constraints, drawn machines, synthetic work and every stream of the architecture.
         label: name of the run's architecture in tables; it names the axes that vary beside it.
+        are_gangs_tasks: true where rigid jobs are read as one task each because of another design of the comparison.
     """
 
     architecture: str
     parameters: dict[str, Value] = {}  # noqa: RUF012 - msgspec gives each struct its own
     seed: AtLeastZero = 0
     label: str = ""
+    are_gangs_tasks: bool = False
+
+    @property
+    def has_gangs(self) -> bool:
+        """True if the tasks of rigid jobs of the trace file run only together."""
+        return self.gangs != "task" and not self.are_gangs_tasks
 
 
 class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -46,6 +46,7 @@ __all__ = [
     "parse_estimates",
     "processors_alone",
     "read_tr",
+    "states_gangs",
     "synthesize",
     "with_blocks",
     "with_estimates",
@@ -81,6 +82,21 @@ def load_trace(
     )[0]
 
 
+def states_gangs(path_or_spec: str) -> bool:
+    """True if a trace file may have jobs whose tasks run only together; synthetic work has none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    path = Path(path_or_spec)
+    if not path.exists() or begins_like_tr(path):
+        return False
+
+    from volery.workload import formats
+
+    return formats.states_gangs(path)
+
+
 def load_workload(
     path_or_spec: str | Path,
     *,
@@ -92,6 +108,7 @@ def load_workload(
     resources: tuple[str, ...] | None = None,
     columns: str | None = None,
     limits: Limits | None = None,
+    has_gangs: bool = True,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
@@ -100,6 +117,7 @@ def load_workload(
         columns: map of the file's columns, a TOML file or the name of a shipped one; None: its beginning shows its
             format.
         limits: use of the limits of a file; None: that of its format.
+        has_gangs: false where jobs of a file whose tasks run only together are read as the tasks that its rows are.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -142,7 +160,7 @@ def load_workload(
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
         limits = limits or limits_of(path, form)
-        replayed, passed = read_tasks(path, form, job_count, only, resources, limits)
+        replayed, passed = read_tasks(path, form, job_count, only, resources, limits, has_gangs=has_gangs)
         trace, exceeded = in_force(apply_quirks(replayed, durations, arrivals), limits)
         facts = (passed.left_out, passed.unheeded, passed.has_estimates, exceeded)
         return trace, Reading(0.0, passed.unsorted_rows, 0, *facts)

@@ -91,6 +91,7 @@ def in_order(trace: Trace) -> Trace:
         limit_us=column(picked(view(trace.limit_us), order)),
         preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
         tag_set=array("H", [trace.tag_set[j] for j in order] if trace.tag_set else []),
+        gang_nodes=array("i", [trace.gang_nodes[j] for j in order] if trace.gang_nodes else []),
         submit_us=column(picked(view(trace.submit_us), task_order)),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
@@ -145,4 +146,5 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         limit_us=trace.limit_us[:job_count],
         preference=trace.preference[:job_count],
         tag_set=trace.tag_set[:job_count],
+        gang_nodes=trace.gang_nodes[:job_count],
     )

@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 from volery.core.errors import InputError
 from volery.core.limits import Limits
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, SECOND, Amounts
+from volery.core.model import NEVER, Amounts
 from volery.core.omissions import Omissions
-from volery.core.trace import Trace, longs
+from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
-from volery.workload.formats.own import TABLE, far_of
+from volery.workload.formats.own import far_of, refuse_no_limit
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
@@ -88,10 +88,14 @@ class _Row(NamedTuple):
     deadline_us: int | None
     came_us: int | None
     limit_us: int | None
+    gang_nodes: int
 
 
 class _Links:
     """Dependencies of a source's rows, and the rule by which rows make one job.
+
+    Args:
+        has_gangs: false where jobs that are gangs are read as the tasks that their rows are.
 
     Attributes:
         jobs: ids of the jobs of which some row waits.
@@ -99,7 +103,8 @@ class _Links:
         has_limits: true where some row states a limit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_gangs: bool) -> None:
+        self.has_gangs = has_gangs
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
         self.apart = False
@@ -127,6 +132,8 @@ def read_tasks(
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
     limits: Limits = "ignore",
+    *,
+    has_gangs: bool = True,
 ) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
@@ -134,14 +141,16 @@ def read_tasks(
         only: "ran" replays all that held machines, "finished" those that finished alone.
         resources: names from `RESOURCES` that count; None: those that at least half of the first rows ask for.
         limits: "enforce" refuses limits of 0 or less; "ignore" takes them for none.
+        has_gangs: false where a job whose tasks run only together is read as the tasks that its rows are, each for
+            itself: of an SWF log as one task that asks for all its processors.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    source = _Source(form, job_count, only, resources)
+    source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
     for batch in read_source(path, form, Noticed()):
         if limits == "enforce":
-            _refuse_no_limit(path, form, batch, source.links.rows)
+            refuse_no_limit(path, form, batch, source.links.rows)
         if not source.take(batch):
             break
 
@@ -159,26 +168,6 @@ def read_tasks(
     return trace, passed
 
 
-def _refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
-    """Refuse a row whose job could never run within its limit.
-
-    Raises:
-        InputError: with the line in the source, or the row of a canonical table.
-    """
-    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
-    if place < 0:
-        return
-
-    # The lines that a canonical table names are of the file from which it was made.
-    line = None if form is TABLE else batch.column("line")[place].as_py()
-    limit_s = batch.column("limit_us")[place].as_py() / SECOND
-    problem = (
-        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
-        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
-    )
-    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
-
-
 class _Source:
     """The rows of a file, gathered by job.
 
@@ -188,7 +177,13 @@ class _Source:
     """
 
     def __init__(
-        self, form: Format, job_count: int | None, only: Only, resources: tuple[str, ...] | None = None
+        self,
+        form: Format,
+        job_count: int | None,
+        only: Only,
+        resources: tuple[str, ...] | None = None,
+        *,
+        has_gangs: bool = True,
     ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
         self.resources = resources
@@ -199,7 +194,7 @@ class _Source:
         self._passed = Passed()
         self._unheeded: set[str] = set()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
-        self.links = _Links()
+        self.links = _Links(has_gangs=has_gangs)
 
     def take(self, batch: pa.RecordBatch) -> bool:
         """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
@@ -336,6 +331,10 @@ def _rows(
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     limits_us = _values_of(batch, "limit_us", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
+    gang_tasks: Iterable[int | None] = repeat(None)
+    gang_nodes: Iterable[int | None] = repeat(None)
+    if links.has_gangs:
+        gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -343,8 +342,8 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wished_values = zip(replicas, urgent, due, came, limits_us, strict=False)
-    columns = zip(requests, parents, wished_values, times, values, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
+    columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
         task,
@@ -359,12 +358,17 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
+        near, *wishes, sharing_tasks, nodes = further_values
+        gang = NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        if sharing_tasks is not None and sharing_tasks > 1:
+            instances *= sharing_tasks
+            request = [value and value / sharing_tasks for value in request]
+
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
-        near, *wishes = further_values
         around = parent_ids or (), links.rows, near or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, gang)
 
 
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
@@ -466,12 +470,31 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         deadline_us=deadline_us,
         submit_us=submit_us,
         limit_us=limit_us,
+        gang_nodes=_gang_nodes(path, jobs),
     )
 
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
+
+
+def _gang_nodes(path: Path, jobs: list[_Job]) -> array[int]:
+    """The column of gangs, empty where no job is one.
+
+    Raises:
+        InputError: a gang has more machines than tasks, or a negative number of them.
+    """
+    nodes = array("i", [max([row.gang_nodes for row in job.rows]) for job in jobs])
+    if all(count == NO_GANG for count in nodes):
+        return array("i")
+
+    for job, count in zip(jobs, nodes, strict=True):
+        tasks = sum(row.instances for row in job.rows)
+        if count > tasks or count < NO_GANG:
+            problem = f"job {job.name!r} is a gang of {tasks} tasks on {count} machines; give from 0 to {tasks}"
+            raise InputError(str(path), problem)
+    return nodes
 
 
 def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int], array[int], array[int]]:

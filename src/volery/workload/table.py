@@ -65,7 +65,9 @@ SCHEMA: Final = pa.schema(
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-RIGID_JOBS: Final = ("limit_us", "gang_tasks", "gang_nodes", "group", "partition")
+GANG_COLUMNS: Final = ("gang_tasks", "gang_nodes")
+"""Columns of jobs whose tasks run only together."""
+RIGID_JOBS: Final = ("limit_us", *GANG_COLUMNS, "group", "partition")
 """Columns of what jobs of clusters with gangs state."""
 SINCE: Final = (
     {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
@@ -101,7 +103,8 @@ class TaskRow(msgspec.Struct, gc=False):
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
         limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
         gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
-        gang_nodes: count of machines over which these tasks are spread evenly; null: any machines.
+        gang_nodes: count of machines over which the job's tasks are spread evenly, which run only together; 0: any
+            machines; null with no count of tasks: each task runs for itself.
         group, partition: group of the user, and part of the machines that the job was submitted to.
     """
 
@@ -255,6 +258,18 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_arrays([*batch.columns, *missing], schema=SCHEMA)
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
+
+
+def states_gangs(path: Path) -> bool:
+    """True if some row of a table states a gang.
+
+    Raises:
+        InputError: the file is no table.
+    """
+    with _opened(path) as file:
+        names = [name for name in GANG_COLUMNS if name in file.schema_arrow.names]
+        parts = file.iter_batches(columns=names) if names else ()
+        return any(part.column(name).null_count < part.num_rows for part in parts for name in names)
 
 
 def manifest_of(path: Path) -> TableManifest:

@@ -39,7 +39,12 @@ def test_a_workflow_takes_its_critical_path(
     [
         ("02-part-memory.swf", ("--capacity", "cpu_milli=8000"), 10, 160),
         ("02-part-memory.swf", ("--capacity", "cpu_milli=8000,memory_mb=1000000"), 10, 160),
-        ("02-part-memory.swf", ("--capacity", "cpu_milli=8000", "--requests", CASES / "02-requests.toml"), 10, 4),
+        (
+            "02-part-memory.swf",
+            ("--capacity", "cpu_milli=8000", "--requests", CASES / "02-requests.toml", "--gangs", "task"),
+            10,
+            4,
+        ),
         ("05-status.swf", ("--capacity", "cpu_milli=8000"), 3, 80 / 3),
     ],
 )

@@ -28,7 +28,8 @@ def trace(tmp_path: Path) -> Path:
 
 
 def work(trace: Path, cores: int = 4) -> tuple[str | Path, ...]:
-    return ("compare", "oracle", "--trace", trace, "--workers", "1", "--capacity", f"cpu_milli={cores}000")
+    cluster = ("--workers", "1", "--capacity", f"cpu_milli={cores}000")
+    return ("compare", "oracle", "--trace", trace, *cluster, "--gangs", "task")
 
 
 NEVER = "1 of {} jobs ({} %), none of the machine time: never started"

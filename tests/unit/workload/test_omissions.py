@@ -63,10 +63,10 @@ instance_in_the_task,normalized_memory_requested_per_instance_in_the_task\n"
 
 
 def read(folder: Path, text: str, only: Only = "ran", jobs: int | None = None) -> tuple[list[int], Omissions]:
-    """Durations in seconds, and what is left out."""
+    """Durations in seconds, and what is left out; a rigid job is read as one task."""
     path = folder / "trace"
     path.write_text(text)
-    trace, reading = load_workload(path, only=only, job_count=jobs)
+    trace, reading = load_workload(path, only=only, job_count=jobs, has_gangs=False)
     assert reading is not None
     assert reading.left_out is not None
     return [at // S for at in trace.duration_us], reading.left_out

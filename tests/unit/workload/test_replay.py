@@ -17,15 +17,15 @@ from volery.core.events import Submit
 from volery.core.features import DEADLINES, PRIORITIES, features_of
 from volery.core.model import NEVER, Cluster
 from volery.core.omissions import CHANGED, Omissions
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 from volery.core.workflows import check_workflows, levels
-from volery.workload import load_trace, load_workload
+from volery.workload import load_trace, load_workload, states_gangs
 from volery.workload.convert import convert
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Noticed
 from volery.workload.omissions import BEGAN_BEFORE
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
-from volery.workload.table import TaskRow, batches, table_output
+from volery.workload.table import VERSION, TableManifest, TaskRow, batches, table_output
 
 S = 1_000_000
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
@@ -154,8 +154,50 @@ SWF = """\
 GWF = "WorkflowID, JobID, SubmitTime, RunTime, NProcs, ReqNProcs, Dependencies\n0,1,5,11,1,1,\n0,2,5,12,1,1,1\n"
 
 
-def test_a_job_asks_for_its_processors_and_brings_its_user_and_estimate(tmp_path: Path) -> None:
-    trace, passed = read(tmp_path, SWF)
+def test_a_rigid_job_is_a_gang_of_a_task_for_each_of_its_processors(tmp_path: Path) -> None:
+    trace, _ = read(tmp_path, SWF)
+    assert trace.first.tolist() == [0, 1, 5, 6]
+    assert trace.gang_nodes.tolist() == [NO_GANG, 0, NO_GANG]
+    assert trace.duration_us.tolist() == [10_000_000, *[30_000_000] * 4, 5_000_000]
+    assert {trace.requests[place] for place in trace.request} == {(1000,)}
+
+
+def test_rows_of_a_table_state_gangs_and_their_shapes(tmp_path: Path) -> None:
+    """Tasks of several rows form one gang; what a row asks for is shared by its tasks."""
+    rows = [
+        TaskRow("a", "0", None, 0, None, None, 5, cpu_milli=6000, memory_mb=12, gang_tasks=3, gang_nodes=2),
+        TaskRow("b", "0", None, 1, None, None, 5, instances=2, cpu_milli=1000, memory_mb=1, gang_nodes=0),
+        TaskRow("b", "1", None, 1, None, None, 5, cpu_milli=2000, memory_mb=2, gang_nodes=0),
+        TaskRow("c", "0", None, 2, None, None, 5, instances=2, cpu_milli=500, memory_mb=1),
+    ]
+    path = tmp_path / "t.parquet"
+    write_rows(path, rows)
+    trace = load_trace(path)
+    assert trace.first.tolist() == [0, 3, 6, 8]
+    assert trace.gang_nodes.tolist() == [2, 0, NO_GANG]
+    asked = [trace.requests[place] for place in trace.request]
+    assert asked == [(2000, 4)] * 3 + [(1000, 1)] * 2 + [(2000, 2)] + [(500, 1)] * 2
+    assert states_gangs(str(path))
+
+    write_rows(path, [msgspec.structs.replace(rows[0], gang_nodes=4)])
+    with pytest.raises(InputError, match=r"t\.parquet: job 'a' is a gang of 3 tasks on 4 machines; give from 0 to 3"):
+        load_trace(path)
+    write_rows(path, rows[3:])
+    assert not states_gangs(str(path))
+
+
+def write_rows(path: Path, rows: list[TaskRow]) -> None:
+    with table_output(path, force=True) as table:
+        for batch in batches(rows):
+            table.add(batch)
+        table.finish(TableManifest(VERSION, "rows", "", "table", "a test"))
+
+
+def test_read_as_one_task_a_job_asks_for_its_processors_and_brings_its_user_and_estimate(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text(SWF)
+    trace, passed = read_tasks(path, format_of(path), has_gangs=False)
+    assert not trace.gang_nodes
     assert trace.arrival_us.tolist() == [0, 10_000_000, 30_000_000]
     assert trace.duration_us.tolist() == [10_000_000, 30_000_000, 5_000_000]
     assert trace.estimate_us.tolist() == [10_000_000, 60_000_000, 5_000_000]

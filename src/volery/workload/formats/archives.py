@@ -1,7 +1,8 @@
 """Formats of public archives: SWF, GWF, and the Workflow Trace Archive (WTA).
 
 SWF, the Standard Workload Format (Feitelson's Parallel Workloads Archive, version 2.2), has 18 fields; -1 is unknown. A
-job is one task here that asks for its processors. Memory is per processor in the file, in kilobytes; per job here.
+job is a row that asks for all its processors, which its tasks, one for each, share: they run only together. Memory is
+per processor in the file, in kilobytes; per job here.
 
 GWF, as the reference architecture's traces have it, has seven fields: WorkflowID, JobID, SubmitTime, RunTime, NProcs,
 ReqNProcs, Dependencies (blank-separated); times in seconds (Versluis et al., SC 2018). What the file calls a workflow
@@ -219,6 +220,7 @@ def _swf_row(words: list[str], number: int, status: str | None) -> TaskRow:
         status=status,
         line=number,
         limit_us=None if limit is None else round(limit * SECOND),
+        gang_tasks=int(procs) if procs is not None and procs > 1 and procs == procs // 1 else None,
     )
 
 
@@ -228,6 +230,10 @@ def _swf_processors(head: Head) -> int | None:
     return stated.get("MaxProcs") or stated.get("MaxNodes") or None
 
 
+def _always(_: Path) -> bool:
+    return True
+
+
 SWF: Final = Format(
     "swf",
     "SWF",
@@ -235,8 +241,9 @@ SWF: Final = Format(
     rows=read_swf,
     like=like_swf,
     processors=_swf_processors,
+    has_gangs=_always,
     remarks=(
-        "-1 is unknown; a job of n processors is one task that asks for n cores",
+        "-1 is unknown; a job of n processors is n tasks that run only together, or with --gangs task one task",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
         "a preceding job (field 17) is a job of its own here, and is not waited for",
         "the requested time (field 9) is the estimate of a job and its limit, which a run enforces on request",

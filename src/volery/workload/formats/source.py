@@ -72,6 +72,7 @@ class Format(NamedTuple):
         columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
         limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
+        has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Format(NamedTuple):
     columns: frozenset[str] = frozenset()
     like: Callable[[str], float] | None = None
     limits: Limits = "ignore"
+    has_gangs: Callable[[Path], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:

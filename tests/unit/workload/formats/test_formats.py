@@ -102,9 +102,9 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("2", "0", None, 6_500_000, None, None, 3 * S, 3 * S, parents=[], line=2),
     ],
     "swf": [
-        TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2),
+        TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2, gang_tasks=4),
         TaskRow("2", "0", "3", 10 * S, 15 * S, 45 * S, 30 * S, 60 * S, cpu_milli=4000, memory_mb=8, status="finished",
-                line=3, limit_us=60 * S),
+                line=3, limit_us=60 * S, gang_tasks=4),
         TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, parents=["job 1"], status="killed", line=4),
     ],
     "gwf": [
@@ -391,7 +391,7 @@ def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     path = tmp_path / "old.parquet"
     said = TaskRow(
         job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2,
-        left_out="a", changed="b", limit_us=8,
+        left_out="a", changed="b", limit_us=8, gang_tasks=2, gang_nodes=1,
     )  # fmt: skip
     [batch] = batches([said])
     old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})

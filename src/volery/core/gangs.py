@@ -1,0 +1,150 @@
+"""Gangs: jobs whose tasks run only together, as rigid jobs of HPC and training jobs do.
+
+The driver alone decides that a gang has begun, ended or is held. A launched member holds what it has taken; the gang
+begins at the moment at which its last member is launched, and durations count from then. A member that is killed, fails
+or dies with its machine ends the attempt of all members that run or are held; one that has reached its end leaves the
+others. After such an end the members that have not finished form the gang.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from volery.core.capabilities import GangPlacement, Replication
+from volery.core.component import Deployment
+from volery.core.errors import InputError
+from volery.core.model import AMOUNT_MAX, Amounts, Cluster, Gang
+from volery.core.trace import NO_GANG, Trace
+
+
+def has_gangs(trace: Trace) -> bool:
+    """True if the tasks of some job run only together."""
+    return any(nodes != NO_GANG for nodes in trace.gang_nodes)
+
+
+def with_gangs(trace: Trace, nodes: Sequence[int]) -> Trace:
+    """The trace with gangs.
+
+    Args:
+        trace: Workload; gangs that it has are replaced.
+        nodes: Count of machines over which the tasks of each job are spread; 0: any machines; NO_GANG: no gang.
+
+    Raises:
+        InputError: see `check_gangs`.
+    """
+    ganged = msgspec.structs.replace(trace, gang_nodes=array("i", nodes))
+    check_gangs(ganged)
+    return ganged if has_gangs(ganged) else msgspec.structs.replace(trace, gang_nodes=array("i"))
+
+
+def check_gangs(trace: Trace) -> None:
+    """Refuse gangs that cannot be.
+
+    Raises:
+        InputError: Names the job: its tasks wait for each other or come one after another, or it has more machines than
+            tasks.
+    """
+    if not trace.gang_nodes:
+        return
+    if len(trace.gang_nodes) != trace.job_count:
+        problem = f"{len(trace.gang_nodes)} counts of machines of gangs for {trace.job_count} jobs; give one each"
+        raise InputError(trace.name, problem)
+
+    for job, nodes in enumerate(trace.gang_nodes):
+        if nodes == NO_GANG:
+            continue
+        low, high = trace.first[job], trace.first[job + 1]
+
+        if nodes < NO_GANG or nodes > high - low:
+            problem = (
+                f"job {job} is a gang of {high - low} tasks on {nodes} machines; give from 1 to {high - low}, or 0"
+            )
+            raise InputError(trace.name, problem)
+        if trace.parent_first and trace.parent_first[low] < trace.parent_first[high]:
+            problem = f"job {job} is a gang, and tasks of it wait for each other; a gang runs at once: drop either"
+            raise InputError(trace.name, problem)
+        if trace.submit_us and any(at != trace.arrival_us[job] for at in trace.submit_us[low:high]):
+            problem = f"job {job} is a gang, and tasks of it are submitted later; a gang is submitted at once"
+            raise InputError(trace.name, problem)
+
+
+def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, may_hold: bool) -> None:
+    """Refuse gangs for a design that does not start them whole, unless its members may wait on their machines.
+
+    Args:
+        trace: Workload of the run.
+        deployment: Components of the design.
+        place: Name of the design, or of the workload.
+        may_hold: True if members may hold machines while others of their gang wait.
+
+    Raises:
+        InputError: At a place that names the run's design, or its workload.
+    """
+    if not has_gangs(trace):
+        return
+    if deployment.capability(Replication) is not None:
+        problem = "jobs of the workload are gangs, of which this design would copy tasks; run it without copies"
+        raise InputError(place, problem)
+    if deployment.capability(GangPlacement) is None and not may_hold:
+        problem = (
+            "jobs of the workload are gangs, whose tasks run only together, and this design starts tasks one by one; "
+            "take a design that starts them whole, as pipeline, or give --gangs hold"
+        )
+        raise InputError(place, problem)
+
+
+def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
+    """Refuse gangs for which the empty cluster has too few slots, or too small amounts, whatever they need beside.
+
+    Gangs that fit by size and whose tasks suit no machines are the design's to report, as single tasks are.
+
+    Raises:
+        InputError: Names the job, its size, and what the cluster holds.
+    """
+    room_of: dict[tuple[int, int, int], int] = {}
+    for job, nodes in enumerate(trace.gang_nodes):
+        if nodes == NO_GANG:
+            continue
+        low, high = trace.first[job], trace.first[job + 1]
+        places = set(trace.request[low:high]) if trace.request else {NO_GANG}
+
+        # A gang of unlike tasks is measured by the smallest of each: its exact fit is the design's to find.
+        shape = trace.gang_of(job) or Gang()
+        room = 0
+        for place in places:
+            key = place, nodes, shape.tasks_per_node
+            if key not in room_of:
+                request = trace.requests[place] if place != NO_GANG else ()
+                room_of[key] = _room(sorted(_counts(cluster, request), reverse=True), shape)
+            room = max(room, room_of[key])
+
+        if room < high - low:
+            spread = f" on {nodes} machines, {shape.tasks_per_node} at most on each" if nodes else ""
+            problem = (
+                f"job {job} is a gang of {high - low} tasks{spread}, and the empty cluster holds {room} of them at "
+                "once; give more or larger machines, or leave the job out"
+            )
+            raise InputError(trace.name, problem)
+
+
+def _counts(cluster: Cluster, request: Amounts) -> list[int]:
+    """The count of tasks with a request that each empty machine holds."""
+    if not cluster.resources:
+        return list(cluster.slots)
+    asked = [(place, amount) for place, amount in enumerate(request) if amount]
+    return [
+        min([offered[place] // amount for place, amount in asked], default=AMOUNT_MAX) for offered in cluster.capacities
+    ]
+
+
+def _room(counts: Sequence[int], shape: Gang) -> int:
+    """The count of members for which machines with such counts, the largest first, have room in a shape."""
+    if not shape.nodes:
+        return sum(counts)
+    largest = counts[: shape.nodes]
+    if len(largest) < shape.nodes or not largest[-1]:
+        return 0
+    return sum([min(count, shape.tasks_per_node) for count in largest])
