@@ -25,7 +25,7 @@ from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
 from volery.study import StudySpec
 from volery.study.file import read_costs, read_study
-from volery.workload.formats.columns.mapping import parsed_map
+from volery.workload.formats.columns.maps import parsed_map
 from volery.workload.models import load_model
 
 ROOT = Path(__file__).parents[1]

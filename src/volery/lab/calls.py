@@ -97,9 +97,10 @@ def compare(
     check_known(options, [*SettingFields.__annotations__, *ComparisonOptions.__annotations__])
     setting: dict[str, Any] = dict(options)
     limits = {name: setting.pop(name, None) for name in ("seeds_max", "budget_s")}
-    force, progress = (setting.pop(name, default) for name, default in (("force", False), ("progress", True)))
+    force, progress = setting.pop("force", False), setting.pop("progress", True)
 
     _check_call(axes, baseline, folder, processes)
+    check_type("force", force, bool, "True or False")
     labels, definitions = chosen_designs(designs, "designs")
     setting = _setting(setting, trace, workers, cluster, axes or {})
     named = setting | {"designs": labels, "folder": folder}

@@ -265,7 +265,7 @@ def summary_table(runs: Sequence[RunSummary]) -> pa.Table:
 
 def _flat(run: RunSummary) -> dict[str, Any]:
     measures: dict[str, Any] = msgspec.to_builtins(run)
-    axes = measures.pop("axes")
+    axes: dict[str, Any] = measures.pop("axes")
     measures["offered_load"] = measures.pop("load")
     parameters = measures.pop("parameters")
     first: dict[str, Any] = {name: measures.pop(name) for name in ("architecture", "label", "seed", "digest")}

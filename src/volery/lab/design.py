@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +22,8 @@ from volery.lab.shown import Shown
 from volery.study.spec import parse_architecture, written
 
 Policies = Mapping[Stage, Mapping[str, type[policies.Policy]]]
-STAGES = {stage.value: stage for stage in policies.METHODS}
+HEADS: Final = ("name", "type", "value", "default", "description")
+STAGES: Final = {stage.value: stage for stage in policies.METHODS}
 
 
 class Definitions(msgspec.Struct, frozen=True):
@@ -66,25 +68,18 @@ class Design(Shown):
     def parameters(self) -> pa.Table:
         """The parameters as an Arrow table: name, type, value and default as text, description."""
         entry, config = self._configured
-        rows = architectures.parameters(entry)
-        return pa.table(
-            {
-                "name": pa.array([row.name for row in rows], pa.string()),
-                "type": pa.array([row.type for row in rows], pa.string()),
-                "value": pa.array([written(getattr(config, row.name)) for row in rows], pa.string()),
-                "default": pa.array([written(row.default) for row in rows], pa.string()),
-                "description": pa.array([row.description for row in rows], pa.string()),
-            }
-        )
+        rows = [
+            (row.name, row.type, written(getattr(config, row.name)), written(row.default), row.description)
+            for row in architectures.parameters(entry)
+        ]
+        return pa.table({head: pa.array([row[i] for row in rows], pa.string()) for i, head in enumerate(HEADS)})
 
     def _rendered(self, width: int) -> RenderableType:
         entry = self._configured.architecture
-        table = Table(title=f"{self.label}: {entry.summary} ({entry.source})", title_justify="left", width=width)
-        heads = ("name", "value", "default", "description")
-        for head in heads:
-            table.add_column(head, overflow="fold")
+        title = f"{self.label}: {entry.summary} ({entry.source})"
+        table = Table(*HEADS, title=title, title_justify="left", width=width)
         for row in self.parameters.to_pylist():
-            table.add_row(*(row[head] for head in heads))
+            table.add_row(*row.values())
         return table
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.core.limits import LimitSummary
@@ -252,17 +253,12 @@ def summarise(
     Args:
         cutoff_us: Largest estimate of a short job; None without classes.
         window: Jobs that count, and the time over which utilisation is taken; None: all of the run.
-        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values that are carried over (see
-            `RunSummary`).
+        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values carried over (see `RunSummary`).
     """
     table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
-
     all_jobs = _class_summary(table, table.measured)
     used = utilisation_by_resource(records, cluster, window)
-
-    worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
-    tasks = records.trace.task_count
-    message_count = records.counters.get(MESSAGES, 0)
+    tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,
         architecture=architecture,
@@ -276,10 +272,10 @@ def summarise(
         tasks=tasks,
         unsatisfiable_tasks=int(table.unsatisfiable.sum()),
         delay_s=all_jobs.delay_s,
-        short=_class_or_none(table, table.measured & table.is_short) if cutoff_us is not None else None,
-        long=_class_or_none(table, table.measured & ~table.is_short) if cutoff_us is not None else None,
+        short=None if cutoff_us is None else _class_or_none(table, table.measured & table.is_short),
+        long=None if cutoff_us is None else _class_or_none(table, table.measured & ~table.is_short),
         jrt_s=all_jobs.jrt_s,
-        worker_jrt_s=distribution(worker_jrt_us, unit=SECOND, overwrite=True),
+        worker_jrt_s=distribution(_worker_jrt_us(table), unit=SECOND, overwrite=True),
         ideal_s=all_jobs.ideal_s,
         slowdown=all_jobs.slowdown,
         slowdown_per_job=all_jobs.slowdown_per_job,
@@ -356,6 +352,10 @@ def _class_summary(table: JobTable, members: Flags) -> ClassSummary:
     delay = distribution(table.delay_us[members], unit=SECOND, overwrite=True)
 
     return ClassSummary(int(members.sum()), delay, jrt, ideal, slowdown(jrt, ideal), per_job, bounded)
+
+
+def _worker_jrt_us(table: JobTable) -> NDArray[np.int64]:
+    return table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
 
 
 def _makespan_s(table: JobTable) -> float:

@@ -25,6 +25,8 @@ GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 NO_MEMBERS: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__slots__"})
 NO_PREFIXES: Final = ("__struct", "__annot", "__static_", "__firstlineno", "_abc_")
 """Members of a class, and beginnings of their names, that say nothing about its results, or are read apart."""
+WRAPPED: Final = ("__func__", "fget", "fset", "func", "args", "keywords")
+"""Attributes of objects that wrap a function."""
 STRUCT_MEMBERS: Final = ("__struct_fields__", "__struct_defaults__", "__annotations__")
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 PLAIN: Final = (int, float, complex, str, bytes, bool, type(None), type(...), enum.Enum)
@@ -94,12 +96,8 @@ class _CodeReader:
                 self._read_class(value)
             case FunctionType():
                 self._read_function(value)
-            case staticmethod() | classmethod():
-                self.read(value.__func__)
-            case property() | functools.cached_property():
-                self.read([getattr(value, name, None) for name in ("fget", "fset", "func")])
-            case functools.partial():
-                self.read([value.func, value.args, value.keywords])
+            case staticmethod() | classmethod() | property() | functools.cached_property() | functools.partial():
+                self.read([getattr(value, name, None) for name in WRAPPED])
             case msgspec.Struct():
                 self.read(type(value))
                 self.read([getattr(value, name) for name in value.__struct_fields__])

@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
 from volery.architectures import ConfiguredDesign
-from volery.core.capabilities import CrashRecovery
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import GANGS, LIMITS, features_of, used_features
 from volery.core.gangs import check_gang_placement
-from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Time
+from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
@@ -35,11 +34,11 @@ from volery.metrics.explanations import explained
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.report.schema import TraceFacts
-from volery.sim.faults import Crash, FaultPlan, crashes_of
+from volery.sim.faults import FaultPlan, crashes_of
+from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
-from volery.workload.spec import Spec
 
 CURVE_POINTS = 1000
 
@@ -94,25 +93,12 @@ def read_inputs(run: RunSpec) -> Inputs:
     # One input is kept: the runs of a study that share theirs stand together.
     _kept.clear()
     began = time.perf_counter()
-    trace, reading = workload.load_workload(
-        run.trace,
-        seed=run.seed,
-        durations=run.durations,
-        arrivals=run.arrivals,
-        job_count=run.jobs,
-        only=run.only,
-        resources=_resources_of_file(run),
-        columns=run.columns,
-        limits=run.limits,
-        has_gangs=run.has_gangs,
-    )
-    if run.limits == "enforce" and (reading is None or reading.limits is None):
-        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
-
+    trace, reading = _read_workload(run)
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
-    has_estimates = reading is not None and reading.has_estimates
-    trace = workload.with_estimates(trace, run.estimates, run.seed, has_estimates=has_estimates)
+    trace = workload.with_estimates(
+        trace, run.estimates, run.seed, has_estimates=bool(reading and reading.has_estimates)
+    )
     if run.blocks:
         trace = workload.with_blocks(trace, run.blocks, run.workers, run.racks, run.seed)
 
@@ -149,10 +135,9 @@ def read_inputs(run: RunSpec) -> Inputs:
     elif run.load is not None:
         trace = workload.at_load(trace, cluster, run.load)
 
-    digest = trace.digest()
     facts = TraceFacts(
         trace.name,
-        digest,
+        trace.digest(),
         trace.job_count,
         trace.task_count,
         time.perf_counter() - began,
@@ -165,6 +150,29 @@ def read_inputs(run: RunSpec) -> Inputs:
 
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def _read_workload(run: RunSpec) -> tuple[Trace, workload.Reading | None]:
+    """The run's trace as its file or spec has it, and what the reader found.
+
+    Raises:
+        InputError: it cannot be read, or states no limits to enforce.
+    """
+    trace, reading = workload.load_workload(
+        run.trace,
+        seed=run.seed,
+        durations=run.durations,
+        arrivals=run.arrivals,
+        job_count=run.jobs,
+        only=run.only,
+        resources=_resources_of_file(run),
+        columns=run.columns,
+        limits=run.limits,
+        has_gangs=run.has_gangs,
+    )
+    if run.limits == "enforce" and (reading is None or reading.limits is None):
+        raise InputError("limits", f"the trace {trace.name!r} states no limits; leave it out")
+    return trace, reading
 
 
 def _resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
@@ -587,54 +595,3 @@ def learned(
 
     lesson, omissions = _learned[key]
     return design._replace(config=msgspec.structs.replace(config, **{learning.parameter: lesson})), omissions
-
-
-OUTAGES = "outages"
-
-
-def outage_plan(text: str, deployment: Deployment, seed: int, until_us: Time) -> FaultPlan:
-    """The crashes that `group=8,every=86400,down=600` describes, until the last job has arrived.
-
-    Neighbouring machines are one group, as those behind one switch or fuse. A group crashes as a Poisson process does,
-    so that the rate of a machine is the same for groups of any size; how long it is down is exponential. With `group=1`
-    machines crash independently.
-
-    Args:
-        text: group size and mean times, seconds.
-        deployment: the deployment whose nodes crash.
-        seed: seed of the run; each group has a stream of its own.
-        until_us: no crash begins later.
-
-    Raises:
-        InputError: a key or value is wrong, or the design bears no crash.
-    """
-    spec = Spec(f"{OUTAGES}:{text}", ("group", "every", "down"))
-    group = spec.count("group", 1)
-    every_s = spec.positive("every", 86_400.0)
-    down_s = spec.positive("down", 600.0)
-
-    if deployment.capability(CrashRecovery) is None:
-        raise InputError(OUTAGES, "the design bears no crash of a machine; take another, or a parameter as T11=restart")
-
-    at = sorted(deployment.machines, key=lambda address: deployment.machines[address])
-    groups = [at[low : low + group] for low in range(0, len(at), group)]
-
-    crashes = [
-        crash
-        for number, members in enumerate(groups)
-        for crash in _of_group(members, Streams(seed), f"{OUTAGES}/{number}", (every_s, down_s), until_us)
-    ]
-
-    return FaultPlan(crashes=tuple(sorted(crashes, key=lambda crash: (crash.at_us, crash.address))))
-
-
-def _of_group(
-    members: list[Address], streams: Streams, name: str, means_s: tuple[float, float], until_us: Time
-) -> Iterator[Crash]:
-    stream, every_s, down_s = streams.of(name), *means_s
-    at_us = round(stream.expovariate(1 / every_s) * SECOND)
-    while at_us <= until_us:
-        back_us = at_us + 1 + round(stream.expovariate(1 / down_s) * SECOND)
-        for address in members:
-            yield Crash(at_us, address, back_us)
-        at_us = back_us + 1 + round(stream.expovariate(1 / every_s) * SECOND)

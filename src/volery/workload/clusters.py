@@ -268,6 +268,11 @@ def read_inventory(path: Path) -> Inventory:
         return (read_nodes if any('"apiVersion"' in line for line in head.lines) else read_sinfo_document)(path)
     if any(SINFO_NAMES & set(fields(head.lines[0], mark)) for mark in "| " if head.lines):
         return read_sinfo(path)
+
+    first = next((line for line in head.lines if not line.startswith("#")), "")
+    if first and "=" not in first and not first.lower().startswith("include"):
+        forms = "a slurm.conf, sinfo with its header, scontrol show nodes --json or kubectl get nodes -o json"
+        raise InputError(str(path), f"begins with {first[:40]!r}, as nothing that lists machines; give {forms}")
     return read_slurm_conf(path)
 
 

@@ -38,6 +38,7 @@ from volery.workload.table import (
 )
 
 BLOCK_BYTES: Final = 1 << 20
+UNFINISHED_LEFT_OUT: Final = "rows that did not finish were left out on request"
 
 
 def convert(
@@ -79,9 +80,6 @@ def convert(
         source_format.name,
         f"volery {volery.__version__}",
         source_format.remarks,
-    )
-    base = msgspec.structs.replace(
-        base,
         far_permille=far_permille or far_of(source, source_format),
         limits=limits_of(source, source_format),
     )
@@ -95,9 +93,7 @@ def convert(
 
     if only == "finished":
         batches = (finished_rows(batch) for batch in batches)
-        base = msgspec.structs.replace(
-            base, remarks=(*base.remarks, "rows that did not finish were left out on request")
-        )
+        base = msgspec.structs.replace(base, remarks=(*base.remarks, UNFINISHED_LEFT_OUT))
 
     with table_output(output, force=force) as table, closing(Examiner()) as examiner:
         examined = examiner.watch(batches)

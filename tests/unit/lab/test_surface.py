@@ -49,6 +49,11 @@ def test_the_page_names_every_function_and_every_property(name: str) -> None:
         assert [member for member in members if f"`.{member}" not in page] == []
 
 
+@pytest.mark.parametrize("words", ["from volery import study", "import volery.study", "from volery.lab import trace"])
+def test_modules_of_the_package_can_be_imported_first(words: str) -> None:
+    subprocess.run([sys.executable, "-c", words], check=True)
+
+
 def test_the_import_costs_next_to_nothing() -> None:
     words = "import time; began = time.process_time(); import volery as vo; print(time.process_time() - began)"
     spent = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout

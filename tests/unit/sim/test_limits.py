@@ -87,7 +87,7 @@ def test_a_killed_attempt_does_not_count_and_the_next_has_the_whole_limit() -> N
                 port.set_timer("kill", 50 * SECOND)
             launch_all(port, event, source, now)  # type: ignore[arg-type]  # any event
 
-    node = Actor(react)  # type: ignore[arg-type]  # a port of the lab
+    node = Actor(react)  # type: ignore[arg-type]  # the port is the lab's
     records = play({"node/0": node}, limited([[100]], [LIMIT]))
     assert (records.start_us[0], records.finish_us[0]) == (50 * SECOND, 110 * SECOND)
     assert records.over_limit == {(0, 1)}

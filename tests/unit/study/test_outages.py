@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.study import compare
-from volery.study.runs import outage_plan
+from volery.study.outages import outage_plan
 
 
 def deployed(**parameters: str) -> Deployment:

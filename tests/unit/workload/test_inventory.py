@@ -152,6 +152,17 @@ def test_a_file_without_nodes_a_partition_that_is_not_there_and_a_cluster_that_i
         inventory.working(path, "long")
 
 
+@pytest.mark.parametrize("text", ["n0|p|idle|8|16000|(null)\n", "# of nodes\nname,cores\n"])
+def test_what_lists_no_machines_is_told_what_does(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"list: begins with '.*', as nothing that lists machines; give a slurm.conf"):
+        read_inventory(stored(tmp_path, text, "list"))
+
+
+def test_a_slurm_conf_may_begin_with_many_comments(tmp_path: Path) -> None:
+    inventory = read_inventory(stored(tmp_path, "# words\n" * 60 + "NodeName=a\n", "conf"))
+    assert [listed.name for listed in inventory.machines] == ["a"]
+
+
 def test_sinfo_lists_a_node_once_per_partition(tmp_path: Path) -> None:
     inventory = read_inventory(stored(tmp_path, SINFO, "sinfo.txt"))
     states = {listed.name: listed.state for listed in inventory.machines}

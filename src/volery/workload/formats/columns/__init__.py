@@ -11,9 +11,9 @@ from typing import Final
 import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
-from volery.workload.formats.columns.mapping import ColumnMap, parsed_map, read_map
+from volery.workload.formats.columns.maps import ColumnMap, parsed_map, read_map
 from volery.workload.formats.columns.proposal import Proposal, propose
-from volery.workload.formats.columns.reading import MappedRows
+from volery.workload.formats.columns.rows import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
 
 SHIPPED: Final = (

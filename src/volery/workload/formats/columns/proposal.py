@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
 from volery.workload.files import numbered_lines
-from volery.workload.formats.columns.mapping import TARGETS
+from volery.workload.formats.columns.maps import TARGETS
 from volery.workload.formats.columns.records import text_of
 from volery.workload.formats.columns.values import CLOCK, MEMORY
 from volery.workload.formats.source import Head, document, is_number, moment, parquet_parts
@@ -203,8 +203,9 @@ def _json_beginning(path: Path, head: Head) -> Table:
         if len(rows) > 1:
             return Table(['form = "json-lines"'], _flattened(rows))
 
-    content = document(path, dict[str, Any] | list[Any], "JSON document")  # type: ignore[arg-type]  # a union is a type
-    for keys, rows in ({"": content} if isinstance(content, list) else content).items():
+    content: Any = document(path, object, "JSON document")
+    lists = content if isinstance(content, dict) else {"": content}
+    for keys, rows in lists.items():
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
             source = ['form = "json"', *([f"rows = {json.dumps(keys)}"] if keys else [])]
             return Table(source, _flattened(rows[:SAMPLE_ROWS]))
@@ -270,12 +271,13 @@ def _entry(target: str, name: str, values: Sequence[str], unit: str) -> str | No
     """The line of a target; None where the values are not of its kind."""
     kind = TARGETS[target]
     guess = ""
-    extra = {}
+    extra: dict[str, str] = {}
 
     if kind == "time":
-        extra, guess = _time_keys(values, unit)
-        if extra is None:
+        time_keys, guess = _time_keys(values, unit)
+        if time_keys is None:
             return None
+        extra = time_keys
     elif kind in ("duration", "cores", "memory"):
         texts = CLOCK if kind == "duration" else MEMORY if kind == "memory" else None
         are_numbers = all(is_number(value.replace(",", ".")) for value in values)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.files import numbered_lines
-from volery.workload.formats.columns.mapping import ColumnMap, Source
+from volery.workload.formats.columns.maps import ColumnMap, TableSource
 from volery.workload.formats.source import Noticed, document, parquet_parts
 from volery.workload.table import BATCH_ROWS
 
@@ -129,7 +129,7 @@ def _texts(path: Path, noticed: Noticed, comment: str = "") -> Iterator[tuple[in
         yield number, text
 
 
-def _quoted_rows(path: Path, source: Source, noticed: Noticed) -> Iterator[Row]:
+def _quoted_rows(path: Path, source: TableSource, noticed: Noticed) -> Iterator[Row]:
     """Rows of a text in which `"` encloses fields; a field may go on over several lines.
 
     Raises:
@@ -146,7 +146,7 @@ def _quoted_rows(path: Path, source: Source, noticed: Noticed) -> Iterator[Row]:
         raise InputError(f"{path}:{first}", f"is no row of a table: {error}; mend the quotes") from None
 
 
-def _plain_rows(path: Path, source: Source, noticed: Noticed) -> Iterator[Row]:
+def _plain_rows(path: Path, source: TableSource, noticed: Noticed) -> Iterator[Row]:
     """Rows of a text without quotes; a row that is too short goes on in the next line, where a column may hold that."""
     width = 0
     pending: list[str] = []
@@ -206,7 +206,7 @@ def _of_width(
 
 
 def _spilled(
-    words: list[str], names: Sequence[str], spill: Sequence[str], clocks: Sequence[int], source: Source
+    words: list[str], names: Sequence[str], spill: Sequence[str], clocks: Sequence[int], source: TableSource
 ) -> list[str]:
     """The fields of a row with too many: of the ways to share what is too many, the first in which times are times."""
     too_many = len(words) - len(names)

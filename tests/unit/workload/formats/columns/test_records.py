@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload.formats.columns.mapping import ColumnMap, parsed_map
+from volery.workload.formats.columns.maps import FORMS, ColumnMap, parsed_map
 from volery.workload.formats.columns.records import READERS, UNDECODED, value_at
 from volery.workload.formats.source import Noticed
 
 COLUMNS = '[columns]\njob = "id"\nsubmit = "came"\nruntime = "ran"\nuser = "name"\n[source]\n'
+
+
+def test_each_form_has_a_reader() -> None:
+    assert tuple(READERS) == FORMS
 
 
 def map_of(source: str) -> ColumnMap:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from volery.core.errors import InputError
 from volery.workload.formats.columns.functions import FUNCTIONS
-from volery.workload.formats.columns.mapping import TARGETS, ColumnMap, Filter, SourceColumn
+from volery.workload.formats.columns.maps import TARGETS, ColumnMap, Filter, SourceColumn
 from volery.workload.formats.columns.records import READERS, Chunk
 from volery.workload.formats.columns.values import Kind, Values, zone_of
 from volery.workload.formats.source import Noticed
@@ -123,7 +123,7 @@ class MappedRows:
             if mask.all():
                 continue
             self._noticed[rule.reason or FILTERED.format(rule.column)] += int(np.count_nonzero(~mask))
-            lines = np.asarray(chunk.lines)[mask]
+            lines: list[int] = np.asarray(chunk.lines)[mask].tolist()
             columns = {name: texts.filter(pa.array(mask)) for name, texts in chunk.columns.items()}
             chunk = Chunk(lines, columns)
         return chunk
@@ -151,7 +151,7 @@ class MappedRows:
         return column
 
     def _amounts(self, target: str, chunk: Chunk, counts: dict[str, Any]) -> pa.Array:
-        """What whole jobs ask for, of columns that state it for each of some things, too."""
+        """Requests of whole jobs, of columns that state it for each of some things, too."""
         column = _unknown(chunk, target)
         for entry in self._map.given(target):
             if entry.column in chunk.columns and column.null_count:

@@ -53,6 +53,9 @@ UNITS: Final[dict[Kind, Mapping[str, float]]] = {
 }
 """Units of the kinds of values that have one."""
 
+FORMS: Final = ("text", "json-lines", "json", "parquet", "pairs")
+"""Forms of files; `volery.workload.formats.columns.records` has a reader of each."""
+
 Per = Literal["job", "node", "task", "core"]
 
 
@@ -76,11 +79,11 @@ class SourceColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per: Per = "job"
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TableSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file that a map is for.
 
     Args:
-        form: Form of the file, one of `volery.workload.formats.columns.records.READERS`.
+        form: Form of the file, one of `FORMS`.
         separator: Character between fields of a text; empty, without quotes: any blanks.
         comment: Beginning of the lines of a text without quotes that are passed over; empty: there are none.
         quotes: True where `"` encloses fields of a text that hold separators or line ends.
@@ -133,7 +136,7 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+class MapWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
     """A part of the time, from a moment until just before another, as the source writes moments."""
 
     since: Any = None
@@ -157,10 +160,10 @@ class ColumnMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = "a table with columns of its own"
     fix: str = ""
     remarks: tuple[str, ...] = ()
-    source: Source = Source()
+    source: TableSource = TableSource()
     states: dict[str, tuple[str, ...]] = {}
     filter: tuple[Filter, ...] = ()
-    window: Window = Window()
+    window: MapWindow = MapWindow()
     gang: bool | None = None
 
     def given(self, target: str) -> tuple[SourceColumn, ...]:
@@ -267,8 +270,6 @@ def _compiled(pattern: str, where: str) -> re.Pattern[str]:
 
 def _check(column_map: ColumnMap, place: str) -> None:
     """Refuse a map that gives no job, no time or no order, or that contradicts itself."""
-    from volery.workload.formats.columns.records import READERS
-
     source, targets = column_map.source, column_map.columns
     if "job" not in targets:
         raise InputError(f"{place}: columns", 'lacks job, the id of a job; write job = "NAME OF A COLUMN"')
@@ -280,8 +281,8 @@ def _check(column_map: ColumnMap, place: str) -> None:
         raise InputError(f"{place}: columns", "lacks start, from which a job runs until its end; map it, or runtime")
 
     zone_of(source.zone, f"{place}: source.zone")
-    if source.form not in READERS:
-        raise InputError(f"{place}: source.form", f"{source.form!r} is no form{suggestion(source.form, READERS)}")
+    if source.form not in FORMS:
+        raise InputError(f"{place}: source.form", f"{source.form!r} is no form{suggestion(source.form, FORMS)}")
     if len(source.separator) != 1 and (source.separator or source.quotes):
         raise InputError(f"{place}: source.separator", f"{source.separator!r} is not one character")
     if source.begins:

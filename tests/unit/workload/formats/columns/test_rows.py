@@ -15,7 +15,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
-from volery.workload.formats.columns.reading import ATTEMPTS, CAME_BEFORE, UNEVEN
+from volery.workload.formats.columns.rows import ATTEMPTS, CAME_BEFORE, UNEVEN
 from volery.workload.formats.source import Noticed
 from volery.workload.table import TaskRow, rows_of
 

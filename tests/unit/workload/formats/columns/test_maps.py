@@ -8,7 +8,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload.formats.columns import SHIPPED, map_text, named_map
-from volery.workload.formats.columns.mapping import parsed_map, read_map
+from volery.workload.formats.columns.maps import parsed_map, read_map
 
 COLUMNS = '[columns]\njob = "id"\nsubmit = "came"\nstart = "begun"\nend = "ended"\n'
 
