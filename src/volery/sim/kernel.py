@@ -172,10 +172,11 @@ class Kernel:
 
         # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
         pace = self._pace if self._pace in rules else None
-        self._durations: Durations = pace or lab.left_us
-        if lab.trace.limit_us:
-            self._durations = limits = LimitRule(lab, pace)
-            rules.append(limits)
+        limits = LimitRule(lab, pace) if lab.trace.limit_us else None
+        rules += [limits] if limits is not None else []
+        clock = limits or pace
+        self._clocks: list[LaunchRule] = [] if clock is None else [clock]
+        self._durations: Durations = lab.left_us if clock is None else clock
         return attempts, rules
 
     def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:
@@ -194,9 +195,8 @@ class Kernel:
 
     def _ganged(self, deployment: Deployment) -> Gangs:
         """The rule of a run with gangs, by which members are launched and end."""
-        clocks = [rule for rule in self._rules if rule is self._durations]
         has_shapes = deployment.capability(GangPlacement) is not None
-        gangs = Gangs(self.lab, self.submitter, self._attempts, self._durations, clocks, has_shapes=has_shapes)
+        gangs = Gangs(self.lab, self.submitter, self._attempts, self._durations, self._clocks, has_shapes=has_shapes)
         self._stalls.deadlock = gangs.deadlock
         self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
         self._rules.append(gangs)
