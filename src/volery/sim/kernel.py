@@ -172,10 +172,11 @@ class Kernel:
 
         # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
         pace = self._pace if self._pace in rules else None
-        self._durations: Durations = pace or lab.left_us
-        if lab.trace.limit_us:
-            self._durations = limits = LimitRule(lab, pace)
-            rules.append(limits)
+        limits = LimitRule(lab, pace) if lab.trace.limit_us else None
+        rules += [limits] if limits is not None else []
+        clock = limits or pace
+        self._clocks: list[LaunchRule] = [] if clock is None else [clock]
+        self._durations: Durations = lab.left_us if clock is None else clock
         return attempts, rules
 
     def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:

@@ -41,8 +41,8 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
     ("design", "parameters", "expected"),
     [
         ("oracle", {}, {"constraints", "amounts"}),
-        ("backfill", {}, {"constraints", "amounts", "dependencies", "limits"}),
-        ("pipeline", {}, {"constraints", "amounts", "dependencies"}),
+        ("backfill", {}, {"constraints", "amounts", "dependencies", "limits", "gangs"}),
+        ("pipeline", {}, {"constraints", "amounts", "dependencies", "gangs"}),
         ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
         ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
         ("pigeon", {}, {"constraints"}),

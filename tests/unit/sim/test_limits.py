@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 
 import msgspec
+import pytest
 from tests.unit.sim.actors import Actor, launch_all, play
+from tests.unit.sim.test_gangs import OneByOne, built, gangs
 
 from volery.architectures import lookup
 from volery.conformance.cases import trace_of
@@ -15,7 +17,7 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.sim import Options, simulate
+from volery.sim import Network, Options, simulate
 from volery.sim.execution import LabPort
 
 LIMIT = 60 * SECOND
@@ -89,6 +91,18 @@ def test_a_killed_attempt_does_not_count_and_the_next_has_the_whole_limit() -> N
     records = play({"node/0": node}, limited([[100]], [LIMIT]))
     assert (records.start_us[0], records.finish_us[0]) == (50 * SECOND, 110 * SECOND)
     assert records.over_limit == {(0, 1)}
+
+
+@pytest.mark.parametrize("speeds", [(), (100, 200, 400)])
+def test_the_limit_of_a_gang_counts_from_the_launch_of_its_last_member(speeds: tuple[int, ...]) -> None:
+    trace = msgspec.structs.replace(gangs((0, [100, 200, 900])), limit_us=array("q", [LIMIT]))
+    cluster = msgspec.structs.replace(Cluster.uniform(3), speeds=speeds, reference_speed=100 if speeds else 0)
+    deployment = built(OneByOne(SECOND), 3)
+    records = simulate(deployment, trace, cluster, network=Network(delay_us=0), options=Options(may_hold=True))
+    assert list(records.start_us) == [2 * SECOND] * 3
+    assert list(records.finish_us) == [2 * SECOND + LIMIT] * 3
+    assert {task for task, _ in records.over_limit} == {0, 1, 2}
+    assert records.answered_us[0] == 2 * SECOND + LIMIT
 
 
 def test_a_run_without_limits_has_no_rule_for_them() -> None:

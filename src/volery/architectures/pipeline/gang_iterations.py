@@ -58,8 +58,8 @@ class Backfilling(Sequential):
         return self._granted_machines
 
     def _lasts_us(self, waiting: Waiting) -> Time:
-        """The time for which an entry runs, by its estimate, on whichever machines."""
-        return max(1, self._state.cluster.attempt_us(waiting.task.estimate_us, self._slowest))
+        """The time for which an entry runs, by its limit or its estimate, on whichever machines."""
+        return max(1, self._state.planned_on_us(waiting, self._slowest))
 
     def _is_counted(self, kind: Kind) -> bool:
         """True if the count of its members that find room decides whether a class has room."""
@@ -113,7 +113,7 @@ class GangEasy(Backfilling):
 
         runs_by_end: dict[Time, list[tuple[int, int]]] = {}
         for run in state.running.values():
-            runs_by_end.setdefault(run.expected_end_us, []).append((run.machine, run.took))
+            runs_by_end.setdefault(run.planned_end_us, []).append((run.machine, run.took))
         for end_us in sorted(runs_by_end):
             for machine, took in runs_by_end[end_us]:
                 free_before = free[machine]
@@ -253,7 +253,7 @@ class GangConservative(Backfilling):
         counts: dict[Time, int] = {}
         for run in state.running.values():
             if machines >> run.machine & 1:
-                counts[run.expected_end_us] = counts.get(run.expected_end_us, 0) + 1
+                counts[run.planned_end_us] = counts.get(run.planned_end_us, 0) + 1
         ends = [(end_us, packing.pack((ended,))) for end_us, ended in counts.items()]
         return FreeProfile(state.now, packing.free((count,)), ends, packing)
 
@@ -283,7 +283,7 @@ class GangConservative(Backfilling):
     def _profile(self, machine: int) -> FreeProfile:
         if machine not in self._profiles:
             state = self._state
-            ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
+            ends = [(run.planned_end_us, run.took) for run in state.on_machine[machine].values()]
             self._profiles[machine] = FreeProfile(state.now, state.index.free[machine], ends, state.packing)
         return self._profiles[machine]
 

@@ -80,6 +80,22 @@ def test_backfilling_is_that_of_the_textbook(policy: str, machines: int, seed: i
     assert not records.held_us
 
 
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+@pytest.mark.parametrize("machines", [1, 16])
+def test_backfilling_of_gangs_plans_with_limits_and_not_with_estimates(policy: str, machines: int) -> None:
+    jobs = drawn(3)
+    limits_us = [max(SECOND, job.estimate) for job in jobs]
+    trace = msgspec.structs.replace(
+        rigid(jobs), limit_us=array("q", limits_us), told_estimate_us=array("q", [7 * SECOND] * len(jobs))
+    )
+    records = played(trace, Cluster.uniform(machines, slots=16 // machines), T3=policy)
+    ended = [
+        RigidJob(job.submit, min(job.run, limit), limit, job.size) for job, limit in zip(jobs, limits_us, strict=True)
+    ]
+    assert starts_of(records) == replay(ended, 16, policy)
+    assert records.over_limit
+
+
 def test_both_policies_differ_here() -> None:
     jobs = drawn(0)
     assert replay(jobs, 16, "easy") != replay(jobs, 16, "conservative")

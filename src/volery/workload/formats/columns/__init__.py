@@ -75,6 +75,7 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         # A text with other separators is near to none by its names: its first line does not show them.
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
         like=row_like(source.kinds, source.separator) if source.kinds else None,
+        limits="ignore" if column_map.states_runs else "enforce",
     )
 
 

@@ -176,6 +176,11 @@ class ColumnMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.given("nodes") or self.given("tasks")) if self.gang is None else self.gang
 
     @property
+    def states_runs(self) -> bool:
+        """True where rows state what has run: a start, an end, a wait or a state; else they are plans of runs."""
+        return any(self.given(target) for target in ("start", "end", "wait", "state"))
+
+    @property
     def source_names(self) -> tuple[str, ...]:
         """The columns of the source that the map reads, each once."""
         names = [entry.column for entries in self.columns.values() for entry in entries]

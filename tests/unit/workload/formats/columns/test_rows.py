@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.errors import InputError
+from volery.core.limits import LimitSummary
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.columns.rows import ATTEMPTS, CAME_BEFORE, UNEVEN
@@ -354,3 +355,31 @@ def test_a_table_is_read_from_json_parquet_and_compressed_text_alike(tmp_path: P
     text = CSV.strip() + ",cores\n" + "".join(",".join(map(str, row.values())) + "\n" for row in flat)
     (tmp_path / "z").write_bytes(gzip.compress(text.encode()))
     assert told(TIMES + 'cores = "cores"\n', tmp_path / "z") == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "enforces"),
+    [
+        ('runtime = { column = "ran", unit = "s" }\n', "id,came,lim,ran\na,2024-03-01 09:00:00,60,100\n", True),
+        (
+            'start = "begun"\nend = "ended"\n',
+            "id,came,lim,begun,ended\na,2024-03-01 09:00:00,60,2024-03-01 09:00:00,2024-03-01 09:01:40\n",
+            False,
+        ),
+    ],
+)
+def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
+    tmp_path: Path, more: str, words: str, enforces: bool
+) -> None:
+    head = '[columns]\njob = "id"\nsubmit = "came"\nlimit = { column = "lim", unit = "s" }\n'
+    (tmp_path / "m.toml").write_text(head + more)
+    (tmp_path / "t.csv").write_text(words)
+    trace, reading = load_workload(tmp_path / "t.csv", columns=str(tmp_path / "m.toml"))
+    assert reading is not None
+    assert reading.limits == LimitSummary(enforced=enforces, jobs=1, over_jobs=1, over_tasks=1)
+    assert trace.limit_us.tolist() == ([60 * S] if enforces else [])
+    assert trace.duration_us.tolist() == [100 * S]
+    if enforces:
+        (tmp_path / "t.csv").write_text(words.replace(",60,", ",0,"))
+        with pytest.raises(InputError, match=r"t\.csv:2: the limit is 0 s, in which no job can run"):
+            load_workload(tmp_path / "t.csv", columns=str(tmp_path / "m.toml"))
