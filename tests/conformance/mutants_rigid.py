@@ -81,5 +81,5 @@ def build_takes_gangs_for_tasks(cluster: Cluster, config: Any, streams: Streams)
         jobs = getattr(component, "jobs", None)
         if jobs is not None:
             jobs.setting = msgspec.structs.replace(jobs.setting, heeds_gangs=False)
-            component._setting = jobs.setting
+            setattr(component, "_setting", jobs.setting)  # noqa: B010 - not every component has one
     return deployment

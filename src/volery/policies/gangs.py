@@ -88,21 +88,21 @@ def spread(rooms: Iterable[tuple[int, int]], size: int, gang: Gang) -> Places:
     return places
 
 
-class Demand(NamedTuple):
+class MemberDemand(NamedTuple):
     """Members of a gang that are alike.
 
     Args:
         packed: Request of each, packed.
         machines: Bit vector of the machines that suit them.
-        count: Count of these members.
+        members: Count of these members.
     """
 
     packed: int
     machines: int
-    count: int
+    members: int
 
 
-def assign(demands: Sequence[Demand], free: Sequence[int], packing: Packing) -> list[list[int]]:
+def assign(demands: Sequence[MemberDemand], free: Sequence[int], packing: Packing) -> list[list[int]]:
     """The machines of the members of each demand, where all find room together; empty: they do not.
 
     Args:
@@ -115,7 +115,7 @@ def assign(demands: Sequence[Demand], free: Sequence[int], packing: Packing) -> 
     search = _Search(demands, free, packing)
 
     for place in order:
-        for _ in range(demands[place].count):
+        for _ in range(demands[place].members):
             if not search.place(place) and not (are_alike and search.augment(place, set())):
                 return []
     return search.machines()
@@ -124,7 +124,7 @@ def assign(demands: Sequence[Demand], free: Sequence[int], packing: Packing) -> 
 class _Search:
     """Members of unlike demands on machines."""
 
-    def __init__(self, demands: Sequence[Demand], free: Sequence[int], packing: Packing) -> None:
+    def __init__(self, demands: Sequence[MemberDemand], free: Sequence[int], packing: Packing) -> None:
         self._demands = demands
         self._packing = packing
         self._free = list(free)

@@ -151,6 +151,7 @@ class GangRule(LaunchRule, Extension):
             raise BrokenRule(f"the gang of job {job} {problem}, at {lab.now} us")
 
         for port, event in lab.finishes.pop(FAR + job):
+            assert isinstance(port, LabPort), "only ports launch members"
             # A member that was killed while it waited keeps its entry, as all killed attempts do.
             key = (port.address, event.task.id, event.attempt)
             if key in lab.killed:

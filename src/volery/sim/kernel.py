@@ -195,9 +195,8 @@ class Kernel:
 
     def _ganged(self, deployment: Deployment) -> GangRule:
         """The rule of a run with gangs, by which members are launched and end."""
-        clocks = [rule for rule in self._rules if rule is self._pace or rule is self._durations]
         has_shapes = deployment.capability(GangPlacement) is not None
-        gangs = GangRule(self.lab, self.submitter, self._attempts, self._durations, clocks, has_shapes=has_shapes)
+        gangs = GangRule(self.lab, self.submitter, self._attempts, self._durations, self._clocks, has_shapes=has_shapes)
         self._stalls.deadlock = gangs.deadlock
         self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
         self._rules.append(gangs)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from volery.core.model import Gang
 from volery.core.resources import DevicePacking, Packing
-from volery.policies.gangs import Demand, Rooms, assign, rooms_on, spread
+from volery.policies.gangs import MemberDemand, Rooms, assign, rooms_on, spread
 
 ONE = Packing(1)
 
@@ -61,10 +61,10 @@ def test_unlike_members_of_one_slot_each_find_room_wherever_there_is_some(
     suits: list[int], counts: list[int], slots: list[int]
 ) -> None:
     """By Hall's theorem: each set of classes has as many slots as members."""
-    demands = [Demand(ONE.pack((1,)), machines, count) for machines, count in zip(suits, counts, strict=False)]
+    demands = [MemberDemand(ONE.pack((1,)), machines, count) for machines, count in zip(suits, counts, strict=False)]
     machines = assign(demands, free(*slots), ONE)
     fits = all(
-        sum(demand.count for demand, is_chosen in zip(demands, chosen, strict=True) if is_chosen)
+        sum(demand.members for demand, is_chosen in zip(demands, chosen, strict=True) if is_chosen)
         <= sum(
             slots[machine]
             for machine in range(4)
@@ -76,7 +76,7 @@ def test_unlike_members_of_one_slot_each_find_room_wherever_there_is_some(
     )
     assert bool(machines) == fits
     if machines:
-        assert [len(places) for places in machines] == [demand.count for demand in demands]
+        assert [len(places) for places in machines] == [demand.members for demand in demands]
         assert all(
             demand.machines >> machine & 1
             for demand, places in zip(demands, machines, strict=True)
@@ -87,6 +87,6 @@ def test_unlike_members_of_one_slot_each_find_room_wherever_there_is_some(
 
 
 def test_unlike_amounts_are_placed_largest_first() -> None:
-    demands = [Demand(ONE.pack((1,)), 0b11, 2), Demand(ONE.pack((5,)), 0b11, 1)]
+    demands = [MemberDemand(ONE.pack((1,)), 0b11, 2), MemberDemand(ONE.pack((5,)), 0b11, 1)]
     assert assign(demands, free(5, 2), ONE) == [[1, 1], [0]]
     assert assign(demands, free(4, 4), ONE) == []

@@ -18,7 +18,7 @@ import msgspec
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
 from volery.architectures.pipeline.policies import Candidates, Kind, Running, State, Waiting
 from volery.core.model import Gang, JobId, TaskId, Time
-from volery.policies.gangs import Demand, Places, Rooms, assign, rooms_on, spread
+from volery.policies.gangs import MemberDemand, Places, Rooms, assign, rooms_on, spread
 
 
 class GangKind(Kind):
@@ -55,7 +55,7 @@ class GangKind(Kind):
 
         self.size = sum(groups.values())
         self.gang = gang
-        self.demands = tuple([Demand(kind.packed, kind.suitable, count) for kind, count in groups.items()])
+        self.demands = tuple([MemberDemand(kind.packed, kind.suitable, count) for kind, count in groups.items()])
         self.most = max([rooms[free, self.packed] for free in set(state.whole.free)]) if self.is_counted else 0
         self.possible = bool(places_on(self, self.suitable, state.whole.free, state, rooms))
 
