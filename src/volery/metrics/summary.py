@@ -256,8 +256,7 @@ def summarise(
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: Values carried over (see `RunSummary`).
     """
     table = job_table(records, cutoff_us, is_paced=bool(cluster.speeds or records.trace.replicas), window=window)
-    all_jobs = _class_summary(table, table.measured)
-    used = utilisation_by_resource(records, cluster, window)
+    all_jobs, used = _class_summary(table, table.measured), utilisation_by_resource(records, cluster, window)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,

@@ -170,7 +170,7 @@ class Placements(Protocol):
         """Give an attempt's room back."""
 
     def enqueue(self, waiting: Waiting) -> None:
-        """Queue a task."""
+        """Put a task into the queue."""
 
     def next_number(self) -> int:
         """The number of the next message to a target."""
