@@ -15,10 +15,11 @@ from random import Random
 import msgspec
 
 from volery.core.component import Architecture
+from volery.core.gangs import with_gangs
 from volery.core.model import CHUNK_TASKS, NEVER, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 from volery.core.workflows import below, refused, with_parents
 
 MACHINES = 50
@@ -85,7 +86,7 @@ class Case(msgspec.Struct, frozen=True):
         waits_in_vain = below(self.trace, [not fit for fit in alone])
         can_run = [fit and not late for fit, late in zip(alone, waits_in_vain, strict=True)]
 
-        if not self.gangs:
+        if not self.gangs and not self.trace.gang_nodes:
             return can_run
 
         first, late = self.trace.first, self.trace.submit_us
@@ -95,12 +96,22 @@ class Case(msgspec.Struct, frozen=True):
         return [
             fit
             for job, tasks in enumerate(jobs)
-            for fit in (can_run[tasks.start : tasks.stop] if flows[job] else self._whole(job))
+            for fit in (
+                self._whole(job) if self._is_gang(job) and not flows[job] else can_run[tasks.start : tasks.stop]
+            )
         ]
 
+    def _is_gang(self, job: int) -> bool:
+        return self.gangs or self.trace.gang_of(job) is not None
+
     def _whole(self, job: int) -> list[bool]:
-        """Per task of a gang, the same: whether the empty cluster holds all of them, by augmenting paths."""
+        """Per task of a gang, the same: whether the empty cluster holds all of them, by augmenting paths.
+
+        Members that ask for amounts are alike, and their sizes were checked.
+        """
         low, high = self.trace.first[job : job + 2]
+        if self.cluster.resources:
+            return [True] * (high - low)
         units = [
             bits for bits, slots in zip(self.cluster.constraints, self.cluster.slots, strict=True) for _ in range(slots)
         ]
@@ -279,6 +290,52 @@ def gang_cases(seed: int = 0) -> list[Case]:
     jobs = [[stream.choice((0, 1000, 30_000)) for _ in job] for job in needs]
     arrivals = [stream.randrange(0, SECOND) for _ in jobs]
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
+
+
+def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool) -> list[Case]:
+    """Gangs beside single tasks, by constraints, in shapes, and by amounts; none is larger than the cluster.
+
+    Args:
+        has_shapes: true for gangs spread over so many machines.
+        has_amounts: true for gangs that ask for amounts, too.
+    """
+    stream = Streams(seed).of("conformance/rigid")
+    (gangs,) = gang_cases(seed)
+    slots = gangs.cluster.slot_count
+    sizes = [gangs.trace.first[job + 1] - gangs.trace.first[job] for job in range(gangs.trace.job_count)]
+    nodes = [0 if 1 < size <= slots and stream.random() < 0.8 else NO_GANG for size in sizes]
+    cases = [Case("rigid jobs", seed, with_gangs(gangs.trace, nodes), gangs.cluster)]
+
+    if has_shapes:
+        cases.append(_shaped_case(seed))
+    if has_amounts:
+        cases.append(_case_of_amounts(seed))
+    return cases
+
+
+def _case_of_amounts(seed: int) -> Case:
+    """Gangs whose members are alike and ask for several resources."""
+    stream = Streams(seed).of("conformance/amounts of gangs")
+    cluster = Cluster(
+        (0,) * GANG_MACHINES, (1,) * GANG_MACHINES, "conformance", RESOURCES, ((4000, 400, 2),) * GANG_MACHINES
+    )
+    kinds = ((1000, 50, 0), (2000, 300, 1), (4000, 10, 2))
+    sizes = [stream.choice((1, 2, GANG_MACHINES, GANG_MACHINES)) for _ in range(24)]
+    arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
+    trace = trace_of("amounts", arrivals, [[stream.choice((1000, 30_000))] * size for size in sizes])
+    request = array("H", [kind for size in sizes for kind in [stream.randrange(len(kinds))] * size])
+    trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=kinds, request=request)
+    return Case("rigid jobs with amounts", seed, with_gangs(trace, [0] * len(sizes)), cluster)
+
+
+def _shaped_case(seed: int) -> Case:
+    """Gangs of all shapes that the cluster holds."""
+    stream = Streams(seed).of("conformance/shapes")
+    cluster = Cluster.uniform(GANG_MACHINES, slots=3)
+    nodes = [stream.randint(1, GANG_MACHINES) for _ in range(24)]
+    jobs = [[stream.choice((0, 1000, 30_000))] * stream.randint(count, 3 * count) for count in nodes]
+    arrivals = sorted(stream.randrange(SECOND) for _ in jobs)
+    return Case("rigid jobs in shapes", seed, with_gangs(trace_of("shapes", arrivals, jobs), nodes), cluster)
 
 
 def tag_cases(seed: int = 0) -> list[Case]:

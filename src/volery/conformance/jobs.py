@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases
+from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases, rigid_cases
 from volery.conformance.outcomes import demand_capacity, demand_parents_first, demand_sound
 from volery.conformance.verdict import Echo, Interceptor, check, demand, run
+from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
+from volery.core.streams import Streams
 from volery.sim import Network, Options
 
 DELAY_US = 500
@@ -185,8 +187,38 @@ def check_gangs(architecture: Architecture) -> None:
         demand_sound(case, run(design, case, options=Options(check=True)), design)
 
 
+@check
+def check_gangs_start_whole(architecture: Architecture) -> None:
+    """All gangs start whole, in their shapes, and no member waits on its machine for others.
+
+    Concerns designs that start gangs whole; also with ties in another order, jitter, and repeated submissions.
+    """
+    deployment = architecture.build(gang_cases()[0].cluster, architecture.defaults, Streams(0))
+    placement = deployment.capability(GangPlacement)
+    if placement is None:
+        return
+
+    for seed in range(SEEDS):
+        for case in rigid_cases(seed, has_shapes=placement.shapes, has_amounts=architecture.vectors):
+            records = run(architecture, case, seed=seed, options=Options(check=True))
+            demand_sound(case, records, architecture)
+            _demand_together(case, records)
+            held_task = next(iter(records.held_us), None)
+            demand(held_task is None, f"task {held_task} held its machine while others of its gang waited")
+
+            for records in (
+                run(architecture, case, seed=seed, options=Options(tie_shuffle=seed)),
+                run(architecture, case, seed=seed, network=Network(jitter_us=2_000)),
+                run(architecture, case, seed=seed, interceptor=Echo((Submit, MoreTasks))),
+            ):
+                demand_sound(case, records, architecture)
+                _demand_together(case, records)
+
+
 def _demand_together(case: Case, records: Records) -> None:
     first = case.trace.first
     for job in range(case.trace.job_count):
+        if not case.gangs and case.trace.gang_of(job) is None:
+            continue
         starts = set(records.start_us[first[job] : first[job + 1]]) - {NEVER}
         demand(len(starts) <= 1, f"the tasks of gang {job} started at {len(starts)} different times")

@@ -121,4 +121,10 @@ class Replication(msgspec.Struct, frozen=True):
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
-    """The design starts gangs whole and in their shape (`volery.core.gangs`); others hold and wait."""
+    """The design starts gangs whole (`volery.core.gangs`); others hold and wait.
+
+    Args:
+        shapes: True if it places gangs in their shapes; False: it takes no gang that has one.
+    """
+
+    shapes: bool = True

@@ -88,7 +88,12 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
     if deployment.capability(Replication) is not None:
         problem = "jobs of the workload are gangs, of which this design would copy tasks; run it without copies"
         raise InputError(place, problem)
-    if deployment.capability(GangPlacement) is None and not may_hold:
+    placement = deployment.capability(GangPlacement)
+    if placement is not None and not placement.shapes and any(nodes > 0 for nodes in trace.gang_nodes):
+        job = next(job for job, nodes in enumerate(trace.gang_nodes) if nodes > 0)
+        problem = f"job {job} is a gang with a shape, which this design does not place; take pipeline or omega"
+        raise InputError(place, problem)
+    if placement is None and not may_hold:
         problem = (
             "jobs of the workload are gangs, whose tasks run only together, and this design starts tasks one by one; "
             "take a design that starts them whole, as pipeline, or give --gangs hold"

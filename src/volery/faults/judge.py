@@ -30,6 +30,7 @@ from volery.core.component import Architecture, Deployment
 from volery.core.model import NEVER, SECOND, Amounts, JobId, Tags, TaskId, Time
 from volery.core.records import Records
 from volery.core.tags import waits_for_others
+from volery.core.trace import Trace
 from volery.core.workflows import below, refused
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel, Options
@@ -95,6 +96,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
 
     _demand_capacity(records, scenario)
     _demand_order(records)
+    _demand_none(parts_of_gangs(attempts_of(records), records.trace))
     _demand_results(records, scenario, deployment)
 
     shares = deployment.capability(DueShares)
@@ -308,6 +310,21 @@ def losses(
                 yield Breach("lost", f"{subject} never finished")
             elif min(ends) > answered:
                 yield Breach("early", f"{subject} finished at {min(ends)} us")
+
+
+def parts_of_gangs(attempts: Attempts, trace: Trace) -> Iterator[Breach]:
+    """Attempts of a gang's members that began where others neither began with them, ran, nor had finished."""
+    for job in range(trace.job_count):
+        members = range(trace.first[job], trace.first[job + 1]) if trace.gang_of(job) is not None else ()
+        # A member that was ended before its gang began has run for no time.
+        runs = {
+            task: [run for run in attempts.get(task, ()) if run.whole or run.end_us > run.start_us] for task in members
+        }
+        for begin_us in {run.start_us for task_runs in runs.values() for run in task_runs}:
+            for task, task_runs in runs.items():
+                if not any(run.start_us <= begin_us and (run.whole or begin_us < run.end_us) for run in task_runs):
+                    problem = f"members of gang {job} began at {begin_us} us, and task {task} did not run"
+                    yield Breach("part of a gang", problem)
 
 
 def reported_twice(reported: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:

@@ -15,14 +15,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from volery.core.capabilities import CrashRecovery, DueShares
+from volery.core.capabilities import CrashRecovery, DueShares, GangPlacement
 from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
+from volery.core.gangs import check_gang_sizes, with_gangs
 from volery.core.model import SECOND, UNLIMITED, Address, Amounts, Cluster, TagConstraint, TaskId, Time, split_evenly
 from volery.core.resources import SLOT
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 from volery.core.workflows import with_parents
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.sim.orders import Reweighed
@@ -48,6 +49,8 @@ GONE: Final = (3, (1,))
 """Divisor and remainders of the seeds of storms in which entries that others can replace crash for good."""
 TAGGED: Final = (13, (4, 9))
 """Divisor and remainders of the seeds of storms with tags, for designs that heed them; none was kept before."""
+GANGED: Final = (9, (4, 7))
+"""Divisor and remainders of the seeds of storms with gangs, for designs that start them whole."""
 TOGETHER: Final = (11, (1, 9))
 """Divisor and remainders of the seeds of storms in which a group of machines crashes at once; none was kept before."""
 REWEIGHS_MAX: Final = 5
@@ -70,6 +73,8 @@ class ScenarioJob(msgspec.Struct, frozen=True):
         requests: units of each resource per task; empty: a slot.
         user: user of the job, where that matters.
         tags: tags of its tasks.
+        gang_nodes: number of machines over which its tasks are spread, which run only together; 0: any; NO_GANG: each
+            task for itself.
     """
 
     arrival_us: Time
@@ -79,6 +84,7 @@ class ScenarioJob(msgspec.Struct, frozen=True):
     requests: tuple[Amounts, ...] = ()
     user: str = ""
     tags: tuple[str, ...] = ()
+    gang_nodes: int = NO_GANG
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,7 +151,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for low, job in zip(first, self.jobs, strict=False):
             waits = job.parents or ((),) * len(job.durations_us)
             parents += [tuple(low + place for place in places) for places in waits]
-        return with_parents(with_tags(flat, [job.tags for job in self.jobs], self.rules), parents)
+        whole = with_parents(with_tags(flat, [job.tags for job in self.jobs], self.rules), parents)
+        return with_gangs(whole, [job.gang_nodes for job in self.jobs])
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
         """The amounts that a task takes, per resource or slots."""
@@ -189,6 +196,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
             scenario = tagged
 
     deployment = scenario.build(architecture)
+    if _is_among(seed, GANGED) and deployment.capability(GangPlacement) is not None:
+        scenario = _ganged(scenario, deployment)
     addresses = list(deployment.components)
     recovery = deployment.capability(CrashRecovery)
     mortal = addresses if recovery is not None else []
@@ -243,6 +252,27 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
 
     parameters = {**scenario.parameters, architecture.conformance.tags: True}
     return replace(scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs))
+
+
+def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
+    """With jobs whose tasks run only together, alike and few enough for the empty cluster; all else stays as it is."""
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gangs")
+    placement = deployment.capability(GangPlacement)
+    cluster = scenario.cluster()
+    jobs = []
+
+    for job in scenario.jobs:
+        size = len(job.durations_us)
+        nodes = stream.choice((0, 0, stream.randint(1, size))) if placement is not None and placement.shapes else 0
+        is_gang = size > 1 and not any(job.parents) and not job.tags and stream.random() < 0.7
+        requests = job.requests[:1] * size
+        gang = replace(job, needs=(0,) * size, requests=requests, gang_nodes=nodes if is_gang else NO_GANG)
+        try:
+            check_gang_sizes(replace(scenario, jobs=(gang,)).trace(), cluster)
+        except InputError:  # it is larger than the cluster
+            is_gang = False
+        jobs.append(gang if is_gang else job)
+    return replace(scenario, jobs=tuple(jobs))
 
 
 def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:

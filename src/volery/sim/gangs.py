@@ -53,7 +53,7 @@ class GangRun(msgspec.Struct, eq=False):
         return self.missing_tasks > 0
 
 
-class Gangs(LaunchRule, Extension):
+class GangRule(LaunchRule, Extension):
     """Holds launched members until the last of their gang is launched, and ends gangs whole.
 
     Args:
@@ -216,7 +216,7 @@ class Gangs(LaunchRule, Extension):
             if port is not gone:  # the attempts of a machine that is gone end without a report
                 self._attempts.kill(port, task, attempt)
 
-    def _answered(self, job: JobId, now: Time) -> None:  # noqa: ARG002 - a listener's signature
+    def _answered(self, job: JobId, now: Time) -> None:  # noqa: ARG002 - listeners have it
         """Forget a gang of which nothing is launched."""
         gang = self._gangs.get(job)
         if gang is None or gang.members:
@@ -263,7 +263,7 @@ class GangPort(LabPort):
     """A port of a run with gangs: it launches their members; the class that follows in line launches other tasks."""
 
     __slots__ = ()
-    gangs: Gangs
+    gangs: GangRule
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         if not self.gangs.holds(self, task, attempt, waited_us):

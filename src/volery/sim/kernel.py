@@ -33,7 +33,7 @@ from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
 from volery.sim.execution import Attempts, Checks, Durations, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
-from volery.sim.gangs import GangPort, Gangs
+from volery.sim.gangs import GangPort, GangRule
 from volery.sim.lab import FAR, Dispersal, Door, Lab
 from volery.sim.limits import LimitRule
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
@@ -193,10 +193,10 @@ class Kernel:
         self._rules += [TagRule(self.lab, NEVER if overtaking else hop_us), waits]
         return waits
 
-    def _ganged(self, deployment: Deployment) -> Gangs:
+    def _ganged(self, deployment: Deployment) -> GangRule:
         """The rule of a run with gangs, by which members are launched and end."""
         has_shapes = deployment.capability(GangPlacement) is not None
-        gangs = Gangs(self.lab, self.submitter, self._attempts, self._durations, self._clocks, has_shapes=has_shapes)
+        gangs = GangRule(self.lab, self.submitter, self._attempts, self._durations, self._clocks, has_shapes=has_shapes)
         self._stalls.deadlock = gangs.deadlock
         self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
         self._rules.append(gangs)
@@ -239,8 +239,9 @@ class Kernel:
 
         if role not in self._port_classes:
             routes = self.lab.routes_of(role)
+            rules = tuple(self._rules)
             self._port_classes[role] = port_class(
-                self.lab, self._attempts, routes, self._durations, tuple(self._rules), self._launchers
+                self.lab, self._attempts, routes, self._durations, rules, self._launchers
             )
         port = self._port_classes[role](address, door)
 

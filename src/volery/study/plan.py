@@ -121,7 +121,7 @@ def are_gangs_tasks(setting: Setting, choices: Iterable[tuple[ArchitectureChoice
     Args:
         choices: Designs of the comparison with their parameters.
     """
-    if setting.gangs is not None or not workload.states_gangs(setting.trace):
+    if setting.gangs is not None or not workload.states_gangs(setting.trace, setting.columns):
         return False
     designs = [architectures.choose(choice.name, parameters) for choice, parameters in choices]
     return not all(GANGS in used_features(*design) for design in designs)

@@ -82,19 +82,23 @@ def load_trace(
     )[0]
 
 
-def states_gangs(path_or_spec: str) -> bool:
+def states_gangs(path_or_spec: str, columns: str | None = None) -> bool:
     """True if a trace file may have jobs whose tasks run only together; synthetic work has none.
+
+    Args:
+        columns: map of the file's columns; None: its beginning shows its format.
 
     Raises:
         InputError: the file cannot be read.
     """
     path = Path(path_or_spec)
-    if not path.exists() or begins_like_tr(path):
+    if not path.exists() or (columns is None and begins_like_tr(path)):
         return False
 
-    from volery.workload import formats
+    from volery.workload.formats import fitting, format_of
 
-    return formats.states_gangs(path)
+    form = fitting(path) if columns is None else format_of(path, columns=columns)
+    return form is not None and form.has_gangs is not None and form.has_gangs(path)
 
 
 def load_workload(

@@ -58,6 +58,7 @@ NO_USER: Final = "no user is known where others have one"
 CONSTRAINED: Final = "constraints on the machine are not heeded"
 UNRESOLVED: Final = "for tasks that their job does not have"
 TWINS: Final = "of an id that their job has more than once: one job here, in which a wait for one is a wait for all"
+ONE_BY_ONE: Final = "tasks that run only together, of a job whose rows wait for each other: each row is one task"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]
@@ -306,8 +307,12 @@ class OmissionTally:
 
     def add_twins(self, job: str, tasks: int) -> None:
         """Count the tasks of a job with waits whose id another task of it has."""
+        self.add_changed(TWINS, job, tasks)
+
+    def add_changed(self, reason: str, job: str, tasks: int) -> None:
+        """Count tasks of a job that are replayed otherwise than the source states."""
         if tasks:
-            tally = self._counts[CHANGED, TWINS]
+            tally = self._counts[CHANGED, reason]
             tally.jobs |= {job} if self._by_job else set()
             tally.tasks += tasks
             tally.unmeasured += tasks

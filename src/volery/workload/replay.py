@@ -37,7 +37,7 @@ from volery.workload.formats.own import far_of, refuse_no_limit
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
-from volery.workload.omissions import Judged, OmissionTally, Only, judge
+from volery.workload.omissions import ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.tr import trace_name
 
@@ -88,6 +88,7 @@ class _Row(NamedTuple):
     deadline_us: int | None
     came_us: int | None
     limit_us: int | None
+    gang_tasks: int
     gang_nodes: int
 
 
@@ -359,16 +360,12 @@ def _rows(
 
         estimate = runtime_us if estimate_us is None else estimate_us
         near, *wishes, sharing_tasks, nodes = further_values
-        gang = NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
-        if sharing_tasks is not None and sharing_tasks > 1:
-            instances *= sharing_tasks
-            request = [value and value / sharing_tasks for value in request]
-
+        gang = sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
         around = parent_ids or (), links.rows, near or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, gang)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes, *gang)
 
 
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
@@ -425,9 +422,11 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
+    gang_nodes = array("i")
 
     for job in jobs:
         rows, parents = _in_order(path, job, source)
+        gang_nodes.append(_gang_of(path, job, rows, parents, source))
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -470,7 +469,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         deadline_us=deadline_us,
         submit_us=submit_us,
         limit_us=limit_us,
-        gang_nodes=_gang_nodes(path, jobs),
+        gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
     )
 
     if replicas:
@@ -479,22 +478,37 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
 
 
-def _gang_nodes(path: Path, jobs: list[_Job]) -> array[int]:
-    """The column of gangs, empty where no job is one.
+def _gang_of(path: Path, job: _Job, rows: list[_Row], parents: list[list[int]], source: _Source) -> int:
+    """The machines of a job whose tasks run only together, or NO_GANG; its rows become those of its tasks.
+
+    Rows that wait for each other, as attempts of a job do, cannot run together: each is a task, which is counted.
 
     Raises:
         InputError: a gang has more machines than tasks, or a negative number of them.
     """
-    nodes = array("i", [max([row.gang_nodes for row in job.rows]) for job in jobs])
-    if all(count == NO_GANG for count in nodes):
-        return array("i")
+    nodes = max([row.gang_nodes for row in rows])
+    if nodes == NO_GANG:
+        return NO_GANG
+    if any(parents) or len({row.came_us for row in rows}) > 1:
+        source.tally.add_changed(ONE_BY_ONE, job.name, sum(row.gang_tasks > 1 for row in rows))
+        return NO_GANG
 
-    for job, count in zip(jobs, nodes, strict=True):
-        tasks = sum(row.instances for row in job.rows)
-        if count > tasks or count < NO_GANG:
-            problem = f"job {job.name!r} is a gang of {tasks} tasks on {count} machines; give from 0 to {tasks}"
-            raise InputError(str(path), problem)
+    rows[:] = [_shared(row) for row in rows]
+    tasks = sum(row.instances for row in rows)
+    if nodes > tasks or nodes < 0:
+        problem = f"job {job.name!r} is a gang of {tasks} tasks on {nodes} machines; give from 0 to {tasks}"
+        raise InputError(str(path), problem)
     return nodes
+
+
+def _shared(row: _Row) -> _Row:
+    """The row of equal tasks that share what it asks for."""
+    tasks = row.gang_tasks
+    if tasks <= 1:
+        return row
+    # 0 stays 0, and nothing else becomes 0
+    request = tuple([max(round(amount / tasks), int(amount > 0)) for amount in row.request])
+    return row._replace(instances=row.instances * tasks, request=request)
 
 
 def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int], array[int], array[int]]:

@@ -49,7 +49,7 @@ class OneByOne(Component):
         elif isinstance(event, Completed):
             self.ended(event, now)
         elif type(event).__name__ == "TimerFired":
-            number, attempt = map(int, event.key.split("/"))  # type: ignore[union-attr]
+            number, attempt = map(int, event.key.split("/"))  # type: ignore[union-attr]  # of timers
             task = next(task for task, _ in self.tasks if task.id == number)
             self._number += 1
             self._port.send(f"node/{self._places.get(number, number)}", Launch(self._number, task, attempt))
@@ -108,7 +108,7 @@ class Ending(OneByOne):
         self._at_us = at_us
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        if type(event).__name__ == "TimerFired" and event.key == "kill":  # type: ignore[union-attr]
+        if type(event).__name__ == "TimerFired" and event.key == "kill":  # type: ignore[union-attr]  # of timers
             self._port.send(f"node/{self._killed_task}", Kill(self._killed_task))
             return
         if isinstance(event, Submit):

@@ -21,7 +21,7 @@ Deviates A transaction fetches what has changed and commits over the network (th
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -42,9 +42,10 @@ from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
-from volery.core.capabilities import Refusals, TagPlacement
-from volery.core.component import Architecture, Component, Conformance, Deployment, sent_by
+from volery.core.capabilities import GangPlacement, Refusals, TagPlacement
+from volery.core.component import Architecture, Component, Conformance, Deployment, UnusedFeatures, sent_by
 from volery.core.errors import InputError
+from volery.core.features import GANGS
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -230,6 +231,15 @@ def _layout(cluster: Cluster, streams: Streams) -> Layout:
     return Layout(cluster, Rings(cluster, streams.of("rings")))
 
 
+def heeds_gangs(config: Any) -> bool:
+    """True if jobs that are submitted as gangs start whole: no task is ended for another, and no width limits them."""
+    return not (config.width or getattr(config, "tags", False) or getattr(config, "preemption", False))
+
+
+def _unused(config: Any) -> frozenset[str]:
+    return frozenset() if heeds_gangs(config) else frozenset({GANGS})
+
+
 def _setting(name: str, config: PlacementConfig) -> PlacementSetting:
     def us(seconds: float) -> int:
         return round(seconds * SECOND)
@@ -244,6 +254,7 @@ def _setting(name: str, config: PlacementConfig) -> PlacementSetting:
             {"batch": us(config.batch_task_s), "service": us(config.service_task_s), "fill": 0},
         ),
         gang=config.gang,
+        heeds_gangs=heeds_gangs(config),
         pickiness=config.pickiness,
         retry_us=us(config.retry_s),
         attempts_max=config.attempts_max,
@@ -274,6 +285,8 @@ def _wired(
         components[address] = Node(CELL)
 
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
+    if heeds_gangs(config):
+        capabilities = (*capabilities, GangPlacement(shapes=not isinstance(config, MesosConfig)))
     deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
     return linked(deployment, MESSAGES | OFFER_MESSAGES) if config.reliable else deployment
 
@@ -298,7 +311,7 @@ STAGES = {
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
-HEEDS = {"constraints": "", "users": "service=user or fill", "amounts": ""}
+HEEDS = {"constraints": "", "users": "service=user or fill", "amounts": "", "gangs": ""}
 PREEMPTION = Realisation("CellState.on_commit", "full", "lower priorities make way", "preemption=true")
 
 OMEGA = Architecture(
@@ -321,6 +334,7 @@ OMEGA = Architecture(
         },
     ),
     features={**HEEDS, "priorities": "preemption"},
+    capabilities=(UnusedFeatures(_unused),),
 )
 
 MONOLITHIC = msgspec.structs.replace(

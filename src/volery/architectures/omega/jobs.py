@@ -20,11 +20,11 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.architectures.omega.placement import Kind, Layout, PlacementProblem, place, stretch
+from volery.architectures.omega.placement import ANYWHERE, Kind, Layout, PlacementProblem, place, stretch
 from volery.core.component import Handler, sent_to
 from volery.core.errors import InputError
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, MoreTasks, Submit, Transaction
-from volery.core.model import SECOND, Address, Amounts, Job, JobId, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Amounts, Gang, Job, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.resources import SLOT, Packing
 from volery.roles.submission import ANSWERS, Forwarder, JobLedger, comes_in_parts
@@ -212,11 +212,12 @@ SEARCHES: Final = 32
 
 
 class PlacementSetting(msgspec.Struct, frozen=True):
-    """The parameters of all schedulers of a deployment."""
+    """The parameters of all schedulers; with `gang` every job is a gang, with `heeds_gangs` one submitted as such."""
 
     rule: Rule
     deciding: DecisionTimes
     gang: bool
+    heeds_gangs: bool
     pickiness: float
     retry_us: Time
     attempts_max: int
@@ -228,6 +229,7 @@ class PendingJob(msgspec.Struct, eq=False):
     """A job with tasks that are not placed.
 
     Attributes:
+        shape: Shape of a job that was submitted as a gang; None: its tasks may start apart.
         kinds: Kinds of all its tasks that have come.
         claimed: Tasks whose verdict is to come.
         held: Tasks of a gang that wait for the others, and the machines that are reserved for them.
@@ -242,6 +244,7 @@ class PendingJob(msgspec.Struct, eq=False):
     priority: int
     task_count: int
     gang: bool
+    shape: Gang | None = None
     lacking: int = 0
     kinds: dict[Kind, None] = {}
     in_parts: bool = False
@@ -309,7 +312,9 @@ class JobQueue:
         tasks = self.ledger.admit(message, source, self._unplaced)
         if tasks:
             workload = self.setting.rule.workload(job)
-            work = PendingJob(job.id, workload, job.priority, job.task_count, self.setting.gang)
+            shape = job.gang if self.setting.heeds_gangs else None
+            is_gang = self.setting.gang or shape is not None
+            work = PendingJob(job.id, workload, job.priority, job.task_count, is_gang, shape)
             self.open[job.id] = work
             self._add(work, tasks, now)
 
@@ -350,7 +355,8 @@ class JobQueue:
 
     def _allowed(self, work: PendingJob) -> bool:
         """True if further tasks of the job may be placed, given room."""
-        return bool(work.tasks) and self.setting.elasticity.most(len(work.running)) > 0
+        has_come = work.shape is None or work.is_complete()
+        return bool(work.tasks) and has_come and self.setting.elasticity.most(len(work.running)) > 0
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
         """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
@@ -396,12 +402,12 @@ class JobQueue:
             self._owner.queued(now)
 
     def placing(
-        self, first_tasks: Sequence[Task], free: Sequence[int], ring: Ring, *, is_gang: bool
+        self, first_tasks: Sequence[Task], free: Sequence[int], ring: Ring, *, whole: Gang | None
     ) -> PlacementProblem:
         """The problem of placing tasks.
 
         Args:
-            ring: Function from constraints to the machines that may be drawn.
+            ring, whole: Function from constraints to the machines that may be drawn; see `PlacementProblem`.
         """
         stream = self.stream
         setting = self.setting
@@ -414,7 +420,7 @@ class JobQueue:
             start = stream.random()
             pools = {needs: stretch(pool, setting.pickiness, start) for needs, pool in pools.items()}
 
-        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), is_gang)
+        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
 
     def tried(
         self,
@@ -503,11 +509,11 @@ class JobQueue:
         """
         # The gang has to fit as a whole: the tasks that it holds machines for are searched for again.
         gang_tasks = [*work.held, *work.tasks]
-        if self._fits_empty(gang_tasks):
+        if self._fits_empty(gang_tasks, shape := work.shape or ANYWHERE):
             return True
 
         gang_tasks = self.scarcest_first(gang_tasks)
-        if any(self._fits_empty(gang_tasks) for _ in range(SEARCHES)):
+        if any(self._fits_empty(gang_tasks, shape) for _ in range(SEARCHES)):
             work.tasks = [task for task in gang_tasks if task not in work.held]
             return True
 
@@ -518,8 +524,8 @@ class JobQueue:
         suitable = self.layout.rings.suitable
         return sorted(tasks, key=lambda task: (len(suitable(task.constraints)), -sum(task.request)))
 
-    def _fits_empty(self, tasks: list[Task]) -> bool:
-        return bool(place(self.placing(tasks, self.layout.whole, self.layout.rings.suitable, is_gang=True)).places)
+    def _fits_empty(self, tasks: list[Task], shape: Gang) -> bool:
+        return bool(place(self.placing(tasks, self.layout.whole, self.layout.rings.suitable, whole=shape)).places)
 
     def _refuse(self, work: PendingJob) -> None:
         """Report the waiting tasks of a gang that the empty cell cannot hold as tasks that fit no machine."""

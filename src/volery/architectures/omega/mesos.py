@@ -341,7 +341,7 @@ class Framework(Component):
                 reply.rings[needs] = machines
             return machines
 
-        return self.jobs.placing(work.tasks[:count], reply.free, ring, is_gang=False)
+        return self.jobs.placing(work.tasks[:count], reply.free, ring, whole=None)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Take the machines that the job found, and go on to the next job."""

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from volery.core.model import Amounts, Cluster, Task
-from volery.core.resources import Packing, packing_of
+from volery.core.model import Amounts, Cluster, Gang, Task
+from volery.core.resources import SLOT, Packing, packing_of
 from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.gangs import Rooms, spread
 from volery.policies.match import Anchors, Matches, SmallRandom
 from volery.policies.tags import TagIndex
 
@@ -140,7 +141,7 @@ class Contest(NamedTuple):
 def place_over(contest: Contest) -> PlacementAnswer:
     """Place on machines with room first, then on those with tasks of the lowest priority, and so on upwards."""
     tasks = contest.placing.tasks
-    problem = contest.placing._replace(whole=False)
+    problem = contest.placing._replace(whole=None)
     packing = problem.packing
     free = list(problem.free)
     unplaced = list(range(len(tasks)))
@@ -170,7 +171,7 @@ def place_over(contest: Contest) -> PlacementAnswer:
 
     return (
         NOWHERE
-        if unplaced and contest.placing.whole
+        if unplaced and contest.placing.whole is not None
         else PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
     )
 
@@ -187,6 +188,7 @@ class PlacementProblem(NamedTuple):
     Args:
         free: Free amounts of each machine, packed and guarded; it is not changed.
         pools: Constraint set of these tasks -> machines to draw from.
+        whole: Shape in which all are placed or none; None: each may be placed alone.
         tags: Tags of what is placed already; the solution may count in it. None: none of these tasks has tags.
     """
 
@@ -195,7 +197,7 @@ class PlacementProblem(NamedTuple):
     pools: Mapping[int, Sequence[int]]
     packing: Packing
     seed: int
-    whole: bool = False
+    whole: Gang | None = None
     tags: TagIndex | None = None
 
 
@@ -219,12 +221,16 @@ class PlacementAnswer(NamedTuple):
 
 
 NOWHERE: Final = PlacementAnswer((), ())
+ANYWHERE: Final = Gang()
+"""The shape of a gang that has none."""
 
 
 def place(problem: PlacementProblem) -> PlacementAnswer:
     """Find a machine for each task, as far as there is room."""
     if problem.tags is not None:
         return _place_tagged(problem, problem.tags)
+    if problem.whole is not None and problem.whole.nodes:
+        return _place_shaped(problem, problem.whole)
     free = problem.free
     packing = problem.packing
     guards = packing.guards
@@ -279,11 +285,39 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
                     and ((free_after.get(candidate) or free[candidate]) - packed) & guards == guards
                 ]
         else:
-            if problem.whole:
+            if problem.whole is not None:
                 # A gang is placed whole or not at all.
                 return NOWHERE
 
     return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+
+
+def _place_shaped(problem: PlacementProblem, shape: Gang) -> PlacementAnswer:
+    """Place a gang in its shape, on machines from a random one on; each has room for its largest members."""
+    packing, free, tasks = problem.packing, problem.free, problem.tasks
+    if not tasks:
+        return NOWHERE
+
+    largest = packing[tuple(map(max, zip(*[task.request or SLOT for task in tasks], strict=True)))]
+    pools = list(problem.pools.values())
+    shared_machines = set(pools[0]).intersection(*pools[1:])
+    first = SmallRandom(problem.seed).below(max(1, len(pools[0])))
+    machines = [machine for machine in (*pools[0][first:], *pools[0][:first]) if machine in shared_machines]
+
+    rooms = Rooms(packing)
+    places = spread([(machine, rooms[free[machine], largest]) for machine in machines], len(tasks), shape)
+    if not places:
+        return NOWHERE
+
+    chosen = [machine for machine, count in places for _ in range(count)]
+    requests: list[Amounts] = []
+    free_after: dict[int, int] = {}
+    for task, machine in zip(tasks, chosen, strict=True) if packing.device_count else ():
+        amounts = free_after.get(machine, free[machine])
+        taken_amounts = packing.named(amounts, packing[task.request])
+        free_after[machine] = packing.settled(amounts - taken_amounts)
+        requests.append(packing.naming(task, taken_amounts).request)
+    return PlacementAnswer(tuple(range(len(tasks))), tuple(chosen), tuple(requests))
 
 
 def _place_tagged(problem: PlacementProblem, index: TagIndex) -> PlacementAnswer:

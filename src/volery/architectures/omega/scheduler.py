@@ -7,6 +7,7 @@ import msgspec
 from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
 from volery.architectures.omega.placement import (
+    ANYWHERE,
     Contest,
     FreeCopy,
     Layout,
@@ -180,7 +181,8 @@ class Scheduler(Component):
     def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
         suitable = self._layout.rings.suitable
-        placing = self.jobs.placing(work.tasks[:count], self._copy.free, suitable, is_gang=work.gang)
+        whole = (work.shape or ANYWHERE) if work.gang else None
+        placing = self.jobs.placing(work.tasks[:count], self._copy.free, suitable, whole=whole)
 
         if self._tags is None or all(task.tags is None for task in placing.tasks):
             return placing

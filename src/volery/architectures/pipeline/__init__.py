@@ -24,9 +24,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from volery.architectures.pipeline.allocs import Allocs
+from volery.architectures.pipeline.assembly import Assembly, CycleParts
 from volery.architectures.pipeline.attempts import Migration, Speculation
 from volery.architectures.pipeline.autoscaler import Autoscaler, Rental, price_factors
-from volery.architectures.pipeline.cycle import Assembly, Cycle, CycleParts
+from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.architectures.pipeline.local_manager import BROKER, Broker, LocalManager

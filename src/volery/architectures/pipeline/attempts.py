@@ -169,6 +169,9 @@ class Placements(Protocol):
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""
 
+    def enqueue(self, waiting: Waiting) -> None:
+        """Queue a task."""
+
     def next_number(self) -> int:
         """The number of the next message to a target."""
 

@@ -8,20 +8,16 @@ or links that fail, not both (docs/decisions/0013).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from volery.architectures.pipeline.allocs import Allocs
-from volery.architectures.pipeline.attempts import AfterEviction, Evictions, Migration, PendingEviction, Speculation
-from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
-from volery.architectures.pipeline.delay import DelayScheduling
-from volery.architectures.pipeline.gang_iterations import with_gangs
+from volery.architectures.pipeline.assembly import NO_PARTS, Assembly, CycleParts
+from volery.architectures.pipeline.attempts import AfterEviction, Evictions, PendingEviction
+from volery.architectures.pipeline.autoscaler import SWITCHES
+from volery.architectures.pipeline.gang_iterations import begin_gangs
 from volery.architectures.pipeline.gangs import GangKind, Gangs
 from volery.architectures.pipeline.iterations import iteration_of
-from volery.architectures.pipeline.monitor import Monitor, reserving_room
+from volery.architectures.pipeline.monitor import reserving_room
 from volery.architectures.pipeline.node import Cleaned, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -30,41 +26,10 @@ from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
 from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
-from volery.core.model import NEVER, Address, Gang, JobId, Key, Task, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, Key, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
-
-
-class Assembly(msgspec.Struct, frozen=True):
-    """The policies that a scheduler is assembled from, and what its cycles cost.
-
-    Args:
-        policies: Policies by the id of their stage; of all stages that have policies.
-        iteration: Mode of stage T3 where a task does not fit: skip, strict, easy, conservative or every.
-        cycle_us: Period of cycles; 0: whenever something has changed.
-        decision_us: Cost of a cycle.
-        task_us: Cost of each task that is tried, in addition.
-        per_instant: Whether, without a period, there is one cycle after all that happens in an instant, not after each
-            event.
-        alloc_us: Time for which the room of a task that has ended is reserved for its job; 0: it is not.
-        starts_gangs: Whether gangs are started whole; else each member is a task of its own.
-        ways: Number of tasks that are tried at once (stage J4); it divides their cost.
-    """
-
-    policies: dict[str, Any]
-    iteration: str = "skip"
-    cycle_us: Time = 0
-    decision_us: Time = 0
-    task_us: Time = 0
-    ways: int = 1
-    per_instant: bool = False
-    alloc_us: Time = 0
-    starts_gangs: bool = False
-
-    def cost_us(self, try_count: int) -> Time:
-        """The cost of a cycle in which so many tasks are tried."""
-        return self.decision_us + self.task_us * -(-try_count // self.ways)
 
 
 class TaskSource(Protocol):
@@ -79,29 +44,6 @@ class TaskSource(Protocol):
 
 CYCLE = "cycle"
 DECIDED = "decided"
-
-
-class CycleParts(NamedTuple):
-    """The parts of a cycle of which each may be missing.
-
-    Args:
-        speculation: Stage T9; None: one attempt at a time.
-        migration: Stage T12; None: a task ends where it began.
-        autoscaler: Stages R6 and R7; None: all machines are always on.
-        delay: Stage R3 by distance; None: distance is not regarded.
-        monitor: Stage T6; None: nodes report ends alone.
-        allocs: Room that is reserved for jobs whose tasks have ended; None: there is none.
-    """
-
-    speculation: Speculation | None = None
-    migration: Migration | None = None
-    autoscaler: Autoscaler | None = None
-    delay: DelayScheduling | None = None
-    monitor: Monitor | None = None
-    allocs: Allocs | None = None
-
-
-NO_PARTS: Final = CycleParts()
 
 
 class Cycle:
@@ -186,20 +128,11 @@ class Cycle:
         self.state.now = now
         return Waiting(task, job, kind, self._task_count, now, self.state.work_us(task), rank_us, came_us)
 
-    def expect_gang(self, job: JobId, gang: Gang, task_count: int) -> bool:
-        """Start the tasks of a job whole; False: a gang is nothing else than its tasks here."""
-        if not self._assembly.starts_gangs:
-            return False
-        if self._gangs is None:
-            gangs = self._gangs = Gangs(self)
-            self.iteration = with_gangs(self.iteration, self._assembly.iteration, self.state, self.queue, gangs)
-        self._gangs.expect(job, gang, task_count)
-        return True
-
-    def may_hold(self, kinds: Sequence[Kind], gang: Gang) -> bool:
-        """True if the empty cluster holds members of these classes together."""
-        assert self._gangs is not None, "gangs are expected first"
-        return all(kind.possible for kind in kinds) and self._gangs.kind_of(kinds, gang).possible
+    def gangs(self) -> Gangs | None:
+        """The gangs, from the first one on; None: a gang is nothing else than its tasks here."""
+        if self._gangs is None and self._assembly.starts_gangs:
+            self._gangs = begin_gangs(self, self._assembly.iteration)
+        return self._gangs
 
     def enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
@@ -376,7 +309,7 @@ class Cycle:
                 # It may have been recalled with another member of its gang.
                 if self.runs(running):
                     self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
-                    self._recall_others(running.waiting, now)
+                    self._end_gang(running.waiting, now)
             self.submit_task(waiting, eviction.machine, now)
         return True
 
@@ -444,7 +377,7 @@ class Cycle:
             return self._close_eviction(message, now)
 
         if message.killed and not running.ending and self._gangs is not None:
-            self._recall(running, now)
+            self._gangs.recall(running, now)
             self.changed(now)
             return None
 
@@ -457,26 +390,6 @@ class Cycle:
         elif message.killed or self._allocs is None or not self._allocs.keep(running, now):
             self.release(running, now)
         return running.waiting
-
-    def _recall(self, running: Running, now: Time) -> None:
-        """Queue a member of a gang again whose attempt the driver has ended, and the others with it."""
-        self.release(running, now)
-        running.waiting.attempt += running.sent
-        self.enqueue(running.waiting)
-        self._recall_others(running.waiting, now)
-
-    def _recall_others(self, waiting: Waiting, now: Time) -> None:
-        """End the attempts of all other members of a gang: it starts again whole."""
-        for running in self._gangs.others(waiting) if self._gangs is not None else ():
-            # Another member may have been recalled with an earlier one, and one that is called off ends anyway.
-            if running.ending or not self.runs(running):
-                continue
-            if running.sent:
-                self.evict(running, AfterEviction.QUEUE, now)
-            else:
-                self.evictions.drop(running)
-                self.release(running, now)
-                self.enqueue(running.waiting)
 
     def job_done(self, job: JobId, now: Time) -> None:
         """Give back what is kept for a job."""
@@ -596,7 +509,7 @@ class Cycle:
                 # An attempt that was never sent is not counted as one.
                 running.waiting.attempt += running.sent
                 self.enqueue(running.waiting)
-                self._recall_others(running.waiting, now)
+                self._end_gang(running.waiting, now)
 
         for eviction in self.evictions.clear(machine):
             if eviction.then is AfterEviction.OVER:
@@ -606,6 +519,11 @@ class Cycle:
                 self.enqueue(eviction.waiting)
 
         self.changed(now)
+
+    def _end_gang(self, waiting: Waiting, now: Time) -> None:
+        """A task has lost its attempt: the other members of its gang lose theirs."""
+        if self._gangs is not None:
+            self._gangs.recall_others(waiting, now)
 
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""

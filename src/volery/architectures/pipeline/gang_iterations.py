@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from volery.architectures.pipeline.attempts import Placements
 from volery.architectures.pipeline.gangs import GangKind, Gangs, places_on
-from volery.architectures.pipeline.iterations import FreeProfile, Iteration, Sequential
+from volery.architectures.pipeline.iterations import BACKFILLING, FreeProfile, Sequential
 from volery.architectures.pipeline.policies import FAR, Kind, State, Waiting
 from volery.architectures.pipeline.queues import KeyedQueue
 from volery.core.model import Time
@@ -21,7 +22,7 @@ from volery.policies.gangs import Places, rooms_on
 from volery.policies.match import positions
 
 
-class Reservation(msgspec.Struct, eq=False):
+class HeadReservation(msgspec.Struct, eq=False):
     """The earliest start of the first entry that does not fit, by estimates.
 
     Args:
@@ -72,7 +73,7 @@ class GangEasy(Backfilling):
 
     def __init__(self, state: State, queue: KeyedQueue, gangs: Gangs) -> None:
         super().__init__(state, queue, gangs)
-        self._reservation: Reservation | None = None
+        self._reservation: HeadReservation | None = None
 
     def following(self) -> Waiting | None:
         """The first; where it does not fit, the first of those that do not delay it."""
@@ -101,7 +102,7 @@ class GangEasy(Backfilling):
     def withdrawn(self, machine: int) -> None:
         self._reservation = None
 
-    def _reserve(self, head: Waiting) -> Reservation:
+    def _reserve(self, head: Waiting) -> HeadReservation:
         """Give back what runs in the order of the expected ends, until the head has room."""
         state, kind, rooms = self._state, head.kind, self._gangs.rooms
         machines = kind.suitable & state.online
@@ -124,10 +125,10 @@ class GangEasy(Backfilling):
             if end_us < now and any(now >= later_us > end_us for later_us in runs_by_end):
                 continue
             if count >= size if is_counted else places_on(kind, machines, free, state, rooms):
-                return Reservation(head, max(end_us, now), free, count - size if is_counted else -1)
-        return Reservation(head, FAR, free, 0)
+                return HeadReservation(head, max(end_us, now), free, count - size if is_counted else -1)
+        return HeadReservation(head, FAR, free, 0)
 
-    def _backfill(self, reservation: Reservation) -> Waiting | None:
+    def _backfill(self, reservation: HeadReservation) -> Waiting | None:
         state, classes = self._state, self._queue.classes
         for waiting in self._queue.ordered():
             kind = waiting.kind
@@ -146,7 +147,7 @@ class GangEasy(Backfilling):
                 return waiting
         return None
 
-    def _beside(self, reservation: Reservation, kind: Kind, machines: int) -> int:
+    def _beside(self, reservation: HeadReservation, kind: Kind, machines: int) -> int:
         """The machines on which an entry leaves the head its room at the time of its reservation; 0: on none.
 
         For a gang whose class differs from the head's, `places` has the machines that it is to take.
@@ -157,25 +158,24 @@ class GangEasy(Backfilling):
             return machines if kind.size <= reservation.spare else 0
 
         free = reservation.free
-        # Machines that are of no use to the head come first.
-        order = sorted(positions(machines), key=lambda machine: rooms[free[machine], head.packed])
         if not isinstance(kind, GangKind):
             granted = 0
-            for machine in order:
+            for machine in positions(state.index.fitting(kind.need, machines)):
                 if self._leaves_room(reservation, [(machine, 1)], kind.packed):
                     granted |= 1 << machine
             return granted
 
         places = places_on(kind, machines, state.index.free, state, rooms)
         if not self._leaves_room(reservation, places, kind.packed):
-            useless = sum([1 << machine for machine in order if not rooms[free[machine], head.packed]])
+            # Machines that are of no use to the head delay it in no case.
+            useless = sum([1 << machine for machine in positions(machines) if not rooms[free[machine], head.packed]])
             places = places_on(kind, machines & useless, state.index.free, state, rooms)
             if not places:
                 return 0
         self.places = places
         return machines
 
-    def _leaves_room(self, reservation: Reservation, places: Places, packed: int) -> bool:
+    def _leaves_room(self, reservation: HeadReservation, places: Places, packed: int) -> bool:
         """True if the head has room beside these members at the time of its reservation."""
         state, kind = self._state, reservation.head.kind
         packing, free = state.packing, list(reservation.free)
@@ -265,8 +265,14 @@ class GangConservative(Backfilling):
 
         machines = kind.suitable & self._state.online
         profiles = {machine: self._profile(machine) for machine in positions(machines)}
-        # More room comes only where something ends.
-        for start_us in sorted({time_us for profile in profiles.values() for time_us in profile.times()}):
+        earliest = {machine: profile.earliest(kind.packed, lasts_us) for machine, profile in profiles.items()}
+        first_us = min(earliest.values(), default=FAR)
+        if not isinstance(kind, GangKind) or first_us == FAR:
+            return first_us, [(machine, 1) for machine, time_us in earliest.items() if time_us == first_us][:1]
+
+        # More room comes only where something ends; before the first time no machine holds a single member.
+        times = {time_us for profile in profiles.values() for time_us in profile.times() if time_us >= first_us}
+        for start_us in sorted(times):
             free = list(self._state.index.free)
             for machine, profile in profiles.items():
                 free[machine] = profile.least(start_us, start_us + lasts_us)
@@ -292,12 +298,14 @@ class GangConservative(Backfilling):
                 profile.take(profile.named(kind.packed, start_us, end_us), start_us, end_us)
 
 
-def with_gangs(iteration: Iteration, name: str, state: State, queue: object, gangs: Gangs) -> Iteration:
-    """The iteration of a name once there are gangs: the same where it reserves nothing."""
-    if name not in ("easy", "conservative"):
-        return iteration
-    assert isinstance(queue, KeyedQueue), "other orders are refused"
-    # Classes that a reservation has kept off its machine may have room.
-    for kind in list(queue.classes.blocked):
-        queue.classes.unblock(kind)
-    return GangEasy(state, queue, gangs) if name == "easy" else GangConservative(state, queue, gangs)
+def begin_gangs(cycle: Placements, name: str) -> Gangs:
+    """The gangs of a cycle, with the iteration of a name for them: the same as before where it reserves nothing."""
+    gangs, queue = Gangs(cycle), cycle.queue
+    if name in BACKFILLING:
+        assert isinstance(queue, KeyedQueue), "other orders are refused"
+        # Classes that a reservation has kept off its machine may have room.
+        for kind in list(queue.classes.blocked):
+            queue.classes.unblock(kind)
+        iteration = GangEasy if name == "easy" else GangConservative
+        cycle.iteration = iteration(cycle.state, queue, gangs)
+    return gangs

@@ -12,16 +12,13 @@ machines with most room in order of their numbers (`volery.policies.gangs`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from volery.architectures.pipeline.attempts import AfterEviction, Placements
 from volery.architectures.pipeline.policies import Candidates, Kind, Running, State, Waiting
 from volery.core.model import Gang, JobId, TaskId, Time
 from volery.policies.gangs import Demand, Places, Rooms, assign, rooms_on, spread
-
-if TYPE_CHECKING:
-    from volery.architectures.pipeline.attempts import Placements
 
 
 class GangKind(Kind):
@@ -144,6 +141,8 @@ class Gangs:
 
         members = list(record.gathered.values())
         first = members[0]
+        # Where others have finished, the rest may be too few for all machines of the shape.
+        gang = msgspec.structs.replace(record.gang, nodes=min(record.gang.nodes, gathered_count))
         # A gang lasts as long as its longest member.
         longest_us = max([member.task.estimate_us for member in members])
         record.entry = Waiting(
@@ -151,7 +150,7 @@ class Gangs:
             if first.task.estimate_us == longest_us
             else msgspec.structs.replace(first.task, estimate_us=longest_us),
             first.job,
-            self.kind_of([member.kind for member in members], record.gang),
+            self.kind_of([member.kind for member in members], gang),
             min([member.number for member in members]),
             max([member.ready_us for member in members]),
             sum([member.work_us for member in members]),
@@ -249,13 +248,32 @@ class Gangs:
             record.unfinished_tasks -= 1
             self._maybe_queue(record)
 
-    def others(self, waiting: Waiting) -> list[Running]:
-        """The other members of a task's gang that run, or are about to."""
-        record = self._records.get(waiting.job.id)
-        if record is None:
-            return []
-        running = self._state.running
-        return [running[task] for task in record.members if task in running and task != waiting.task.id]
+    def recall(self, running: Running, now: Time) -> None:
+        """Queue a member again whose attempt the driver has ended, and the others with it."""
+        self._cycle.release(running, now)
+        running.waiting.attempt += running.sent
+        self._cycle.enqueue(running.waiting)
+        self.recall_others(running.waiting, now)
+
+    def recall_others(self, waiting: Waiting, now: Time) -> None:
+        """End the attempts of all other members of a task's gang: it starts again whole."""
+        cycle, record = self._cycle, self._records.get(waiting.job.id)
+        running_tasks = self._state.running
+        members = [running_tasks[task] for task in record.members if task in running_tasks] if record else ()
+        for running in members:
+            # Another member may have been recalled with an earlier one, and one that is called off ends anyway.
+            if running.waiting is waiting or running.ending or not cycle.runs(running):
+                continue
+            if running.sent:
+                cycle.evict(running, AfterEviction.QUEUE, now)
+            else:
+                cycle.evictions.drop(running)
+                cycle.release(running, now)
+                cycle.enqueue(running.waiting)
+
+    def may_hold(self, kinds: Sequence[Kind], gang: Gang) -> bool:
+        """True if the empty cluster holds members of these classes together."""
+        return all(kind.possible for kind in kinds) and self.kind_of(kinds, gang).possible
 
     def forget(self, job: JobId) -> None:
         """Forget a job that is done."""

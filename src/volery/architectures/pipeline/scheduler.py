@@ -98,7 +98,8 @@ class Scheduler(Component):
         self._lines_of_jobs.setdefault(line, deque()).append(record)
 
         self._unqueued_tasks[job.id] = []
-        if job.gang is not None and self._cycle.expect_gang(job.id, job.gang, job.task_count):
+        if job.gang is not None and (gangs := self._cycle.gangs()) is not None:
+            gangs.expect(job.id, job.gang, job.task_count)
             self._gathering[job.id] = job.gang, []
         elif any(job.parents):
             self._graphs[job.id] = Workflow()
@@ -155,7 +156,8 @@ class Scheduler(Component):
             task.id for task in tasks if not (kinds[task.id].possible or self._possible_at_broker(task))
         }
 
-        if gang is not None and tasks and not self._cycle.may_hold([kinds[task.id] for task in tasks], gang):
+        gangs = self._cycle.gangs() if gang is not None and tasks else None
+        if gang is not None and gangs is not None and not gangs.may_hold([kinds[task.id] for task in tasks], gang):
             refused_count = len(tasks) - len(impossible_tasks)
             self._port.observe(Counted(GANG_TASKS_REFUSED, refused_count))
             impossible_tasks = set(kinds)

@@ -37,6 +37,7 @@ from volery.core.bounds import (
     Seconds,
     param,
 )
+from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -92,7 +93,12 @@ def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> 
     """
     request_setting = RequestSetting(config.gangs, False, config.constraints, 1.0)
     setting = _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, request_setting)
-    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting))
+    return _deployed(cluster, setting)
+
+
+def _deployed(cluster: Cluster, setting: CycleSetting) -> Deployment:
+    deployment = with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting))
+    return msgspec.structs.replace(deployment, capabilities=(GangPlacement(shapes=False),))
 
 
 def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deployment:
@@ -123,7 +129,7 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
     )
 
     setting = _setting("tetrisched", config, quantum_us, quanta_ahead, request_setting)
-    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting))
+    return _deployed(cluster, setting)
 
 
 QUANTA_MAX = 1000
@@ -175,7 +181,13 @@ TETRISCHED = Architecture(
     conformance=Conformance(
         hops=2, tolerates=frozenset({"duplication"}), gangs="gangs", immediate={**PROMPT, "plan_ahead_s": 0.0}
     ),
-    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity", "priorities": "budget=priority"},
+    features={
+        "constraints": "",
+        "deadlines": "",
+        "preferences": "heterogeneity",
+        "priorities": "budget=priority",
+        "gangs": "",
+    },
 )
 
 ALSCHED = msgspec.structs.replace(
@@ -186,5 +198,5 @@ ALSCHED = msgspec.structs.replace(
     defaults=AlschedConfig(),
     build=build_alsched,
     conformance=msgspec.structs.replace(TETRISCHED.conformance, immediate=PROMPT),
-    features={"constraints": "", "preferences": "constraints=soft|hard"},
+    features={"constraints": "", "preferences": "constraints=soft|hard", "gangs": ""},
 )

@@ -196,6 +196,11 @@ class WaitingJob(msgspec.Struct):
     in_parts: bool = False
 
     @property
+    def is_rigid(self) -> bool:
+        """True if it was submitted as a gang."""
+        return self.job.gang is not None
+
+    @property
     def tasks(self) -> int:
         return sum(map(len, self.groups.values()))
 
@@ -229,7 +234,7 @@ class Requests:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
 
-        if not (self._setting.gangs and self.is_possible(waiting)):
+        if not (self._is_gang(waiting) and self.is_possible(waiting)):
             return self._elastic(waiting, grid)
 
         if self._setting.timeless is not None:
@@ -243,6 +248,9 @@ class Requests:
 
         assert placed is not None, "best effort is always worth something"
         return JobRequest(waiting.job.id, *placed, needs, is_missed)
+
+    def _is_gang(self, waiting: WaitingJob) -> bool:
+        return self._setting.gangs or waiting.is_rigid
 
     def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
         return Wishes(
@@ -345,7 +353,7 @@ class Requests:
 
     def is_possible(self, waiting: WaitingJob) -> bool:
         """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""
-        if not (self._setting.gangs and waiting.groups):
+        if not (self._is_gang(waiting) and waiting.groups):
             return True
         kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])
 

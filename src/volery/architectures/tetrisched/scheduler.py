@@ -88,7 +88,7 @@ class Scheduler(Component):
 
         if self._is_impossible(waiting):
             self._refuse(waiting)
-        elif waiting.groups:
+        elif waiting.groups and not self._is_to_come(waiting):
             self._waiting_jobs[job] = waiting
             if self._setting.asking.timeless is None and not waiting.missed and waiting.job.deadline_us != NEVER:
                 self._urgent_jobs[job] = waiting
@@ -99,13 +99,17 @@ class Scheduler(Component):
     def _is_impossible(self, waiting: WaitingJob) -> bool:
         """Tell if all tasks of the job came together, wait, and never fit on the empty cluster."""
         if (
-            not self._setting.asking.gangs
+            not (self._setting.asking.gangs or waiting.is_rigid)
             or waiting.in_parts
             or waiting.tasks + waiting.lacking < waiting.job.task_count
         ):
             return False
 
         return waiting.lacking > 0 or not self._requests.is_possible(waiting)
+
+    def _is_to_come(self, waiting: WaitingJob) -> bool:
+        """True if chunks of a job that was submitted as a gang are to come: it starts whole."""
+        return waiting.is_rigid and waiting.tasks + waiting.lacking < waiting.job.task_count
 
     def _refuse(self, waiting: WaitingJob) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""

@@ -65,16 +65,6 @@ def fitting(path: Path) -> Format | None:
     return next((known_format for known_format in FORMATS if known_format.fits(head)), None)
 
 
-def states_gangs(path: Path) -> bool:
-    """True if rows of a file may be jobs whose tasks run only together.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    form = fitting(path)
-    return form is not None and form.has_gangs is not None and form.has_gangs(path)
-
-
 def stated_processors(path: Path) -> int | None:
     """Processors of the machine that a file comes from; None where it does not state them, or there is no such file."""
     if not path.exists():

@@ -34,6 +34,7 @@ from volery.workload.formats.source import (
     Format,
     Head,
     Noticed,
+    always,
     amount,
     is_number,
     known,
@@ -230,10 +231,6 @@ def _swf_processors(head: Head) -> int | None:
     return stated.get("MaxProcs") or stated.get("MaxNodes") or None
 
 
-def _always(_: Path) -> bool:
-    return True
-
-
 SWF: Final = Format(
     "swf",
     "SWF",
@@ -241,7 +238,7 @@ SWF: Final = Format(
     rows=read_swf,
     like=like_swf,
     processors=_swf_processors,
-    has_gangs=_always,
+    has_gangs=always,
     remarks=(
         "-1 is unknown; a job of n processors is n tasks that run only together, or with --gangs task one task",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",

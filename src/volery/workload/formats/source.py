@@ -61,6 +61,11 @@ class Head(NamedTuple):
         return frozenset(fields(self.lines[0])) if self.lines else frozenset()
 
 
+def always(_: Path) -> bool:
+    """True of every file."""
+    return True
+
+
 class Format(NamedTuple):
     """A format of traces; it gives rows or, where the source has columns, batches.
 

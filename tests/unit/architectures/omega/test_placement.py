@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volery.architectures.omega.placement import (
+    ANYWHERE,
     NOWHERE,
     FreeCopy,
     Kind,
@@ -19,7 +20,7 @@ from volery.architectures.omega.placement import (
     place,
     stretch,
 )
-from volery.core.model import Cluster, Task
+from volery.core.model import Cluster, Gang, Task
 from volery.core.resources import Packing
 from volery.core.streams import Streams
 
@@ -75,7 +76,7 @@ def test_a_copy_has_room_exactly_where_a_draw_from_all_machines_finds_some(
 
 
 def problem(
-    free: list[int], tasks: int, seed: int = 0, whole: bool = False, machines: list[int] | None = None
+    free: list[int], tasks: int, seed: int = 0, whole: Gang | None = None, machines: list[int] | None = None
 ) -> PlacementProblem:
     packing = Packing(1)
     pool = list(range(len(free))) if machines is None else machines
@@ -97,8 +98,19 @@ def test_as_many_tasks_as_there_is_room_for_are_placed_and_no_machine_twice(
 
 
 def test_a_gang_finds_room_for_all_or_for_none() -> None:
-    assert place(problem([1, 1], 3, whole=True)) == NOWHERE
-    assert len(place(problem([1, 2], 3, whole=True)).places) == 3
+    assert place(problem([1, 1], 3, whole=ANYWHERE)) == NOWHERE
+    assert len(place(problem([1, 2], 3, whole=ANYWHERE)).places) == 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gang_with_a_shape_is_spread_over_its_machines_or_finds_none(seed: int) -> None:
+    answer = place(problem([3, 1, 2, 2], 5, seed, whole=Gang(3, 2)))
+    assert answer.places == (0, 1, 2, 3, 4)
+    counts = Counter(answer.machines)
+    assert len(counts) == 3
+    assert max(counts.values()) == 2
+    assert place(problem([3, 1, 2, 0], 6, seed, whole=Gang(3, 2))) == NOWHERE
+    assert place(problem([9, 9, 0, 0], 3, seed, whole=Gang(3, 1))) == NOWHERE
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from volery.core.errors import InputError, suggestion
 from volery.workload.formats.columns.maps import ColumnMap, parsed_map, read_map
 from volery.workload.formats.columns.proposal import Proposal, propose
 from volery.workload.formats.columns.rows import MappedRows
-from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, row_like
+from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, always, fields, row_like
 
 SHIPPED: Final = (
     "sacct",
@@ -71,6 +71,7 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         _recognition(column_map),
         batches=batches,
         remarks=column_map.remarks,
+        has_gangs=always if column_map.has_gangs else None,
         # A text with other separators is near to none by its names: its first line does not show them.
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
         like=row_like(source.kinds, source.separator) if source.kinds else None,

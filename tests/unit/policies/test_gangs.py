@@ -1,0 +1,92 @@
+"""Machines for gangs: as many members as there is room for, in their shape, and unlike members wherever all fit."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volery.core.model import Gang
+from volery.core.resources import DevicePacking, Packing
+from volery.policies.gangs import Demand, Rooms, assign, rooms_on, spread
+
+ONE = Packing(1)
+
+
+def free(*amounts: int) -> list[int]:
+    return [ONE.free((amount,)) for amount in amounts]
+
+
+def test_rooms_are_counted_by_amounts_and_by_devices() -> None:
+    two = Packing(2)
+    assert Rooms(two)[two.free((9, 7)), two.pack((2, 3))] == 2
+    assert Rooms(two)[two.free((9, 7)), two.pack((0, 3))] == 2
+    devices = DevicePacking(1, 0, 2)
+    empty = devices.free((2000,))
+    assert [Rooms(devices)[empty, devices.pack((milli,))] for milli in (700, 500, 1000, 1500)] == [2, 4, 2, 1]
+
+
+def test_machines_without_room_are_left_out() -> None:
+    assert rooms_on(0b1101, free(2, 9, 0, 5), ONE.pack((2,)), Rooms(ONE)) == [(0, 1), (3, 2)]
+
+
+def test_a_gang_without_a_shape_fills_the_machines_in_order() -> None:
+    assert spread([(4, 2), (1, 3), (0, 9)], 4, Gang()) == [(4, 2), (1, 2)]
+    assert spread([(4, 2), (1, 3)], 6, Gang()) == []
+
+
+@given(rooms=st.lists(st.integers(0, 4), max_size=7), nodes=st.integers(1, 5), size=st.integers(1, 12))
+def test_a_shape_is_met_wherever_it_can_be(rooms: list[int], nodes: int, size: int) -> None:
+    """By comparison with all choices of machines."""
+    if nodes > size:
+        return
+    shape = Gang(nodes, -(-size // nodes))
+    places = spread(list(enumerate(rooms)), size, shape)
+    usable = [min(room, shape.tasks_per_node) for room in rooms if room]
+    can_be = len(usable) >= nodes and sum(sorted(usable)[-nodes:]) >= size
+    assert bool(places) == can_be
+    if places:
+        assert len({machine for machine, _ in places}) == nodes
+        assert sum(count for _, count in places) == size
+        assert all(1 <= count <= min(rooms[machine], shape.tasks_per_node) for machine, count in places)
+
+
+@given(
+    suits=st.lists(st.integers(0, 15), min_size=1, max_size=4),
+    counts=st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    slots=st.lists(st.integers(0, 2), min_size=4, max_size=4),
+)
+def test_unlike_members_of_one_slot_each_find_room_wherever_there_is_some(
+    suits: list[int], counts: list[int], slots: list[int]
+) -> None:
+    """By Hall's theorem: each set of classes has as many slots as members."""
+    demands = [Demand(ONE.pack((1,)), machines, count) for machines, count in zip(suits, counts, strict=False)]
+    machines = assign(demands, free(*slots), ONE)
+    fits = all(
+        sum(demand.count for demand, is_chosen in zip(demands, chosen, strict=True) if is_chosen)
+        <= sum(
+            slots[machine]
+            for machine in range(4)
+            if any(
+                is_chosen and demand.machines >> machine & 1 for demand, is_chosen in zip(demands, chosen, strict=True)
+            )
+        )
+        for chosen in product((False, True), repeat=len(demands))
+    )
+    assert bool(machines) == fits
+    if machines:
+        assert [len(places) for places in machines] == [demand.count for demand in demands]
+        assert all(
+            demand.machines >> machine & 1
+            for demand, places in zip(demands, machines, strict=True)
+            for machine in places
+        )
+        taken = [machine for places in machines for machine in places]
+        assert all(taken.count(machine) <= slots[machine] for machine in range(4))
+
+
+def test_unlike_amounts_are_placed_largest_first() -> None:
+    demands = [Demand(ONE.pack((1,)), 0b11, 2), Demand(ONE.pack((5,)), 0b11, 1)]
+    assert assign(demands, free(5, 2), ONE) == [[1, 1], [0]]
+    assert assign(demands, free(4, 4), ONE) == []
