@@ -17,8 +17,10 @@ import msgspec
 from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.reasons import Decision
 
-Outcome = Literal["finished", "failed", "killed", "unstarted"]
+Outcome = Literal["finished", "failed", "killed", "unstarted", "limit"]
 """The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another.
+
+An attempt has reached the outcome "limit" if the driver ended it at its job's limit (`Job.limit_us`); its task is over.
 
 An attempt is unstarted whose node lacked something to begin it; then its task is to be placed again. Drivers end none
 like that unless `CrashRecovery.takes_back`.

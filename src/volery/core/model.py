@@ -162,6 +162,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         replicas: Numbers of the machines that hold the input of each task of this chunk; nothing: no task has a
             preference.
         preference: Machines on which its tasks are faster.
+        limit_us: Wall-clock limit of an attempt of any of its tasks; NEVER: none. The driver ends an attempt that
+            would run longer, and the task is over.
         gang: Shape of the gang that its tasks form; None: each task runs for itself.
     """
 
@@ -175,6 +177,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parents: tuple[tuple[TaskId, ...], ...] = ()
     replicas: tuple[tuple[int, ...], ...] = ()
     preference: Preference = INDIFFERENT
+    limit_us: Time = NEVER
     gang: Gang | None = None
 
 

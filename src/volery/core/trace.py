@@ -55,6 +55,18 @@ def check_times(trace: Trace) -> None:
         raise InputError(trace.name, problem)
 
 
+def check_limits(trace: Trace) -> None:
+    """Refuse a workload with a limit that no attempt could keep.
+
+    Raises:
+        InputError: with the job and its limit.
+    """
+    wrong_job = next((job for job, limit in enumerate(trace.limit_us) if limit <= 0 and limit != NEVER), None)
+    if wrong_job is not None:
+        problem = f"job {wrong_job} has a limit of {trace.limit_us[wrong_job]} us; give one above 0, or {NEVER}: none"
+        raise InputError(trace.name, problem)
+
+
 class Trace(msgspec.Struct, frozen=True):
     """Jobs in order of arrival; the tasks of job j are `first[j]` to `first[j + 1]` (exclusive).
 
@@ -90,6 +102,8 @@ class Trace(msgspec.Struct, frozen=True):
         tag_sets: Distinct sets of tags, each with the constraints of which it is a subject; see
             `volery.core.tags.with_tags`.
         tag_set: Place of the tags of each job's tasks among `tag_sets`; empty where no task has any.
+        limit_us: Wall-clock limit of each attempt of a job's tasks, which the driver enforces, or NEVER; empty where
+            no job has one.
         gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
             together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
     """
@@ -118,6 +132,7 @@ class Trace(msgspec.Struct, frozen=True):
     told_estimate_us: array[int] = array("q")
     tag_sets: tuple[Tags, ...] = ()
     tag_set: array[int] = array("H")
+    limit_us: array[int] = array("q")
     gang_nodes: array[int] = array("i")
 
     @property
@@ -248,6 +263,7 @@ class Trace(msgspec.Struct, frozen=True):
             parents[:CHUNK_TASKS],
             replicas[:CHUNK_TASKS],
             self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
+            self.limit_us[job] if self.limit_us else NEVER,
             gang=self.gang_of(job) if self.gang_nodes else None,
         )
 
@@ -273,7 +289,7 @@ class Trace(msgspec.Struct, frozen=True):
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
 
         optional = ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us")
-        for name in (*optional, "told_estimate_us", "gang_nodes"):
+        for name in (*optional, "told_estimate_us", "limit_us", "gang_nodes"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

@@ -89,7 +89,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def sped_up(trace: Trace, speedup: float) -> Trace:
-    """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
+    """The same work in less time: arrivals, durations, estimates, deadlines and limits divided: the load stays.
 
     Raises:
         InputError: tasks wait for others or come after their jobs, and nothing holds them back here.
@@ -109,6 +109,7 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
         duration_us=divided(trace.duration_us),
         estimate_us=divided(trace.estimate_us),
         deadline_us=divided(trace.deadline_us),
+        limit_us=divided(trace.limit_us),
     )
 
 

@@ -28,7 +28,7 @@ from volery.core.port import Port
 from volery.core.records import Billing, Records
 from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
-from volery.core.trace import Trace, check_times
+from volery.core.trace import Trace, check_limits, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
 from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
@@ -428,13 +428,14 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, parents are no earlier tasks of their job,
-            replicas are on no machine, or tags cannot be met by any order of starts, or are not supported by the
-            design.
+        InputError: tasks ask for other resources than machines offer, a limit is not above 0, parents are no earlier
+            tasks of their job, replicas are on no machine, or tags cannot be met by any order of starts, or are not
+            supported by the design.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_times(trace)
+    check_limits(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
     check_tags(trace)

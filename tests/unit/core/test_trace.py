@@ -5,11 +5,13 @@ from __future__ import annotations
 from array import array
 
 import msgspec
+import pytest
 
 from volery.conformance.cases import trace_of
+from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, Task
-from volery.core.trace import little_endian, longs
+from volery.core.model import CHUNK_TASKS, NEVER, Task
+from volery.core.trace import check_limits, little_endian, longs
 
 
 def test_a_job_is_submitted_with_its_tasks_and_its_mean_duration() -> None:
@@ -66,9 +68,26 @@ def test_the_digest_of_a_trace_sees_every_column() -> None:
         trace_of("a", [0, 5], [[10], [20]], [[0], [1]]),
         msgspec.structs.replace(base, user=("ann", "bob")),
         msgspec.structs.replace(base, estimate_us=array("q", [10, 19])),
+        msgspec.structs.replace(base, limit_us=array("q", [NEVER, 30])),
+        msgspec.structs.replace(base, deadline_us=array("q", [NEVER, 30])),
     ]
     assert len({base.digest(), *(trace.digest() for trace in changed)}) == 1 + len(changed)
     assert trace_of("another name", [0, 5], [[10], [20]]).digest() == base.digest()
+
+
+def test_a_job_is_submitted_with_its_limit_and_most_have_none() -> None:
+    trace = trace_of("t", [0, 5], [[10], [20]])
+    limited = msgspec.structs.replace(trace, limit_us=array("q", [NEVER, 30]))
+    for one, limits in ((trace, [NEVER, NEVER]), (limited, [NEVER, 30])):
+        submits = [message for job in (0, 1) for message in one.submission(job) if isinstance(message, Submit)]
+        assert [submit.job.limit_us for submit in submits] == limits
+
+
+@pytest.mark.parametrize("limit_us", [0, -7])
+def test_a_limit_that_no_attempt_could_keep_is_refused(limit_us: int) -> None:
+    trace = msgspec.structs.replace(trace_of("t", [0, 5], [[10], [20]]), limit_us=array("q", [NEVER, limit_us]))
+    with pytest.raises(InputError, match=rf"t: job 1 has a limit of {limit_us} us; give one above 0"):
+        check_limits(trace)
 
 
 def test_every_task_knows_its_job() -> None:
