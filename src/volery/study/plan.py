@@ -164,6 +164,8 @@ def inputs_key(run: RunSpec) -> str:
     content |= {"racks": run.racks} if run.racks > 1 else {}
     if run.only != "ran":
         content["only"] = run.only
+    if run.columns is not None:
+        content["columns"] = content_digest(run.columns) if run.columns.endswith(".toml") else run.columns
     if run.load is not None:
         content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":
