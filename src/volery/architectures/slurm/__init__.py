@@ -14,12 +14,18 @@ Deviates A job is a gang, or an array with an element per task, or one task; its
 
 from __future__ import annotations
 
-from volery.architectures.slurm.configuration import partitions_of, preemption_of, priorities_of, reservations_of
+from volery.architectures.slurm.configuration import (
+    partitions_of,
+    preemption_of,
+    priorities_of,
+    reservations_of,
+    weights_of,
+)
 from volery.architectures.slurm.controller import Controller
-from volery.architectures.slurm.nodes import NodeTable
+from volery.architectures.slurm.nodes import NodeFacts
 from volery.architectures.slurm.parameters import PLACE, SlurmConfig
-from volery.architectures.slurm.priority import Size
-from volery.architectures.slurm.site import Fit, Site
+from volery.architectures.slurm.priority import ClusterSize
+from volery.architectures.slurm.site import Fit, SlurmSite
 from volery.core.capabilities import GangPlacement, Refusals
 from volery.core.component import Architecture, Conformance, Deployment
 from volery.core.errors import InputError
@@ -35,17 +41,16 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     Raises:
         InputError: a partition, a weight or another parameter does not fit the cluster.
     """
-    if config.Weight and len(config.Weight) != len(cluster.slots):
-        problem = f"it has {len(config.Weight)} weights for {len(cluster.slots)} nodes; give one for each node, or none"
-        raise InputError(f"{PLACE}Weight", problem)
-
-    table = NodeTable(cluster, config.Weight)
+    if config.conf:
+        problem = "a slurm.conf is read by comparisons and studies alone; give its parameters one by one"
+        raise InputError(f"{PLACE}conf", problem)
+    table = NodeFacts(cluster, weights_of(config, len(cluster.slots)))
     partitions, default = partitions_of(config, table.every)
-    site = Site(partitions, default, config.SelectType == "select/linear", reservations_of(config, table.every))
+    site = SlurmSite(partitions, default, config.SelectType == "select/linear", reservations_of(config, table.every))
     fit = Fit(table, cluster.resources, site)
 
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
-    priorities = priorities_of(config, Size(len(cluster.slots), core_count), partitions)
+    priorities = priorities_of(config, ClusterSize(len(cluster.slots), core_count), partitions)
 
     controller = Controller(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
@@ -61,17 +66,17 @@ SLURM = Architecture(
     stages={
         Stage.J1: Realisation("Controller.on_submit"),
         Stage.J2: Realisation("Fit.is_possible", "full", "the limits and nodes of a partition"),
-        Stage.J3: Realisation("JobQueue.add", "full", "tier, priority, submission"),
+        Stage.J3: Realisation("PendingQueue.add", "full", "tier, priority, submission"),
         Stage.J4: Realisation("Controller.on_submit", "full", "one job at a time"),
         Stage.J6: Realisation("Controller.on_completed", "full", "JobDone after the last task"),
-        Stage.T2: Realisation("JobQueue.add", "full", "tasks of a job together, or as elements of an array"),
+        Stage.T2: Realisation("PendingQueue.add", "full", "tasks of a job together, or as elements of an array"),
         Stage.T3: Realisation("Controller._pass", "full", "main loop, and backfilling with a plan"),
         Stage.T4: Realisation("Controller._start"),
         Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
         Stage.T7: Realisation("Controller.on_completed"),
         Stage.T10: Realisation("PreemptionRules.candidates", "full", "by partition or QOS", "PreemptType"),
         Stage.R1: Realisation("Nodes.choose", "full", "the nodes of a partition"),
-        Stage.R2: Realisation("Site.allowed", "full", "partitions and advance reservations"),
+        Stage.R2: Realisation("SlurmSite.allowed", "full", "partitions and advance reservations"),
         Stage.R3: Realisation("Nodes.choose", "full", "constraint bit vectors"),
         Stage.R4: Realisation("Nodes.choose", "full", "cores and other resources, or whole nodes"),
         Stage.R5: Realisation("Nodes.choose", "full", "tightest set of consecutive nodes"),

@@ -13,20 +13,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from volery.architectures.slurm.jobs import PendingJob, RunningJob
-from volery.architectures.slurm.nodes import Nodes, Share
+from volery.architectures.slurm.jobs import QueuedJob, StartedJob
+from volery.architectures.slurm.nodes import Nodes, NodeShare
 from volery.architectures.slurm.parameters import MINUTE, SlurmConfig
 
 PRECISION_S: Final = 30
 """Ends of running jobs that are no farther apart count as one, at first; then this doubles."""
 
 
-def reserves(config: SlurmConfig, job: PendingJob, now_s: int) -> bool:
+def reserves(config: SlurmConfig, job: QueuedJob, now_s: int) -> bool:
     """True if a job that cannot start keeps others from its nodes."""
     return job.priority >= config.bf_min_prio_reserve and now_s - job.eligible_s >= config.bf_min_age_reserve
 
 
-class Window(msgspec.Struct):
+class PlanWindow(msgspec.Struct):
     """A time from its begin to its end, in seconds, with the vector of nodes that are not reserved then."""
 
     begin_s: int
@@ -49,7 +49,7 @@ class Plan:
     def __init__(self, begin_s: int, config: SlurmConfig, nodes: int) -> None:
         self._resolution_s = config.bf_resolution
         end_s = self._rounded(begin_s + config.bf_window * MINUTE)
-        self.windows = [Window(self._rounded(begin_s), end_s, nodes)]
+        self.windows = [PlanWindow(self._rounded(begin_s), end_s, nodes)]
         self.record_count = 1
 
     def _rounded(self, time_s: int) -> int:
@@ -107,7 +107,7 @@ class Plan:
         """Cut the window in which a time lies in two; returns whether there is one."""
         for place, window in enumerate(self.windows):
             if window.begin_s < time_s < window.end_s:
-                self.windows.insert(place + 1, Window(time_s, window.end_s, window.nodes))
+                self.windows.insert(place + 1, PlanWindow(time_s, window.end_s, window.nodes))
                 window.end_s = time_s
                 return True
         return False
@@ -117,7 +117,7 @@ class Placement(NamedTuple):
     """The earliest time at which a job fits, in seconds, and its nodes then."""
 
     start_s: int
-    shares: list[Share]
+    shares: list[NodeShare]
 
     @property
     def nodes(self) -> int:
@@ -133,7 +133,7 @@ class Views:
         running_jobs: Jobs that run, in the order of their ends.
     """
 
-    def __init__(self, future: Nodes, running_jobs: Sequence[RunningJob]) -> None:
+    def __init__(self, future: Nodes, running_jobs: Sequence[StartedJob]) -> None:
         self.running_jobs = running_jobs
         self._future = future
         self._views: list[Nodes] = []
@@ -146,7 +146,7 @@ class Views:
         return self._views[place]
 
 
-class Forecast:
+class EndForecast:
     """The ends of running jobs as far as they are expected: finds the earliest time at which a job fits.
 
     Args:
@@ -155,7 +155,7 @@ class Forecast:
         config: Parameters of the loop.
     """
 
-    def __init__(self, nodes: Nodes, running_jobs: Sequence[RunningJob], config: SlurmConfig) -> None:
+    def __init__(self, nodes: Nodes, running_jobs: Sequence[StartedJob], config: SlurmConfig) -> None:
         self._nodes = nodes
         self._running_jobs = sorted(running_jobs, key=lambda running: running.end_s)
         self._views = Views(nodes.copy(), self._running_jobs)
@@ -163,7 +163,7 @@ class Forecast:
         self._is_one_by_one = config.SelectType == "select/linear"
 
     def placement(
-        self, job: PendingJob, candidates: int, now_s: int, victims: Sequence[RunningJob], *, is_now_only: bool
+        self, job: QueuedJob, candidates: int, now_s: int, victims: Sequence[StartedJob], *, is_now_only: bool
     ) -> Placement | None:
         """The earliest placement of a job on candidates; None: it never fits, or not now where that is demanded.
 
@@ -191,7 +191,7 @@ class Forecast:
             views = Views(future, [running for running in self._running_jobs if running not in victims])
         return None if is_now_only else self._after_ends(job, candidates, now_s, views)
 
-    def _after_ends(self, job: PendingJob, candidates: int, now_s: int, views: Views) -> Placement | None:
+    def _after_ends(self, job: QueuedJob, candidates: int, now_s: int, views: Views) -> Placement | None:
         """The placement after ends of running jobs, of which several count as one the farther they are away."""
         ends = [place for place, running in enumerate(views.running_jobs) if running.nodes & candidates]
         ends_s = [views.running_jobs[place].end_s for place in ends]
@@ -221,7 +221,7 @@ class Forecast:
         return now_s + 1 if self._is_one_by_one else max(end_s + self._config.KillWait, now_s + 1)
 
 
-class Cycle:
+class BackfillCycle:
     """One cycle of the backfill loop.
 
     Args:
@@ -240,10 +240,10 @@ class Cycle:
         config: SlurmConfig,
         now_s: int,
         plan: Plan,
-        forecast: Callable[[], Forecast],
-        start: Callable[[PendingJob, int, int], bool],
-        victims: Callable[[PendingJob], Sequence[RunningJob]],
-        allowed: Callable[[PendingJob, int, int], tuple[int, int]],
+        forecast: Callable[[], EndForecast],
+        start: Callable[[QueuedJob, int, int], bool],
+        victims: Callable[[QueuedJob], Sequence[StartedJob]],
+        allowed: Callable[[QueuedJob, int, int], tuple[int, int]],
     ) -> None:
         self._config = config
         self._now_s = now_s
@@ -259,14 +259,14 @@ class Cycle:
         self._tests: Counter[tuple[str, str]] = Counter()
         self._reservations: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[PendingJob]) -> None:
+    def run(self, jobs: Sequence[QueuedJob]) -> None:
         """Handle jobs in their order, until a limit of the loop is reached."""
         for job in jobs:
             if self._tested_count >= self._config.bf_max_job_test or self._is_over:
                 return
             self._try_elements(job)
 
-    def _try_elements(self, job: PendingJob) -> None:
+    def _try_elements(self, job: QueuedJob) -> None:
         """Start elements of a job as long as they fit, then reserve nodes for some of those that wait."""
         config = self._config
         reserved_count = 0
@@ -294,7 +294,7 @@ class Cycle:
             if not job.is_array or reserved_count >= config.bf_max_job_array_resv:
                 return
 
-    def _counts(self, job: PendingJob) -> bool:
+    def _counts(self, job: QueuedJob) -> bool:
         """Count a test of a job; False where its user or partition has had enough of them."""
         config, user, partition = self._config, job.user, job.partition.name
         limits = (
@@ -307,7 +307,7 @@ class Cycle:
         self._tests.update([key for key, most in limits if most])
         return True
 
-    def _placement(self, job: PendingJob, *, is_now_only: bool) -> Placement | None:
+    def _placement(self, job: QueuedJob, *, is_now_only: bool) -> Placement | None:
         """Start a job, or find the time and nodes to reserve; None: neither within the window of the plan."""
         now_s = self._now_s
         run_s = job.runs_for_s()

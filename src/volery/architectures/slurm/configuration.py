@@ -10,12 +10,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from volery.architectures.slurm.jobs import AdvanceReservation, Partition
+from volery.architectures.slurm.jobs import AdvanceReservation, SlurmPartition
 from volery.architectures.slurm.parameters import PLACE, UNLIMITED, SlurmConfig, seconds
 from volery.architectures.slurm.preemption import PreemptionRules
-from volery.architectures.slurm.priority import FairTree, Priorities, Size
+from volery.architectures.slurm.priority import ClusterSize, FairTree, Priorities
 from volery.core.errors import InputError, suggestion
 from volery.policies.fairness.shares import parse_shares_text
+from volery.policies.match import positions
 
 NODES: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 MODES: Final = ("OFF", "REQUEUE", "CANCEL")
@@ -82,7 +83,21 @@ def _count(values: Mapping[str, str], key: str, default: int, place: str) -> int
     return int(text)
 
 
-def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, Partition], Partition]:
+def weights_of(config: SlurmConfig, node_count: int) -> list[int]:
+    """The weight of each node.
+
+    Raises:
+        InputError: a part of the parameter is no set of nodes with a weight.
+    """
+    weights = [1] * node_count
+    for part in config.Weight.split("+") if config.Weight else ():
+        text, _, weight = part.partition(":")
+        for node in positions(_nodes(text, f"{PLACE}Weight", (1 << node_count) - 1)):
+            weights[node] = _count({"Weight": weight}, "Weight", 1, f"{PLACE}Weight")
+    return weights
+
+
+def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, SlurmPartition], SlurmPartition]:
     """The partitions by name, and that of jobs which name none: the one with Default:YES, or else the first.
 
     Args:
@@ -92,7 +107,7 @@ def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, Partition]
         InputError: a partition has no nodes, or a parameter that does not fit.
     """
     place = f"{PLACE}PartitionName"
-    partitions: dict[str, Partition] = {}
+    partitions: dict[str, SlurmPartition] = {}
     default = ""
     for name, values in _entries(config.PartitionName or "all/Nodes:ALL", place, PARTITION_KEYS):
         where = f"{place}/{name}"
@@ -102,7 +117,7 @@ def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, Partition]
         if mode and mode not in MODES:
             raise InputError(where, f"PreemptMode is {mode!r}" + suggestion(mode, MODES))
 
-        partitions[name] = Partition(
+        partitions[name] = SlurmPartition(
             name,
             _nodes(values["Nodes"], where, every),
             _count(values, "PriorityTier", 1, where),
@@ -160,7 +175,9 @@ class _Qos:
         return {user: self.priority[name] / largest for user, name in self.of_user.items()}
 
 
-def priorities_of(config: SlurmConfig, size: Size, partitions: Mapping[str, Partition]) -> Priorities | None:
+def priorities_of(
+    config: SlurmConfig, size: ClusterSize, partitions: Mapping[str, SlurmPartition]
+) -> Priorities | None:
     """Priorities by factors; None: first come, first served.
 
     Raises:

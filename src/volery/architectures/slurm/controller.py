@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from volery.architectures.slurm.backfill import Cycle, Forecast, Plan, reserves
-from volery.architectures.slurm.jobs import Element, JobQueue, Partition, PendingJob, RunningJob
-from volery.architectures.slurm.nodes import Need, Nodes, NodeTable, Share
+from volery.architectures.slurm.backfill import BackfillCycle, EndForecast, Plan, reserves
+from volery.architectures.slurm.jobs import Element, PendingQueue, QueuedJob, SlurmPartition, StartedJob
+from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes, NodeShare
 from volery.architectures.slurm.parameters import SlurmConfig
 from volery.architectures.slurm.preemption import CANCEL, PreemptionRules, victims
 from volery.architectures.slurm.priority import Priorities
-from volery.architectures.slurm.site import Fit, Site
+from volery.architectures.slurm.site import Fit, SlurmSite
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Address, Job, JobId, Task, TaskId, Time
@@ -50,8 +50,8 @@ class Controller(Component):
 
     def __init__(
         self,
-        table: NodeTable,
-        site: Site,
+        table: NodeFacts,
+        site: SlurmSite,
         fit: Fit,
         config: SlurmConfig,
         priorities: Priorities | None,
@@ -66,13 +66,13 @@ class Controller(Component):
         self._priorities = priorities
         self._preemption = preemption
 
-        self._queue = JobQueue()
+        self._queue = PendingQueue()
         self._jobs: dict[JobId, Job] = {}
         self._submitted_us: dict[JobId, Time] = {}
-        self._waiting: dict[JobId, list[PendingJob]] = {}
+        self._waiting: dict[JobId, list[QueuedJob]] = {}
         self._incomplete: dict[JobId, list[Task]] = {}
-        self._ineligible: dict[int, PendingJob] = {}
-        self._running: dict[int, RunningJob] = {}
+        self._ineligible: dict[int, QueuedJob] = {}
+        self._running: dict[int, StartedJob] = {}
         self._run_of_task: dict[TaskId, int] = {}
         self._attempts: dict[TaskId, int] = {}
 
@@ -116,7 +116,7 @@ class Controller(Component):
             self._changed(now)
             self._pass_at_end(now)
 
-    def _enqueue(self, job: Job, tasks: Sequence[Task], now: Time) -> list[PendingJob]:
+    def _enqueue(self, job: Job, tasks: Sequence[Task], now: Time) -> list[QueuedJob]:
         """Queue tasks of a job; those that can never run are reported."""
         if job.gang is not None:
             tasks = self._gathered(job, tasks)
@@ -148,18 +148,18 @@ class Controller(Component):
     def _pending(
         self,
         job: Job,
-        partition: Partition,
-        need: Need,
+        partition: SlurmPartition,
+        need: JobNeed,
         elements: Sequence[Element],
         submit_s: int,
         eligible_s: int,
-    ) -> PendingJob:
+    ) -> QueuedJob:
         self._job_count += 1
-        pending = PendingJob(job, self._job_count, partition, need, elements, submit_s, eligible_s)
+        pending = QueuedJob(job, self._job_count, partition, need, elements, submit_s, eligible_s)
         self._waiting.setdefault(job.id, []).append(pending)
         return pending
 
-    def _add(self, job: PendingJob, now: Time) -> None:
+    def _add(self, job: QueuedJob, now: Time) -> None:
         """Add a job to the queue with its priority."""
         if self._priorities is None:
             job.priority = TOP_PRIORITY - job.number
@@ -167,7 +167,7 @@ class Controller(Component):
             job.priority = self._priorities.priority(job, now // SECOND)
         self._queue.add(job)
 
-    def _try_at_submission(self, job: PendingJob, now: Time) -> None:
+    def _try_at_submission(self, job: QueuedJob, now: Time) -> None:
         """Start a job as it comes, if none that waits for any of the same nodes goes before it."""
         now_s = now // SECOND
         partition = job.partition
@@ -188,7 +188,7 @@ class Controller(Component):
         nodes, _ = self._site.allowed(job, now_s, now_s + job.runs_for_s())
         self._try(job, nodes, now_s)
 
-    def _try(self, job: PendingJob, nodes: int, now_s: int) -> bool:
+    def _try(self, job: QueuedJob, nodes: int, now_s: int) -> bool:
         """Start the next element of a job on some of the nodes; else preempt for it where that may be."""
         shares = self._nodes.choose(job.need, nodes)
         if shares is not None:
@@ -203,7 +203,7 @@ class Controller(Component):
                 self._kill(running)
         return False
 
-    def _start(self, job: PendingJob, shares: Sequence[Share], now_s: int) -> None:
+    def _start(self, job: QueuedJob, shares: Sequence[NodeShare], now_s: int) -> None:
         """Start the next element of a job, which leaves the queue with its last."""
         tasks = job.elements[0]
         parts = self._nodes.parts(job.need, shares, tasks)
@@ -213,7 +213,7 @@ class Controller(Component):
             cores = sum([self._fit.node_cores(part.node) for part in parts])
 
         self._run_count += 1
-        self._running[self._run_count] = RunningJob(job, tasks, parts, now_s, cores)
+        self._running[self._run_count] = StartedJob(job, tasks, parts, now_s, cores)
         for part in parts:
             for task in part.tasks:
                 self._run_of_task[task.id] = self._run_count
@@ -226,7 +226,7 @@ class Controller(Component):
             self._queue.discard(job)
             self._forget(job)
 
-    def _forget(self, job: PendingJob) -> None:
+    def _forget(self, job: QueuedJob) -> None:
         waiting_jobs = self._waiting[job.id]
         waiting_jobs.remove(job)
         if not waiting_jobs:
@@ -277,17 +277,19 @@ class Controller(Component):
         self._cycle_us = now
         now_s = now // SECOND
 
-        def forecast() -> Forecast:
-            return Forecast(self._nodes, list(self._running.values()), self._config)
+        def forecast() -> EndForecast:
+            return EndForecast(self._nodes, list(self._running.values()), self._config)
 
-        def victims_of(job: PendingJob) -> Sequence[RunningJob]:
+        def victims_of(job: QueuedJob) -> Sequence[StartedJob]:
             if self._preemption is None or job.victim_count:
                 return ()
             return self._preemption.candidates(job, self._running.values())
 
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
-        Cycle(self._config, now_s, plan, forecast, self._try, victims_of, self._site.allowed).run(list(self._queue))
+        BackfillCycle(self._config, now_s, plan, forecast, self._try, victims_of, self._site.allowed).run(
+            list(self._queue)
+        )
         if self._run_count > run_count:
             self._changed(now)
 
@@ -371,7 +373,7 @@ class Controller(Component):
             del self._running[run]
             self._ended(running, now)
 
-    def _ended(self, running: RunningJob, now: Time) -> None:
+    def _ended(self, running: StartedJob, now: Time) -> None:
         """Give the nodes of a job back, and queue what was preempted."""
         self._nodes.give_back(running.parts)
         if self._priorities is not None:
@@ -388,11 +390,11 @@ class Controller(Component):
         self._changed(now)
         self._pass_at_end(now)
 
-    def _preemption_mode(self, running: RunningJob) -> str:
+    def _preemption_mode(self, running: StartedJob) -> str:
         assert self._preemption is not None, "it alone ends jobs for others"
         return self._preemption.mode_of(running)
 
-    def _requeue(self, running: RunningJob, now: Time) -> None:
+    def _requeue(self, running: StartedJob, now: Time) -> None:
         """Queue a job that was preempted, or of which a task was killed; it is eligible after a while."""
         pending = running.pending
         tasks = tuple(running.preempted_tasks)
@@ -406,7 +408,7 @@ class Controller(Component):
         self._ineligible[again.number] = again
         self._port.set_timer((ELIGIBLE, again.number), eligible_s * SECOND)
 
-    def _kill(self, running: RunningJob) -> None:
+    def _kill(self, running: StartedJob) -> None:
         for task, part in running.unfinished.items():
             self._port.send(f"node/{part.node}", Kill(task, self._attempts.get(task, 0)))
 

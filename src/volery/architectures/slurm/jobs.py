@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.slurm.nodes import Need, Part
+from volery.architectures.slurm.nodes import JobNeed, NodeAllocation
 from volery.architectures.slurm.parameters import MINUTE
 from volery.core.model import NEVER, SECOND, Job, JobId, Task, TaskId, Time
 
@@ -23,14 +23,14 @@ Element = tuple[Task, ...]
 Key = tuple[int, int, int, int, int]
 
 
-class Partition(msgspec.Struct, frozen=True):
+class SlurmPartition(msgspec.Struct, frozen=True):
     """A partition: a set of nodes with the rules for the jobs that are submitted to it.
 
     Args:
         name: Name, as in `Job.partition`.
         nodes: Vector of its nodes.
         tier: Jobs of a partition with a higher tier are considered first, and may preempt (PriorityTier).
-        job_factor: Part of the priority of its jobs (PriorityJobFactor).
+        job_factor: NodeAllocation of the priority of its jobs (PriorityJobFactor).
         max_s: Longest limit of a job; 0: none (MaxTime).
         default_s: Limit of a job that has none; 0: none (DefaultTime).
         is_exclusive: True if its jobs are given whole nodes (OverSubscribe=EXCLUSIVE).
@@ -50,13 +50,13 @@ class Partition(msgspec.Struct, frozen=True):
     preempt_mode: str = ""
 
 
-class PendingJob:
+class QueuedJob:
     """A job that waits, or an array with the elements that wait.
 
     Args:
         job: Job as it was submitted; its tasks may be a part of it.
         number: Number by which jobs of one submission time are ordered.
-        partition: Partition that it was submitted to.
+        partition: SlurmPartition that it was submitted to.
         need: Needs of each of its elements.
         elements: Elements, each with the tasks that start together.
         submit_s: Time of its submission.
@@ -71,8 +71,8 @@ class PendingJob:
         self,
         job: Job,
         number: int,
-        partition: Partition,
-        need: Need,
+        partition: SlurmPartition,
+        need: JobNeed,
         elements: Sequence[Element],
         submit_s: int,
         eligible_s: int,
@@ -99,7 +99,7 @@ class PendingJob:
         return whole_minutes(estimate_us) if estimate_us else YEAR
 
 
-class RunningJob:
+class StartedJob:
     """An element of a job that runs, or is being ended.
 
     Args:
@@ -116,7 +116,9 @@ class RunningJob:
         preemptor: Job for which it is being ended; None: it is not.
     """
 
-    def __init__(self, pending: PendingJob, tasks: Element, parts: Sequence[Part], start_s: int, cores: float) -> None:
+    def __init__(
+        self, pending: QueuedJob, tasks: Element, parts: Sequence[NodeAllocation], start_s: int, cores: float
+    ) -> None:
         self.end_s = start_s + pending.runs_for_s()
         self.pending = pending
         self.tasks = tasks
@@ -124,9 +126,9 @@ class RunningJob:
         self.start_s = start_s
         self.cores = cores
         self.nodes = sum([1 << part.node for part in parts])
-        self.unfinished: dict[TaskId, Part] = {task.id: part for part in parts for task in part.tasks}
+        self.unfinished: dict[TaskId, NodeAllocation] = {task.id: part for part in parts for task in part.tasks}
         self.preempted_tasks: list[Task] = []
-        self.preemptor: PendingJob | None = None
+        self.preemptor: QueuedJob | None = None
 
 
 class AdvanceReservation(msgspec.Struct, frozen=True):
@@ -148,7 +150,7 @@ class AdvanceReservation(msgspec.Struct, frozen=True):
         return self.begin_s < end_s and begin_s < self.end_s and user not in self.users
 
 
-class JobQueue:
+class PendingQueue:
     """Jobs that wait, in the order in which the controller considers them.
 
     The order is that of `sort_job_queue2` in Slurm 22.05: tier of the partition, priority, submission, number.
@@ -156,12 +158,12 @@ class JobQueue:
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
-        self._jobs: dict[Key, PendingJob] = {}
+        self._jobs: dict[Key, QueuedJob] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __iter__(self) -> Iterator[PendingJob]:
+    def __iter__(self) -> Iterator[QueuedJob]:
         """Yield the jobs in order; each may be removed while it is handled, and no other."""
         place = 0
         while place < len(self._keys):
@@ -169,17 +171,17 @@ class JobQueue:
             yield self._jobs[key]
             place += place < len(self._keys) and self._keys[place] == key
 
-    def first(self) -> PendingJob | None:
+    def first(self) -> QueuedJob | None:
         """The job that is considered first; None: no job waits."""
         return self._jobs[self._keys[0]] if self._keys else None
 
-    def add(self, job: PendingJob) -> None:
+    def add(self, job: QueuedJob) -> None:
         """Add a job, whose priority is known."""
         job.key = (-job.partition.tier, -job.priority, job.submit_s, job.number, job.elements[0][0].id)
         insort(self._keys, job.key)
         self._jobs[job.key] = job
 
-    def discard(self, job: PendingJob) -> None:
+    def discard(self, job: QueuedJob) -> None:
         """Remove a job, if it waits here."""
         if self._jobs.pop(job.key, None) is not None:
             del self._keys[bisect_left(self._keys, job.key)]
@@ -200,7 +202,7 @@ def whole_minutes(time_us: Time) -> int:
     return -(-time_us // (MINUTE * SECOND)) * MINUTE
 
 
-def limit_s(limit_us: Time, partition: Partition) -> int:
+def limit_s(limit_us: Time, partition: SlurmPartition) -> int:
     """The limit of a job in a partition, in seconds; 0: it has none."""
     if limit_us != NEVER:
         return whole_minutes(limit_us)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from volery.core.model import AMOUNT_MAX, Amounts, Cluster, Task
-from volery.core.resources import REMEMBERED_MAX, SLOT, packing_of
+from volery.core.model import Amounts, Cluster, Task
+from volery.core.resources import packing_of
+from volery.policies.gangs import Rooms
 from volery.policies.match import Anchors, Matches, positions
 
 
-class Need(NamedTuple):
+class JobNeed(NamedTuple):
     """The nodes that a job needs.
 
     Args:
@@ -36,21 +37,20 @@ class Need(NamedTuple):
     is_exclusive: bool
     cores: float
 
-
     @property
     def share_max(self) -> int:
         """Largest count of its tasks on one node."""
         return self.tasks_per_node or self.task_count
 
 
-class Share(NamedTuple):
+class NodeShare(NamedTuple):
     """A node, and the count of the job's tasks that it runs, or that fit what it has free."""
 
     node: int
     task_count: int
 
 
-class Part(NamedTuple):
+class NodeAllocation(NamedTuple):
     """A node, what a job takes of it (packed), and the tasks that it runs there."""
 
     node: int
@@ -58,15 +58,15 @@ class Part(NamedTuple):
     tasks: tuple[Task, ...]
 
 
-class _Run(NamedTuple):
+class _NodeRun(NamedTuple):
     """A set of consecutive nodes of one weight, in the order of their numbers."""
 
     weight: int
     room: int
-    shares: list[Share]
+    shares: list[NodeShare]
 
 
-class NodeTable:
+class NodeFacts:
     """Facts of all nodes that never change, shared by the views of what they have free.
 
     Args:
@@ -83,31 +83,7 @@ class NodeTable:
         self.suitable = Matches(cluster.constraints, Anchors(cluster.constraints))
         self.every = self.suitable.every
         self.weight_vectors = sorted(_vectors_by(weights).items()) or [(0, self.every)]
-        self._rooms: dict[tuple[int, Amounts, int], int] = {}
-
-    def room(self, free: int, request: Amounts, most: int) -> int:
-        """The count of tasks, up to so many, that fit what a node has free."""
-        key = (free, request, most)
-        room = self._rooms.get(key)
-        if room is None:
-            room = self._counted_room(free, request, most)
-            if len(self._rooms) < REMEMBERED_MAX:
-                self._rooms[key] = room
-        return room
-
-    def _counted_room(self, free: int, request: Amounts, most: int) -> int:
-        packing = self.packing
-        packed = packing[request]
-        if not packing.device_count:
-            pairs = zip(packing.amounts(free), request or SLOT, strict=True)
-            return min([most, *[free_units // units for free_units, units in pairs if units]])
-
-        # A share of a device lies on one: only trying tells how many fit.
-        for room in range(most):
-            if (free - packed) & packing.guards != packing.guards:
-                return room
-            free = packing.settled(free - packing.named(free, packed))
-        return most
+        self.rooms = Rooms(self.packing)
 
 
 def _vectors_by(values: Sequence[int]) -> dict[int, int]:
@@ -125,7 +101,7 @@ class Nodes:
         free: Free amounts of each node, packed.
     """
 
-    def __init__(self, table: NodeTable, free: Sequence[int] | None = None) -> None:
+    def __init__(self, table: NodeFacts, free: Sequence[int] | None = None) -> None:
         self.table = table
         self.free = list(table.idle if free is None else free)
         self._vectors = _vectors_by(self.free)
@@ -145,12 +121,12 @@ class Nodes:
         twin._vectors = dict(self._vectors)
         return twin
 
-    def take(self, parts: Sequence[Part]) -> None:
+    def take(self, parts: Sequence[NodeAllocation]) -> None:
         """Take what a job is given."""
         for part in parts:
             self._put(part.node, self.table.packing.settled(self.free[part.node] - part.packed))
 
-    def give_back(self, parts: Sequence[Part]) -> None:
+    def give_back(self, parts: Sequence[NodeAllocation]) -> None:
         """Give back what a job had."""
         for part in parts:
             self._put(part.node, self.table.packing.settled(self.free[part.node] + part.packed))
@@ -165,7 +141,7 @@ class Nodes:
         self.free[node] = free
         self._vectors[free] = self._vectors.get(free, 0) | bit
 
-    def choose(self, need: Need, candidates: int) -> list[Share] | None:
+    def choose(self, need: JobNeed, candidates: int) -> list[NodeShare] | None:
         """The nodes that a job is given now, with counts of tasks; None: they do not suffice.
 
         Args:
@@ -184,35 +160,34 @@ class Nodes:
                 return shares
         return None
 
-    def _rooms(self, need: Need, candidates: int) -> dict[int, int]:
+    def _rooms(self, need: JobNeed, candidates: int) -> dict[int, int]:
         """The candidates by the count of tasks that fit them, where one does."""
         table = self.table
-        # How much is left beside the job counts, too, but where devices make it costly to tell.
-        most = need.share_max if table.packing.device_count else AMOUNT_MAX
+        packed = table.packing[need.request]
         rooms: dict[int, int] = {}
 
         for free, vector in self._vectors.items():
             usable = vector & candidates
             if need.is_exclusive:
                 usable &= table.idle_vectors.get(free, 0)
-            room = table.room(free, need.request, most) if usable else 0
+            room = table.rooms[free, packed] if usable else 0
             if room:
                 rooms[room] = rooms.get(room, 0) | usable
         return rooms
 
-    def _runs(self, rooms: dict[int, int]) -> list[_Run]:
+    def _runs(self, rooms: dict[int, int]) -> list[_NodeRun]:
         """The sets of consecutive nodes of one weight."""
         room_of = {node: room for room, vector in rooms.items() for node in positions(vector)}
         usable = sum(rooms.values())
         runs = []
         for weight, vector in self.table.weight_vectors:
             for low, high in _stretches(usable & vector):
-                shares = [Share(node, room_of[node]) for node in range(low, high)]
-                runs.append(_Run(weight, sum([share.task_count for share in shares]), shares))
+                shares = [NodeShare(node, room_of[node]) for node in range(low, high)]
+                runs.append(_NodeRun(weight, sum([share.task_count for share in shares]), shares))
         return runs
 
-    def parts(self, need: Need, shares: Sequence[Share], tasks: Sequence[Task]) -> list[Part]:
-        """What a job takes of each of its nodes, with the tasks that it runs there, their devices named."""
+    def parts(self, need: JobNeed, shares: Sequence[NodeShare], tasks: Sequence[Task]) -> list[NodeAllocation]:
+        """The amounts that a job takes of each of its nodes, with the tasks that it runs there, their devices named."""
         packing = self.table.packing
         parts, first = [], 0
         for share in shares:
@@ -227,7 +202,7 @@ class Nodes:
             first += share.task_count
             if need.is_exclusive:
                 packed = self.free[share.node] - packing.guards
-            parts.append(Part(share.node, packed, tuple(placed_tasks)))
+            parts.append(NodeAllocation(share.node, packed, tuple(placed_tasks)))
         return parts
 
 
@@ -243,7 +218,7 @@ def _stretches(vector: int) -> Iterator[tuple[int, int]]:
         low += zeros + length
 
 
-def _suffices(rooms: dict[int, int], need: Need) -> bool:
+def _suffices(rooms: dict[int, int], need: JobNeed) -> bool:
     counts = sorted([(room, vector.bit_count()) for room, vector in rooms.items()], reverse=True)
     node_count = need.node_count or sum([count for _, count in counts])
     room_sum = 0
@@ -253,12 +228,12 @@ def _suffices(rooms: dict[int, int], need: Need) -> bool:
     return room_sum >= need.task_count and not (need.node_count and node_count)
 
 
-def _chosen(need: Need, runs: list[_Run]) -> list[Share] | None:
+def _chosen(need: JobNeed, runs: list[_NodeRun]) -> list[NodeShare] | None:
     """The nodes of the best sets, until they suffice; None: as many nodes as are allowed do not."""
     missing_tasks = need.task_count
     missing_nodes = need.node_count or 1
     allowed_nodes = need.node_count or need.task_count
-    shares: list[Share] = []
+    shares: list[NodeShare] = []
 
     while runs and allowed_nodes:
         best = _best_run(runs, missing_tasks, missing_nodes)
@@ -272,7 +247,7 @@ def _chosen(need: Need, runs: list[_Run]) -> list[Share] | None:
                 continue
             # Each node that is still to come runs one task at least.
             task_count = max(1, min(task_count, missing_tasks - max(0, missing_nodes - 1)))
-            shares.append(Share(share.node, task_count))
+            shares.append(NodeShare(share.node, task_count))
             missing_tasks -= task_count
             missing_nodes -= 1
             allowed_nodes -= 1
@@ -282,7 +257,7 @@ def _chosen(need: Need, runs: list[_Run]) -> list[Share] | None:
     return None
 
 
-def _best_run(runs: Sequence[_Run], missing_tasks: int, missing_nodes: int) -> _Run:
+def _best_run(runs: Sequence[_NodeRun], missing_tasks: int, missing_nodes: int) -> _NodeRun:
     """The tightest set of the lowest weight that suffices, or else the largest."""
     best = runs[0]
     best_suffices = _run_suffices(best, missing_tasks, missing_nodes)
@@ -296,11 +271,11 @@ def _best_run(runs: Sequence[_Run], missing_tasks: int, missing_nodes: int) -> _
     return best
 
 
-def _run_suffices(run: _Run, missing_tasks: int, missing_nodes: int) -> bool:
+def _run_suffices(run: _NodeRun, missing_tasks: int, missing_nodes: int) -> bool:
     return run.room >= missing_tasks and len(run.shares) >= missing_nodes
 
 
-def _single(run: _Run, missing_tasks: int) -> list[Share]:
+def _single(run: _NodeRun, missing_tasks: int) -> list[NodeShare]:
     """The node of the least room that suffices alone, or all nodes where none does."""
     sufficient = [share for share in run.shares if share.task_count >= missing_tasks]
     return [min(sufficient, key=lambda share: share.task_count)] if sufficient else run.shares

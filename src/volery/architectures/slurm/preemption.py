@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.slurm.jobs import PendingJob, RunningJob
+from volery.architectures.slurm.jobs import QueuedJob, StartedJob
 from volery.architectures.slurm.nodes import Nodes
 
 OFF: Final = "OFF"
@@ -40,11 +40,11 @@ class PreemptionRules(msgspec.Struct, frozen=True):
     qos_priority: Mapping[str, int] = {}
     is_youngest_first: bool = False
 
-    def mode_of(self, running: RunningJob) -> str:
+    def mode_of(self, running: StartedJob) -> str:
         """The fate of a running job, if it is preempted."""
         return running.pending.partition.preempt_mode or self.mode
 
-    def may_preempt(self, job: PendingJob, running: RunningJob) -> bool:
+    def may_preempt(self, job: QueuedJob, running: StartedJob) -> bool:
         """True if a job may end a running one."""
         if self.mode_of(running) == OFF or running.preemptor is not None or not running.nodes & job.partition.nodes:
             return False
@@ -53,14 +53,14 @@ class PreemptionRules(msgspec.Struct, frozen=True):
         other_qos = self.qos_of_user.get(running.pending.user, "")
         return other_qos in self.preempted_qos.get(self.qos_of_user.get(job.user, ""), ())
 
-    def candidates(self, job: PendingJob, running_jobs: Iterable[RunningJob]) -> list[RunningJob]:
+    def candidates(self, job: QueuedJob, running_jobs: Iterable[StartedJob]) -> list[StartedJob]:
         """The jobs that a job may end, in the order in which they are tried."""
         candidates = [running for running in running_jobs if self.may_preempt(job, running)]
         if self.is_youngest_first:
             return sorted(candidates, key=lambda running: (-running.start_s, running.pending.number))
         return sorted(candidates, key=lambda running: (self._rank(running), running.pending.number))
 
-    def _rank(self, running: RunningJob) -> tuple[int, int]:
+    def _rank(self, running: StartedJob) -> tuple[int, int]:
         """The importance of a running job: least important first, small before large."""
         node_count = running.nodes.bit_count()
         if self.is_by_qos:
@@ -68,7 +68,7 @@ class PreemptionRules(msgspec.Struct, frozen=True):
         return running.pending.partition.tier, node_count
 
 
-def victims(job: PendingJob, candidates: Sequence[RunningJob], nodes: Nodes, allowed_nodes: int) -> list[RunningJob]:
+def victims(job: QueuedJob, candidates: Sequence[StartedJob], nodes: Nodes, allowed_nodes: int) -> list[StartedJob]:
     """The jobs to end so that a job fits; none where it does not fit even without all of them.
 
     Args:
@@ -93,8 +93,8 @@ def victims(job: PendingJob, candidates: Sequence[RunningJob], nodes: Nodes, all
 
 
 def _removed(
-    job: PendingJob, order: Sequence[RunningJob], nodes: Nodes, allowed_nodes: int
-) -> tuple[list[RunningJob], int]:
+    job: QueuedJob, order: Sequence[StartedJob], nodes: Nodes, allowed_nodes: int
+) -> tuple[list[StartedJob], int]:
     """The first candidates until the job fits, and the vector of its nodes then; 0: it does not fit."""
     future = nodes.copy()
     for place, running in enumerate(order):

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.slurm.jobs import YEAR, PendingJob, RunningJob
+from volery.architectures.slurm.jobs import YEAR, QueuedJob, StartedJob
 from volery.architectures.slurm.parameters import MINUTE, PLACE, SlurmConfig, seconds
 from volery.core.errors import InputError
 from volery.policies.fairness.shares import Sharer
@@ -24,7 +24,7 @@ HALVING: Final = 0.693
 """The natural logarithm of 2 as Slurm has it: usage decays by 1 - HALVING / half-life each second."""
 
 
-class Size(msgspec.Struct, frozen=True):
+class ClusterSize(msgspec.Struct, frozen=True):
     """The size of the cluster, of which a job's size is a fraction."""
 
     node_count: int
@@ -75,7 +75,7 @@ class FairTree:
         return self._factors.get(user, 0.0)
 
     def decay(self, factor: float) -> None:
-        """Multiply all usage."""
+        """Let all usage decay by a factor."""
         for path in self._paths.values():
             path[-1].usage *= factor
         self._add_up(self._root)
@@ -133,7 +133,7 @@ class Priorities:
 
     Args:
         config: Weights of the factors, and what bounds them.
-        size: Size of the cluster.
+        size: ClusterSize of the cluster.
         largest_job_factor: Largest PriorityJobFactor of any partition.
         tree: Tree of shares; None: nobody has a share.
         qos_factors: Priority of the quality of service (QOS) of each user, as a fraction of the largest.
@@ -142,7 +142,7 @@ class Priorities:
     def __init__(
         self,
         config: SlurmConfig,
-        size: Size,
+        size: ClusterSize,
         largest_job_factor: int,
         tree: FairTree | None = None,
         qos_factors: dict[str, float] | None = None,
@@ -165,7 +165,7 @@ class Priorities:
         """True if priorities depend on what users have used."""
         return self._tree is not None
 
-    def priority(self, job: PendingJob, now_s: int) -> int:
+    def priority(self, job: QueuedJob, now_s: int) -> int:
         """The priority of a job that waits."""
         config = self._config
         age_s = max(0, now_s - job.eligible_s)
@@ -176,7 +176,7 @@ class Priorities:
         value += config.PriorityWeightFairshare * self._tree.factor(job.user) if self._tree is not None else 0.0
         return min(LARGEST, max(1, int(value)))
 
-    def _size_factor(self, job: PendingJob) -> float:
+    def _size_factor(self, job: QueuedJob) -> float:
         size, need = self._size, job.need
         node_count = max(1, need.node_count)
         favors_small = self._config.PriorityFavorSmall
@@ -189,7 +189,7 @@ class Priorities:
         part = (node_count / size.node_count + need.cores / size.core_count) / 2
         return min(1.0, max(0.0, 1.0 - part if favors_small else part))
 
-    def compute(self, now_s: int, jobs: Iterable[PendingJob], running_jobs: Iterable[RunningJob]) -> None:
+    def compute(self, now_s: int, jobs: Iterable[QueuedJob], running_jobs: Iterable[StartedJob]) -> None:
         """Charge what runs, let usage decay, and set the priorities of all jobs that wait."""
         if self._tree is not None:
             self._tree.decay(self._decay_factor ** (now_s - self._charged_until_s))
@@ -201,7 +201,7 @@ class Priorities:
         for job in jobs:
             job.priority = self.priority(job, now_s)
 
-    def charge(self, running: RunningJob, now_s: int) -> None:
+    def charge(self, running: StartedJob, now_s: int) -> None:
         """Charge a user for the time since the last computation, as at the end of a job."""
         if self._tree is not None:
             run_s = max(0, now_s - max(running.start_s, self._charged_until_s))

@@ -6,32 +6,32 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from volery.architectures.slurm.jobs import AdvanceReservation, Element, Partition, PendingJob, limit_s
-from volery.architectures.slurm.nodes import Need, Nodes, NodeTable
+from volery.architectures.slurm.jobs import AdvanceReservation, Element, QueuedJob, SlurmPartition, limit_s
+from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes
 from volery.core.model import Amounts, Job, Task
 from volery.core.resources import units_per_processor, work_resource
 
 
-class Site(msgspec.Struct, frozen=True):
+class SlurmSite(msgspec.Struct, frozen=True):
     """The partitions of a cluster, and what is kept of it.
 
     Args:
         partitions: Partitions by name.
-        default: Partition of jobs that name none; None: such jobs never run.
+        default: SlurmPartition of jobs that name none; None: such jobs never run.
         is_exclusive: True if all jobs are given whole nodes (select/linear).
         reservations: Advance reservations.
     """
 
-    partitions: Mapping[str, Partition]
-    default: Partition | None
+    partitions: Mapping[str, SlurmPartition]
+    default: SlurmPartition | None
     is_exclusive: bool = False
     reservations: tuple[AdvanceReservation, ...] = ()
 
-    def partition_of(self, job: Job) -> Partition | None:
+    def partition_of(self, job: Job) -> SlurmPartition | None:
         """The partition of a job; None: there is none of that name."""
         return self.partitions.get(job.partition) if job.partition else self.default
 
-    def allowed(self, job: PendingJob, begin_s: int, end_s: int) -> tuple[int, int]:
+    def allowed(self, job: QueuedJob, begin_s: int, end_s: int) -> tuple[int, int]:
         """Return the nodes that a job may have from a time to another, and the time after which it may have others."""
         nodes, released_s = job.partition.nodes, 0
         for reservation in self.reservations:
@@ -50,13 +50,13 @@ class Fit:
         site: Partitions.
     """
 
-    def __init__(self, table: NodeTable, resources: Sequence[str], site: Site) -> None:
+    def __init__(self, table: NodeFacts, resources: Sequence[str], site: SlurmSite) -> None:
         self._table = table
         self._idle_nodes = Nodes(table)
         self._site = site
         self._core_place = work_resource(resources)
         self._units_per_core = units_per_processor(resources)
-        self._possible: dict[tuple[Need, str], bool] = {}
+        self._possible: dict[tuple[JobNeed, str], bool] = {}
 
     def cores(self, amounts: Amounts) -> float:
         """The cores among the amounts of a request; a slot is a core."""
@@ -66,7 +66,9 @@ class Fit:
         """The cores of a node."""
         return self.cores(self._table.capacities[node])
 
-    def elements(self, job: Job, tasks: Sequence[Task], partition: Partition) -> list[tuple[Need, list[Element]]]:
+    def elements(
+        self, job: Job, tasks: Sequence[Task], partition: SlurmPartition
+    ) -> list[tuple[JobNeed, list[Element]]]:
         """The elements of a job by their needs: the whole of a gang, otherwise each task alone."""
         is_exclusive = self._site.is_exclusive or partition.is_exclusive
         if job.gang is not None:
@@ -78,16 +80,16 @@ class Fit:
                 constraints |= task.constraints
             nodes = min(job.gang.nodes, len(tasks))
             cores = len(tasks) * self.cores(request)
-            need = Need(len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
+            need = JobNeed(len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
             return [(need, [tuple(tasks)])]
 
-        elements: dict[Need, list[Element]] = {}
+        elements: dict[JobNeed, list[Element]] = {}
         for task in tasks:
-            need = Need(1, 1, 1, task.request, task.constraints, is_exclusive, self.cores(task.request))
+            need = JobNeed(1, 1, 1, task.request, task.constraints, is_exclusive, self.cores(task.request))
             elements.setdefault(need, []).append((task,))
         return list(elements.items())
 
-    def is_possible(self, job: Job, need: Need, partition: Partition) -> bool:
+    def is_possible(self, job: Job, need: JobNeed, partition: SlurmPartition) -> bool:
         """True if a job can run in its partition when that is empty."""
         if partition.max_s and limit_s(job.limit_us, partition) > partition.max_s:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, simulated, starts, trace
 
-from volery.architectures.slurm.nodes import Need, Nodes, NodeTable
+from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import NO_GANG
 
@@ -112,9 +112,9 @@ def shares(
     free: list[int], task_count: int, node_count: int, per_node: int = 0, weights: tuple[int, ...] = ()
 ) -> list[tuple[int, int]]:
     """The nodes of a job and its tasks there, where nodes have so many of four cores free."""
-    table = NodeTable(Cluster.uniform(len(free), slots=4), weights)
+    table = NodeFacts(Cluster.uniform(len(free), slots=4), weights)
     nodes = Nodes(table, [table.packing.free((cores,)) for cores in free])
-    need = Need(task_count, node_count, per_node, (), 0, False, task_count)
+    need = JobNeed(task_count, node_count, per_node, (), 0, False, task_count)
     return [tuple(share) for share in nodes.choose(need, table.every) or ()]
 
 

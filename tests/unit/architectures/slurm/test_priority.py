@@ -5,23 +5,24 @@ from __future__ import annotations
 import pytest
 from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, starts
 
-from volery.architectures.slurm.jobs import Partition, PendingJob
-from volery.architectures.slurm.nodes import Need
+from volery.architectures import configure, lookup
+from volery.architectures.slurm.jobs import QueuedJob, SlurmPartition
+from volery.architectures.slurm.nodes import JobNeed
 from volery.architectures.slurm.parameters import SlurmConfig, seconds
-from volery.architectures.slurm.priority import FairTree, Priorities, Size
+from volery.architectures.slurm.priority import ClusterSize, FairTree, Priorities
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster, Job, Task
 from volery.policies.fairness.shares import parse_shares_text
 
 HOUR = 60 * MINUTE
-SIZE = Size(10, 40)
+SIZE = ClusterSize(10, 40)
 
 
-def pending(node_count: int, cores: int, limit_s: int = HOUR, job_factor: int = 1, user: str = "") -> PendingJob:
-    partition = Partition("p", 1, job_factor=job_factor)
-    need = Need(cores, node_count, 0, (), 0, False, cores)
+def pending(node_count: int, cores: int, limit_s: int = HOUR, job_factor: int = 1, user: str = "") -> QueuedJob:
+    partition = SlurmPartition("p", 1, job_factor=job_factor)
+    need = JobNeed(cores, node_count, 0, (), 0, False, cores)
     tasks = tuple(Task(k, 0) for k in range(cores))
-    return PendingJob(Job(0, cores, tasks, user=user, limit_us=limit_s * SECOND), 1, partition, need, [tasks], 0, 0)
+    return QueuedJob(Job(0, cores, tasks, user=user, limit_us=limit_s * SECOND), 1, partition, need, [tasks], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,8 @@ def pending(node_count: int, cores: int, limit_s: int = HOUR, job_factor: int = 
 )
 def test_a_priority_is_the_sum_of_weighted_factors(parameters: dict[str, object], age_s: int, expected: int) -> None:
     """A job on 2 of 10 nodes with 10 of 40 cores for an hour, of a partition with 1 of 3, and a QOS with 2 of 4."""
-    config = SlurmConfig(PriorityType="priority/multifactor", **parameters)  # type: ignore[arg-type]
+    config = configure(lookup("slurm"), {"PriorityType": "priority/multifactor", **parameters})
+    assert isinstance(config, SlurmConfig)
     priorities = Priorities(config, SIZE, 3, qos_factors={"ann": 0.5})
     assert priorities.priority(pending(2, 10, user="ann"), age_s) == expected
 
@@ -121,7 +123,8 @@ def test_times_are_those_of_slurm(text: str, expected: int) -> None:
         ({"PreemptType": "preempt/qos"}, "slurm:PreemptMode", "needs REQUEUE or CANCEL"),
         ({"qos": "a/Preempt:b"}, "slurm:qos", "no QOS 'b' to preempt"),
         ({"reservations": "r/Nodes:1/StartTime:5"}, "slurm:reservations/r", "it has no Duration"),
-        ({"Weight": (1, 2)}, "slurm:Weight", "2 weights for 4 nodes"),
+        ({"Weight": "0-4:2"}, "slurm:Weight", "no nodes of the cluster's 4"),
+        ({"Weight": "0-3:-2"}, "slurm:Weight", "whole number from 0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_place_and_remedy(
