@@ -134,14 +134,16 @@ class Views:
     """
 
     def __init__(self, future: Nodes, running_jobs: Sequence[StartedJob]) -> None:
-        self.running_jobs = running_jobs
+        self.node_vectors = [running.nodes for running in running_jobs]
+        self.ends_s = [running.end_s for running in running_jobs]
+        self._running_jobs = running_jobs
         self._future = future
         self._views: list[Nodes] = []
 
     def after(self, place: int) -> Nodes:
         """The nodes after the end of the job at a place of the order, and of all before it."""
         while len(self._views) <= place:
-            self._future.give_back(self.running_jobs[len(self._views)].parts)
+            self._future.give_back(self._running_jobs[len(self._views)].parts)
             self._views.append(self._future.snapshot())
         return self._views[place]
 
@@ -193,26 +195,29 @@ class EndForecast:
 
     def _after_ends(self, job: QueuedJob, candidates: int, now_s: int, views: Views) -> Placement | None:
         """The placement after ends of running jobs, of which several count as one the farther they are away."""
-        ends = [place for place, running in enumerate(views.running_jobs) if running.nodes & candidates]
-        ends_s = [views.running_jobs[place].end_s for place in ends]
         precision_s = 0 if self._is_one_by_one else PRECISION_S
-        # Aligned, so that a job that has just started moves no other end into another group.
-        first_s = (ends_s[0] // PRECISION_S + 1) * PRECISION_S if ends else 0
+        first_s = 0
+        last = -1
 
-        for number, place in enumerate(ends):
-            next_s = ends_s[number + 1] if number + 1 < len(ends) else 0
-            if precision_s and next_s and next_s <= first_s + precision_s:
+        for place, nodes in enumerate(views.node_vectors):
+            if not nodes & candidates:
                 continue
+            end_s = views.ends_s[place]
+            if last < 0:
+                # Aligned, so that a job that has just started moves no other end into another group.
+                first_s = (end_s // PRECISION_S + 1) * PRECISION_S
+            elif not precision_s or end_s > first_s + precision_s:
+                shares = views.after(last).choose(job.need, candidates)
+                if shares is not None:
+                    return Placement(self._end_s(views.ends_s[last], now_s), shares)
+                while precision_s:
+                    precision_s += self._config.bf_window_linear or precision_s
+                    if end_s <= first_s + precision_s:
+                        break
+            last = place
 
-            shares = views.after(place).choose(job.need, candidates)
-            if shares is not None:
-                return Placement(self._end_s(ends_s[number], now_s), shares)
-
-            while precision_s:
-                precision_s += self._config.bf_window_linear or precision_s
-                if next_s <= first_s + precision_s:
-                    break
-        return None
+        shares = views.after(last).choose(job.need, candidates) if last >= 0 else None
+        return None if shares is None else Placement(self._end_s(views.ends_s[last], now_s), shares)
 
     def _end_s(self, end_s: int, now_s: int) -> int:
         """The time at which a job has ended; one that has run longer than it may ends soon."""

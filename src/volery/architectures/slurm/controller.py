@@ -197,12 +197,11 @@ class Controller(Component):
             self._start(job, shares, now_s)
             return True
 
-        if self._preemption is not None and not job.victim_count:
-            candidates = self._preemption.candidates(job, self._running.values())
-            for running in victims(job, candidates, self._nodes, nodes):
-                job.victim_count += 1
-                running.preemptor = job
-                self._kill(running)
+        candidates = self._victims(job)
+        for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
+            job.victim_count += 1
+            running.preemptor = job
+            self._kill(running)
         return False
 
     def _start(self, job: QueuedJob, shares: Sequence[NodeShare], now_s: int) -> None:
@@ -279,21 +278,37 @@ class Controller(Component):
         self._cycle_us = now
         now_s = now // SECOND
 
+        jobs = self._until_last_that_fits(now_s)
+        if not jobs:
+            return
+
         def forecast() -> EndForecast:
             return EndForecast(self._nodes, list(self._running.values()), self._config)
 
-        def victims_of(job: QueuedJob) -> Sequence[StartedJob]:
-            if self._preemption is None or job.victim_count:
-                return ()
-            return self._preemption.candidates(job, self._running.values())
-
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
-        BackfillCycle(self._config, now_s, plan, forecast, self._try, victims_of, self._site.allowed).run(
-            list(self._queue)
-        )
+        BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed).run(jobs)
         if self._run_count > run_count:
             self._changed(now)
+
+    def _until_last_that_fits(self, now_s: int) -> list[QueuedJob]:
+        """The queue up to the last job that fits beside what runs: what is planned for those behind starts nothing."""
+        fitting: dict[tuple[JobNeed, int], bool] = {}
+        jobs, count = [], 0
+        for job in self._queue:
+            jobs.append(job)
+            nodes, _ = self._site.allowed(job, now_s, now_s + job.runs_for_s())
+            if (job.need, nodes) not in fitting:
+                fitting[job.need, nodes] = self._nodes.choose(job.need, nodes) is not None
+            if fitting[job.need, nodes] or self._victims(job):
+                count = len(jobs)
+        return jobs[:count]
+
+    def _victims(self, job: QueuedJob) -> Sequence[StartedJob]:
+        """The jobs that a job may preempt; none while some are being ended for it."""
+        if self._preemption is None or job.victim_count:
+            return ()
+        return self._preemption.candidates(job, self._running.values())
 
     def _changed(self, now: Time) -> None:
         """Something has changed: plan the loops that are to see it."""

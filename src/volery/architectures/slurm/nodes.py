@@ -59,11 +59,12 @@ class NodeAllocation(NamedTuple):
 
 
 class _NodeRun(NamedTuple):
-    """A set of consecutive nodes of one weight, in the order of their numbers."""
+    """A set of consecutive nodes of one weight, with the count of them and of the tasks that fit them."""
 
     weight: int
+    nodes: int
+    node_count: int
     room: int
-    shares: list[NodeShare]
 
 
 class NodeFacts:
@@ -155,7 +156,8 @@ class Nodes:
 
         # Nodes with little room are left out one by one, as Slurm does, where the first choice is stuck with too many.
         for least in sorted(rooms):
-            shares = _chosen(need, self._runs({room: rooms[room] for room in rooms if room >= least}))
+            usable = {room: vector for room, vector in rooms.items() if room >= least}
+            shares = _chosen(need, usable, self._runs(usable))
             if shares is not None:
                 return shares
         return None
@@ -177,13 +179,13 @@ class Nodes:
 
     def _runs(self, rooms: dict[int, int]) -> list[_NodeRun]:
         """The sets of consecutive nodes of one weight."""
-        room_of = {node: room for room, vector in rooms.items() for node in positions(vector)}
         usable = sum(rooms.values())
         runs = []
         for weight, vector in self.table.weight_vectors:
             for low, high in _stretches(usable & vector):
-                shares = [NodeShare(node, room_of[node]) for node in range(low, high)]
-                runs.append(_NodeRun(weight, sum([share.task_count for share in shares]), shares))
+                nodes = (1 << high) - (1 << low)
+                room = sum([room * (nodes & vector).bit_count() for room, vector in rooms.items()])
+                runs.append(_NodeRun(weight, nodes, high - low, room))
         return runs
 
     def parts(self, need: JobNeed, shares: Sequence[NodeShare], tasks: Sequence[Task]) -> list[NodeAllocation]:
@@ -228,7 +230,7 @@ def _suffices(rooms: dict[int, int], need: JobNeed) -> bool:
     return room_sum >= need.task_count and not (need.node_count and node_count)
 
 
-def _chosen(need: JobNeed, runs: list[_NodeRun]) -> list[NodeShare] | None:
+def _chosen(need: JobNeed, rooms: dict[int, int], runs: list[_NodeRun]) -> list[NodeShare] | None:
     """The nodes of the best sets, until they suffice; None: as many nodes as are allowed do not."""
     missing_tasks = need.task_count
     missing_nodes = need.node_count or 1
@@ -239,7 +241,7 @@ def _chosen(need: JobNeed, runs: list[_NodeRun]) -> list[NodeShare] | None:
         best = _best_run(runs, missing_tasks, missing_nodes)
         runs.remove(best)
 
-        for share in _single(best, missing_tasks) if missing_nodes <= 1 else best.shares:
+        for share in _shares(rooms, best.nodes, missing_tasks if missing_nodes <= 1 else 0):
             if not allowed_nodes or (missing_nodes <= 0 and missing_tasks <= 0):
                 break
             task_count = min(share.task_count, need.share_max)
@@ -272,10 +274,13 @@ def _best_run(runs: Sequence[_NodeRun], missing_tasks: int, missing_nodes: int) 
 
 
 def _run_suffices(run: _NodeRun, missing_tasks: int, missing_nodes: int) -> bool:
-    return run.room >= missing_tasks and len(run.shares) >= missing_nodes
+    return run.room >= missing_tasks and run.node_count >= missing_nodes
 
 
-def _single(run: _NodeRun, missing_tasks: int) -> list[NodeShare]:
-    """The node of the least room that suffices alone, or all nodes where none does."""
-    sufficient = [share for share in run.shares if share.task_count >= missing_tasks]
-    return [min(sufficient, key=lambda share: share.task_count)] if sufficient else run.shares
+def _shares(rooms: dict[int, int], nodes: int, task_count: int) -> list[NodeShare]:
+    """The nodes of a set with the tasks that fit them; where one of them suffices for so many tasks, the tightest."""
+    for room in sorted(rooms) if task_count else ():
+        sufficient_nodes = rooms[room] & nodes
+        if room >= task_count and sufficient_nodes:
+            return [NodeShare((sufficient_nodes & -sufficient_nodes).bit_length() - 1, room)]
+    return sorted([NodeShare(node, room) for room, vector in rooms.items() for node in positions(vector & nodes)])
