@@ -29,7 +29,15 @@ from experiments.records import (
     write_record,
 )
 from experiments.reproduction import Reproduction
-from experiments.reruns import SpotCheck, checked_record, reproduce_again, reproduce_until_decided, spot_check
+from experiments.reruns import (
+    SpotCheck,
+    carried_record,
+    checked_record,
+    one_of_each,
+    reproduce_again,
+    reproduce_until_decided,
+    spot_check,
+)
 from experiments.undecided import cheapest_first
 from volery.cli.options import AsJson, Dask, Processes, SeedsMax, argument, declared, option
 from volery.cli.output import INTERRUPTED, print_error, print_json, print_table, terminal
@@ -43,7 +51,7 @@ FINISHED_RUNS: Final = Path("results/reproduce")
 STYLES: Final = {
     "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
     "of the program, not of the text": "bold red", "not decided": "yellow", "not decidable": "yellow",
-    "not tried": "dim", "number on a stand-in": "dim", "by construction": "dim",
+    "not tried": "dim", "number on a stand-in": "dim", "our question": "dim", "by construction": "dim",
 }  # fmt: skip
 
 Chosen = Annotated[list[str] | None, argument("Experiments, see list; all where none is named.", "[NAME]...")]
@@ -71,6 +79,13 @@ BudgetS = Annotated[
     declared("budget_s", meaning="CPU time of all added runs of an experiment after which none begins, s."),
 ]
 Runs = Annotated[int, typer.Option("--runs", metavar="N", help="Recorded runs of each experiment.", min=1)]
+Carry = Annotated[
+    bool,
+    typer.Option(
+        "--carry",
+        help="One run of every architecture; where all agree, recorded runs count as runs of the code as it is.",
+    ),
+]
 
 app = typer.Typer(
     help="The lab book: claims of published work, and the runs that judge them.",
@@ -181,6 +196,7 @@ def judge(experiment_names: Chosen = None, experiments: Folder = None, as_json: 
 def check(
     experiment_names: Chosen = None,
     runs: Runs = 1,
+    carry: Carry = False,
     experiments: Folder = None,
     traces: Traces = None,
     processes: Processes = 1,
@@ -195,7 +211,10 @@ def check(
         record = read_record(record_path(folder, experiment.name))
         if not experiment_names and (record is None or not record.digests):
             continue  # without runs there is nothing to check: it measures inputs alone
-        checks.append(_check(experiment, record, folder, runs, places, as_json))
+        spot = _check(experiment, record, folder, None if carry else runs, places, as_json)
+        checks.append(spot)
+        if carry:
+            _carry(experiment, spot, folder, traces_folder(folder, traces))
     if as_json:
         print_json({"checked": checks})
     if any(spot.differing for spot in checks):
@@ -240,7 +259,7 @@ def _run(experiment: Experiment, folder: Path, options: RunOptions) -> Record:
     experiment = experiment.cheap() if options.quick else experiment
     earlier = None if options.quick else read_record(record_path(folder, experiment.name))
     reproduction = _reproduction(experiment, earlier, options)
-    record = make_record(reproduction, quick=options.quick)
+    record = make_record(reproduction, quick=options.quick, earlier=earlier)
     if options.only_finished and earlier is not None:
         _check_nothing_is_lost(experiment, record, earlier)
 
@@ -313,11 +332,17 @@ def _judge(experiment: Experiment, folder: Path) -> Record:
 
 
 def _check(
-    experiment: Experiment, record: Record | None, folder: Path, runs: int, places: dict[str, Any], as_json: bool
+    experiment: Experiment,
+    record: Record | None,
+    folder: Path,
+    runs: int | None,
+    places: dict[str, Any],
+    as_json: bool,
 ) -> SpotCheck:
-    """Run some recorded runs again; that they came out as recorded is noted in the record."""
+    """Run some recorded runs again, or one of every architecture; that they came out as recorded is noted."""
+    chosen = one_of_each(record) if runs is None and record is not None else []
     with LiveProgress(silent=as_json) as watcher:
-        spot = spot_check(experiment, record, runs, watcher=watcher, **places)
+        spot = spot_check(experiment, record, runs or len(chosen), runs=chosen, watcher=watcher, **places)
     if record is not None and not spot.differing:
         confirmed = checked_record(experiment, record, spot)
         if confirmed is not record:
@@ -329,6 +354,14 @@ def _check(
         for row in spot.differing:
             typer.echo(f"  differs: {row.of} on {row.workload}, population {row.population}, seed {row.seed}")
     return spot
+
+
+def _carry(experiment: Experiment, spot: SpotCheck, folder: Path, traces: Path) -> None:
+    """Count recorded runs as runs of the code as it is, unless one that was run again came out otherwise."""
+    path = record_path(folder, experiment.name)
+    record = read_record(path)
+    if record is not None and not spot.differing:
+        write_record(carried_record(experiment, record, spot, traces), path)
 
 
 def _print_table(experiment: Experiment, record: Record) -> None:

@@ -97,6 +97,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         absent: the places whose files are not here.
         settled: the window of the settled measures among the values.
         checked: the last check by code that has changed since.
+        carried: the check after which runs of earlier code counted as runs of its code; None where there are none.
     """
 
     experiment: str
@@ -118,6 +119,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...]
     digests: tuple[RunDigest, ...] = ()
     checked: Check | None = None
+    carried: Check | None = None
     runs_sha256: str = ""
     judged: str = ""
     rules: int = 0
@@ -158,8 +160,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return [judgement for judgement in self.judgements if judgement.claim == claim]
 
 
-def make_record(reproduction: Reproduction, *, quick: bool) -> Record:
-    """Boil a reproduction down to what is kept of it."""
+def make_record(reproduction: Reproduction, *, quick: bool, earlier: Record | None = None) -> Record:
+    """Boil a reproduction down to what is kept of it.
+
+    Args:
+        reproduction: Experiment as far as it was run.
+        quick: whether it was the cheap variant.
+        earlier: Record of which it took values in place of new runs.
+    """
     experiment, table = reproduction.experiment, reproduction.table()
     planned = {run.key for runs in reproduction.planned.runs.values() for run in runs}
     digests = {row.key: row.digest for row in table.runs}
@@ -191,6 +199,7 @@ def make_record(reproduction: Reproduction, *, quick: bool) -> Record:
         inputs=table.inputs,
         absent=table.absent,
         settled=experiment.settled,
+        carried=earlier.carried if earlier is not None and reproduction.recorded_runs() else None,
     )
 
 
@@ -389,6 +398,8 @@ def state(experiment: Experiment, record: Record | None) -> str:
     if record.experiment_sha256 != content_sha256(experiment):
         words.append("the experiment changed since")
     words.append(_today_code(code_digest(*experiment.architecture_names()), record))
+    if record.carried is not None:
+        words.append(f"runs of earlier code are among them, of which {record.carried.runs} came out the same again")
     return "; ".join(part for part in words if part)
 
 

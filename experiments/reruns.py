@@ -20,7 +20,7 @@ import msgspec
 
 from experiments.claims import UNDECIDED, Judgement
 from experiments.experiment import Experiment
-from experiments.records import Check, Record, reusable
+from experiments.records import Check, Record, reusable, runs_sha256
 from experiments.reproduction import Reproduction, plan_experiment, reproduce
 from experiments.undecided import is_timed, places_of, planned_looks, seeds_of
 from experiments.values import Place, RunDigest, ValueTable
@@ -214,6 +214,15 @@ def again(record: Record) -> str:
     return f"`{command}` ({runs}, {cpu_s:.0f} CPU seconds)"
 
 
+def one_of_each(record: Record) -> list[RunDigest]:
+    """The cheapest recorded run of every architecture."""
+    cheapest: dict[str, RunDigest] = {}
+    for run in record.digests:
+        if run.of not in cheapest or run.cpu_s < cheapest[run.of].cpu_s:
+            cheapest[run.of] = run
+    return list(cheapest.values())
+
+
 def affordable(record: Record) -> RunDigest:
     """The first recorded run that costs no more than `AFFORDABLE_CPU_S`, else the cheapest one."""
     cheap = (run for run in record.digests if run.cpu_s <= AFFORDABLE_CPU_S)
@@ -246,16 +255,8 @@ def spot_check(
     place = f"experiment {experiment.name}"
     if record is None or not record.digests:
         raise InputError(place, f"has no recorded run; `python -m experiments run {experiment.name}` runs it")
-    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
-    planned_runs = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
-    checks: dict[str, tuple[RunDigest, PlannedRun]] = {}
-    for expected in runs or spread(record, count):
-        run = planned_runs.get((expected.of, expected.workload, expected.population, expected.seed))
-        if run is None:
-            raise InputError(
-                place, f"{expected.of} on {expected.workload} is no part of it now, or its trace is not here"
-            )
-        checks[run.key] = (expected, run)
+    recorded_runs = runs or spread(record, count)
+    checks = {run.key: (expected, run) for expected, run in _planned(experiment, record, recorded_runs, traces)}
     differing = []
     with closing(each_outcome([run for _, run in checks.values()], processes, watcher, dask)) as outcomes:
         for run, outcome in outcomes:
@@ -265,10 +266,53 @@ def spot_check(
     return SpotCheck(experiment.name, len(checks), len(record.digests), tuple(differing))
 
 
+def _planned(
+    experiment: Experiment, record: Record, recorded_runs: Sequence[RunDigest], traces: Path
+) -> list[tuple[RunDigest, PlannedRun]]:
+    """Recorded runs, each with the run that the experiment's file and the code make of it now.
+
+    Raises:
+        InputError: a run is no part of the experiment, or its input is not here.
+    """
+    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
+    planned_runs = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
+    pairs = []
+    for row in recorded_runs:
+        run = planned_runs.get((row.of, row.workload, row.population, row.seed))
+        if run is None:
+            problem = f"{row.of} on {row.workload} is no part of it now, or its trace is not here"
+            raise InputError(f"experiment {experiment.name}", problem)
+        pairs.append((row, run))
+    return pairs
+
+
 def checked_record(experiment: Experiment, record: Record, spot: SpotCheck) -> Record:
     """The record with a check that found no difference; as it was where the code is still the one that made it."""
     assert not spot.differing, "a check that refutes a record does not confirm it"
-    code = code_digest(*experiment.architecture_names())
-    if code == record.code_sha256:
+    check = _check_by(experiment, spot)
+    return record if check.code_sha256 == record.code_sha256 else msgspec.structs.replace(record, checked=check)
+
+
+def _check_by(experiment: Experiment, spot: SpotCheck) -> Check:
+    return Check(code_digest(*experiment.architecture_names()), datetime.now(UTC).date().isoformat(), spot.runs)
+
+
+def carried_record(experiment: Experiment, record: Record, spot: SpotCheck, traces: Path) -> Record:
+    """The record whose runs count as runs of the present code, so that further seeds cost their own runs alone.
+
+    A key holds a digest of all sources that a run imports, and most changes to them change no result. A run of every
+    architecture that came out as recorded is evidence for the others; the record says how many there were.
+
+    Raises:
+        InputError: the experiment's file names other runs now, or an input is not here.
+    """
+    if record.runs_sha256 != runs_sha256(experiment):
+        problem = "its file names other runs than those recorded; `run` runs what is new"
+        raise InputError(f"experiment {experiment.name}", problem)
+
+    runs = tuple(
+        msgspec.structs.replace(row, key=run.key) for row, run in _planned(experiment, record, record.digests, traces)
+    )
+    if runs == record.digests:
         return record
-    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), spot.runs))
+    return msgspec.structs.replace(record, digests=runs, carried=_check_by(experiment, spot))

@@ -149,6 +149,34 @@ def test_a_record_of_other_code_is_not_lost_to_fewer_finished_runs(command: Comm
 
 
 @pytest.mark.slow
+def test_runs_of_earlier_code_are_carried_where_a_run_of_every_design_comes_out_as_recorded(
+    command: Command, folder: Path, tmp_path: Path
+) -> None:
+    assert command("run", "small", "-o", "kept")[0] == 0
+    path = folder / "results" / "small.json"
+    made = json.loads(path.read_text())
+
+    # What a change to the code does to a record: keys that no run has now.
+    earlier = made | {"digests": [row | {"key": "0" * 64} for row in made["digests"]]}
+    other = earlier | {"digests": [row | {"digest": "0" * 64} for row in earlier["digests"]]}
+    path.write_text(json.dumps(other))
+    before = path.read_bytes()
+    assert command("check", "small", "--carry")[0] == 1
+    assert path.read_bytes() == before, "a design that comes out otherwise: nothing is carried"
+
+    path.write_text(json.dumps(earlier))
+    status, out, _ = command("check", "small", "--carry")
+    designs = len({row["of"] for row in made["digests"]})
+    assert (status, f"small: {designs} of {designs} runs come out as recorded" in out) == (0, True)
+    assert command("run", "small", "-o", "elsewhere")[0] == 0
+    assert not list((tmp_path / "elsewhere" / "runs").glob("*.json")), "no recorded run was run again"
+    record = json.loads(path.read_text())
+    assert [row["key"] for row in record["digests"]] == [row["key"] for row in made["digests"]]
+    assert record["carried"]["runs"] == designs
+    assert f"runs of earlier code are among them, of which {designs} came out the same again" in command("list")[1]
+
+
+@pytest.mark.slow
 def test_recorded_values_are_judged_again_without_runs_or_traces(command: Command, folder: Path) -> None:
     assert command("run", "small", "-o", "kept")[0] == 0
     path = folder / "results" / "small.json"
