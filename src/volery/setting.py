@@ -86,6 +86,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Workload",
         ),
     ] = "ran"
+    columns: Annotated[
+        Text | None,
+        field(
+            "Map of the columns of a trace file, a TOML file or the name of a shipped map; without it, the file's "
+            "beginning shows the format.",
+            "FILE.toml|NAME",
+            "Workload",
+        ),
+    ] = None
     durations: Annotated[
         Durations,
         field("Durations as they are, or cut as the published simulators do.", "exact|whole-seconds", "Workload"),
@@ -270,6 +279,7 @@ class SettingFields(TypedDict, total=False):
     population: int | None
     jobs: int | None
     only: Only
+    columns: str | Path | None
     durations: Durations
     arrivals: Arrivals
     estimates: str

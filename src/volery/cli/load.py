@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from volery.cli.options import AsJson, NodeSlots, Scheduler, Workload, option
+from volery.cli.options import AsJson, Columns, NodeSlots, Scheduler, Workload, option
 from volery.cli.output import live_extra, print_json, print_omissions, print_table
 from volery.cli.progress import OneLine
 from volery.core.errors import InputError
@@ -26,6 +26,7 @@ def load(
     speedup: Annotated[float, typer.Option(metavar="X", help="Divide arrivals and durations by this.")] = 1.0,
     executor: Annotated[Work, typer.Option(help="Tasks sleep, or use a processor.")] = "sleep",
     jobs: Annotated[int | None, option("Only the first N jobs.", form="N")] = None,
+    columns: Columns = None,
     seed: Annotated[int, typer.Option(help="Of synthetic work and of the schedulers.")] = 0,
     api: Annotated[str | None, option("Load this running federation instead of one of our own.", form="URL")] = None,
     architecture: Scheduler = "megha",
@@ -46,7 +47,7 @@ def load(
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
 
-    original, reading = workload.load_workload(trace, seed=seed, job_count=jobs)
+    original, reading = workload.load_workload(trace, seed=seed, job_count=jobs, columns=columns)
     print_omissions(reading.left_out if reading else None, as_json=as_json)
 
     work = sped_up(original, speedup)

@@ -127,6 +127,7 @@ SeedsOfFile = Annotated[str | None, declared("seeds", meaning="Number of seeds, 
 SeedsMax = Annotated[int | None, declared("seeds_max")]
 BudgetS = Annotated[float | None, declared("budget_s")]
 Baseline = Annotated[str, declared("baseline")]
+Columns = Annotated[str | None, declared("columns")]
 Only = Annotated[str, declared("only", shown=True)]
 
 

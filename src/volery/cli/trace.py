@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
+from volery.cli.options import (
+    AsJson,
+    Columns,
+    JournalFolder,
+    Only,
+    Replace,
+    TrFile,
+    argument,
+    checked_only,
+    declared,
+    option,
+    trace_name,
+)
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
@@ -24,6 +36,8 @@ if TYPE_CHECKING:
 SPARKLINE_POINTS = 60
 UNITS_AT_ONCE = {"task-seconds": "slots", "core-seconds": "cores", "GPU-seconds": "GPUs"}
 """The unit of what is in use at one time, by the unit of work."""
+NAMES_SHOWN = 8
+"""Names of machines that a line lists."""
 WORKERS = 10_000
 """The workers that the load is taken over where neither options nor the file name a number."""
 
@@ -75,6 +89,7 @@ def describe_trace(
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
+    columns: Columns = None,
     durations: Annotated[str, declared("durations", shown=True)] = "exact",
     arrivals: Annotated[str, declared("arrivals", shown=True)] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
@@ -94,6 +109,7 @@ def describe_trace(
         job_count=jobs,
         only=checked_only(only),
         resources=counted,
+        columns=columns,
     )
 
     if requests != "none":  # tasks ask for what the model draws
@@ -172,6 +188,7 @@ def convert_trace(
     source: Source,
     output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
@@ -201,6 +218,7 @@ def convert_trace(
         Path(source),
         output,
         form=form,
+        columns=columns,
         chosen_repairs=choices(repair or []),
         parents=not without_parents,
         submissions=not without_submissions,
@@ -238,6 +256,7 @@ def _far_permille(text: str) -> tuple[int, int]:
 def examine_trace(
     source: Source,
     form: FormatName = None,
+    columns: Columns = None,
     repair: RepairChoice = None,
     only: Only = "ran",
     as_json: AsJson = False,
@@ -245,7 +264,7 @@ def examine_trace(
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
 
-    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only))
+    diagnosis = examine(Path(source), form, choices(repair or []), checked_only(only), columns)
     if as_json:
         print_json({**msgspec.to_builtins(diagnosis), "unanswered": diagnosis.unanswered})
     else:
@@ -253,6 +272,22 @@ def examine_trace(
 
     if diagnosis.unanswered:
         raise typer.Exit(1)
+
+
+@trace_app.command("columns")
+def propose_columns(source: Source, as_json: AsJson = False) -> None:
+    """Print a map of a table's columns as TOML, made from names and first rows, to edit and give to --columns."""
+    from volery.workload.formats import fitting
+    from volery.workload.formats.columns import MAPS, proposed_map
+    from volery.workload.formats.source import head_of
+
+    path = Path(source)
+    form = fitting(path)
+    if form is not None and form not in MAPS:
+        raise InputError(str(path), f"is a trace of the format {form.name}, which is read without a map; name it alone")
+
+    proposal = proposed_map(path, head_of(path))
+    print_answer(msgspec.to_builtins(proposal), as_json, proposal.text.rstrip())
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
@@ -405,6 +440,89 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
         ("machines that can run a task, mean", percent(use.eligible_share)),
         ("tasks that no machine can run", f"{use.unsatisfiable_tasks:,}"),
     ]
+
+
+@trace_app.command("machines")
+def list_machines(
+    source: Annotated[
+        Path,
+        argument("A slurm.conf, or output of sinfo, scontrol show nodes --json or kubectl get nodes -o json.", "FILE"),
+    ],
+    output: Annotated[
+        Path | None,
+        option("The file of machines to write; without it, they are listed alone.", "-o", "--output", form="OUT.csv"),
+    ] = None,
+    partition: Annotated[str, option("Partition of Slurm whose machines are taken.", form="NAME")] = "",
+    down: Annotated[
+        bool, typer.Option("--down", help="Take machines that are down, drained or cordoned, too.")
+    ] = False,
+    force: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a cluster as Slurm or Kubernetes states it into a file of machines, and account for each line."""
+    from volery.workload.clusters import read_inventory
+    from volery.workload.inventory import columns_of, machine_count, offer_text, write_machines
+
+    inventory = read_inventory(source)
+    machines = inventory.working(source, partition, down=down)
+    if output is not None:
+        write_machines(machines, output, force=force)
+
+    idle = [listed for listed in inventory.machines if listed.state and listed not in machines]
+    offers = {name: sum(listed.amounts.get(name, 0) for listed in machines) for name in columns_of(machines)}
+    if as_json:
+        content = {"form": inventory.form, "file": output and str(output), "machines": machines, "offers": offers}
+        print_json(content | {"left_out": idle, "lines": inventory.uses})
+        return
+
+    for use in inventory.uses:
+        parts = [use.meaning, f"not read: {', '.join(use.ignored)}" if use.ignored else ""]
+        typer.echo(f"{use.place}: {'; '.join(filter(None, parts))}")
+    for state in dict.fromkeys(listed.state for listed in idle):
+        names = [listed.name for listed in idle if listed.state == state]
+        more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+        typer.echo(f"left out: {machine_count(len(names))}, {state}: {', '.join(names[:NAMES_SHOWN])}{more}")
+    total = ", ".join(offer_text(name, amount) for name, amount in offers.items())
+    typer.echo(f"{output or source}: {machine_count(len(machines))} with {total} together")
+    if output is not None:
+        typer.echo(f"try:  volery compare oracle backfill --trace TRACE --workers {len(machines)} --machines {output}")
+
+
+@trace_app.command("anonymise")
+def anonymise_trace(
+    source: Source,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
+    key: Annotated[
+        Path | None,
+        option(
+            "File with the key in hexadecimal digits; without it a key is made, and printed this once.", form="FILE"
+        ),
+    ] = None,
+    shift_days: Annotated[int, typer.Option(help="Days by which all times become later.")] = 0,
+    form: FormatName = None,
+    columns: Columns = None,
+    force: Replace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace as a table without names: users, groups, partitions, jobs and tasks become keyed hashes."""
+    from volery.workload.pseudonyms import anonymise, new_key, read_key
+
+    chosen_key = new_key() if key is None else read_key(key)
+    pseudonyms = anonymise(
+        Path(source), output, chosen_key, form=form, columns=columns, shift_days=shift_days, force=force
+    )
+    if as_json:
+        printed_key = chosen_key if key is None else None
+        print_json({"file": str(output), **msgspec.to_builtins(pseudonyms), "key": printed_key})
+        return
+
+    counts = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in pseudonyms.names.items())
+    typer.echo(f"{output}: {pseudonyms.rows:,} rows; keyed hashes of all ids" + (f" and of {counts}" if counts else ""))
+    shift = f"; times are {pseudonyms.shift_days:+,} days off" if pseudonyms.shift_days else ""
+    typer.echo(f"stays: {', '.join(pseudonyms.stays)}{shift}; who knows when a job ran may recognise it")
+    if key is None:
+        typer.echo(f"key:   {chosen_key}")
+        typer.echo("keep the key in a file: with --key FILE the same names get the same hashes; do not send it along")
 
 
 @trace_app.command("from-journal")

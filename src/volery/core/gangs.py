@@ -16,6 +16,7 @@ import msgspec
 from volery.core.capabilities import GangPlacement, Replication
 from volery.core.component import Deployment
 from volery.core.errors import InputError
+from volery.core.model import AMOUNT_MAX, Amounts, Cluster, Gang
 from volery.core.trace import NO_GANG, Trace
 
 
@@ -93,3 +94,57 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
             "take a design that starts them whole, as pipeline, or give --gangs hold"
         )
         raise InputError(place, problem)
+
+
+def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
+    """Refuse gangs for which the empty cluster has too few slots, or too small amounts, whatever they need beside.
+
+    Gangs that fit by size and whose tasks suit no machines are the design's to report, as single tasks are.
+
+    Raises:
+        InputError: Names the job, its size, and what the cluster holds.
+    """
+    room_of: dict[tuple[int, int, int], int] = {}
+    for job, nodes in enumerate(trace.gang_nodes):
+        if nodes == NO_GANG:
+            continue
+        low, high = trace.first[job], trace.first[job + 1]
+        places = set(trace.request[low:high]) if trace.request else {NO_GANG}
+
+        # A gang of unlike tasks is measured by the smallest of each: its exact fit is the design's to find.
+        shape = trace.gang_of(job) or Gang()
+        room = 0
+        for place in places:
+            key = place, nodes, shape.tasks_per_node
+            if key not in room_of:
+                request = trace.requests[place] if place != NO_GANG else ()
+                room_of[key] = _room(sorted(_counts(cluster, request), reverse=True), shape)
+            room = max(room, room_of[key])
+
+        if room < high - low:
+            spread = f" on {nodes} machines, {shape.tasks_per_node} at most on each" if nodes else ""
+            problem = (
+                f"job {job} is a gang of {high - low} tasks{spread}, and the empty cluster holds {room} of them at "
+                "once; give more or larger machines, or leave the job out"
+            )
+            raise InputError(trace.name, problem)
+
+
+def _counts(cluster: Cluster, request: Amounts) -> list[int]:
+    """The count of tasks with a request that each empty machine holds."""
+    if not cluster.resources:
+        return list(cluster.slots)
+    asked = [(place, amount) for place, amount in enumerate(request) if amount]
+    return [
+        min([offered[place] // amount for place, amount in asked], default=AMOUNT_MAX) for offered in cluster.capacities
+    ]
+
+
+def _room(counts: Sequence[int], shape: Gang) -> int:
+    """The count of members for which machines with such counts, the largest first, have room in a shape."""
+    if not shape.nodes:
+        return sum(counts)
+    largest = counts[: shape.nodes]
+    if len(largest) < shape.nodes or not largest[-1]:
+        return 0
+    return sum([min(count, shape.tasks_per_node) for count in largest])

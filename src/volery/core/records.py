@@ -191,6 +191,7 @@ class Records(Facts):
         attempt: Attempt of each task that finished (0 is the first).
         path: Time on the wire and in service along the causal chain of messages that led to each task's start.
         waited_us: Task -> time in its worker's own queue, where there was any.
+        held_us: Task of a gang -> time for which its attempts held a machine before the gang ran, where there was any.
         ready_us: Time at which the last of a task's parents had finished, or it was submitted, whichever was later;
             empty where no task of the trace waits for another or is submitted later than its job.
         answered_us: Time at which the submitter received that each job is done.
@@ -216,6 +217,7 @@ class Records(Facts):
         self.attempt = array("B", [0]) * tasks
         self.path = longs(tasks)
         self.waited_us: dict[int, int] = {}
+        self.held_us: dict[int, int] = {}
         self.ready_us = longs(tasks if trace.parents or trace.submit_us else 0, NEVER)
         self.answered_us = longs(jobs, NEVER)
         self.unsatisfiable = longs(jobs)

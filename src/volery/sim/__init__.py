@@ -2,6 +2,6 @@
 
 from volery.sim.kernel import Options, Progress, simulate
 from volery.sim.network import Network
-from volery.sim.submitter import Stalled
+from volery.sim.submitter import Deadlock, Stalled
 
-__all__ = ["Network", "Options", "Progress", "Stalled", "simulate"]
+__all__ = ["Deadlock", "Network", "Options", "Progress", "Stalled", "simulate"]

@@ -240,9 +240,16 @@ class Durations(Protocol):
 
 
 def port_class(
-    lab: Lab, attempts: Attempts, routes: Routes, durations: Durations, rules: tuple[LaunchRule, ...] = ()
+    lab: Lab,
+    attempts: Attempts,
+    routes: Routes,
+    durations: Durations,
+    rules: tuple[LaunchRule, ...] = (),
+    launchers: tuple[type[LabPort], ...] = (),
 ) -> type[LabPort]:
     """The ports of one role in one run; runs without rules pay nothing for them.
+
+    `launchers` are classes that launch some tasks otherwise; they go with rules.
 
     The hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
@@ -289,10 +296,10 @@ def port_class(
     RolePort.attempts = attempts
     RolePort.send.__doc__ = LabPort.send.__doc__
     RolePort.launch.__doc__ = LabPort.launch.__doc__
-    return _ruled(RolePort, rules) if rules else RolePort
+    return _ruled((*launchers, RolePort), rules) if rules else RolePort
 
 
-def _ruled(base: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
+def _ruled(bases: tuple[type[LabPort], ...], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
     def methods(name: str) -> tuple[Callable[..., None], ...]:
         base_method = getattr(LaunchRule, name)
         return tuple([getattr(rule, name) for rule in rules if getattr(type(rule), name) is not base_method])
@@ -304,7 +311,7 @@ def _ruled(base: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
         "launch_hooks": methods("launched")[::-1],
         "finish_hooks": methods("finished"),
     }
-    return type("RuledRolePort", (RuledPort, base), fields)
+    return type("RuledRolePort", (RuledPort, *bases), fields)
 
 
 ProgressOf = Callable[[TaskId, Time, int], Time]

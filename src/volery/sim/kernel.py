@@ -17,11 +17,11 @@ from random import Random
 import msgspec
 
 from volery.core.assignment import Assignments
-from volery.core.capabilities import CrashRecovery, Overcommitment, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, GangPlacement, Overcommitment, Replication, Resumption
 from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
-from volery.core.gangs import check_gang_placement, check_gangs
+from volery.core.gangs import check_gang_placement, check_gang_sizes, check_gangs, has_gangs
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
@@ -32,6 +32,7 @@ from volery.core.trace import Trace, check_limits, check_times
 from volery.core.workflows import check_workflows, comes_in_parts, refused
 from volery.sim.execution import Attempts, Checks, Extension, LabPort, LaunchRule, MessageCosts, port_class
 from volery.sim.faults import FaultInjector, FaultPlan
+from volery.sim.gangs import GangPort, Gangs
 from volery.sim.lab import FAR, Dispersal, Door, Lab
 from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
@@ -72,6 +73,8 @@ class Options(msgspec.Struct, frozen=True):
         graphs: True if the design takes workflows whole, see `Architecture.graphs`.
         drains: Machines that are taken out of use.
         reweighs: Changes of users' shares.
+        may_hold: True if launched members of gangs may wait on their machines for others, of a design that does not
+            start gangs whole.
     """
 
     check: bool = False
@@ -85,6 +88,7 @@ class Options(msgspec.Struct, frozen=True):
     graphs: bool = False
     drains: tuple[Drained, ...] = ()
     reweighs: tuple[Reweighed, ...] = ()
+    may_hold: bool = False
 
     def __post_init__(self) -> None:
         """Refuse combinations that no run has."""
@@ -139,6 +143,9 @@ class Kernel:
         self._extensions = self._extended(deployment, options)
         if trace.tag_set:
             self._extensions.append(self._tagged(deployment, options))
+        self._launchers: tuple[type[LabPort], ...] = ()
+        if has_gangs(trace):
+            self._extensions.append(self._ganged(deployment))
         self._may_stall = not (options.faults.drop or any(extension.may_lose_work for extension in self._extensions))
         self._may_forget = options.faults != MessageFaultRates()
 
@@ -175,6 +182,17 @@ class Kernel:
         hop_us = max([network.delay_us, *network.overrides.values(), *deployment.delays.values()])
         self._rules += [TagRule(self.lab, NEVER if overtaking else hop_us), waits]
         return waits
+
+    def _ganged(self, deployment: Deployment) -> Gangs:
+        """The rule of a run with gangs, by which members are launched and end."""
+        clocks = [rule for rule in self._rules if rule is self._pace]
+        durations = self._pace if clocks else self.lab.left_us
+        has_shapes = deployment.capability(GangPlacement) is not None
+        gangs = Gangs(self.lab, self.submitter, self._attempts, durations, clocks, has_shapes=has_shapes)
+        self._stalls.deadlock = gangs.deadlock
+        self._launchers = (type("RunGangPort", (GangPort,), {"__slots__": (), "gangs": gangs}),)
+        self._rules.append(gangs)
+        return gangs
 
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""
@@ -215,7 +233,9 @@ class Kernel:
             # A pace that changes nothing is left out of the rules: then the table of durations is read without a call.
             durations = self._pace if self._pace in self._rules else self.lab.left_us
             routes = self.lab.routes_of(role)
-            self._port_classes[role] = port_class(self.lab, self._attempts, routes, durations, tuple(self._rules))
+            self._port_classes[role] = port_class(
+                self.lab, self._attempts, routes, durations, tuple(self._rules), self._launchers
+            )
         port = self._port_classes[role](address, door)
 
         machine = self._machines.get(address)
@@ -430,7 +450,8 @@ def simulate(
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
         InputError: tasks ask for other resources than machines offer, a limit is not above 0, parents are no earlier
             tasks of their job, replicas are on no machine, or tags cannot be met by any order of starts, or are not
-            supported by the design.
+            supported by the design; a gang is larger than the cluster, or the design does not start gangs whole.
+        Deadlock: gangs hold machines and wait for each other.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
@@ -441,7 +462,9 @@ def simulate(
     check_tags(trace)
     check_heeded(trace, deployment, trace.name)
     check_gangs(trace)
-    check_gang_placement(trace, deployment, trace.name, may_hold=False)
+    check_gang_sizes(trace, cluster)
+    may_hold = options is not None and options.may_hold
+    check_gang_placement(trace, deployment, trace.name, may_hold=may_hold)
 
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
 

@@ -208,12 +208,19 @@ class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of 
     """Some submitter is never answered: everything is quiet, or nothing that still happens ends a task."""
 
 
+class Deadlock(Stalled):
+    """Gangs hold machines and wait for each other."""
+
+
 class Stalls:
     """Watches a run for results: submissions, ends of tasks, answers, and starts where attempts keep their progress.
 
     Args:
         lab, submitter: Shared state and submitter of the run.
         starts_count: True if a start is a result, as an attempt keeps its progress when it ends.
+
+    Attributes:
+        deadlock: Function that returns in words which gangs wait for others, empty where none does; None: no gangs.
     """
 
     def __init__(self, lab: Lab, submitter: Submitter, *, starts_count: bool) -> None:
@@ -223,6 +230,7 @@ class Stalls:
         self._results: tuple[int, ...] = ()
         self._instants = 0
         self._pending_until: Time | None = None
+        self.deadlock: Callable[[], str] | None = None
 
     def passed(self, instants: int) -> None:
         """Count instants that have passed.
@@ -248,9 +256,10 @@ class Stalls:
             due_us = self._submitter.due_us
             self._pending_until = max(lab.pending_until(), due_us if due_us != FAR else 0)
         elif self._instants >= INSTANTS_MAX and lab.now > self._pending_until:
-            raise Stalled(
-                f"time goes on and nothing is done: {self._instants:,} instants without a result, {self.state()}"
-            )
+            problem = f"time goes on and nothing is done: {self._instants:,} instants without a result"
+            if self.deadlock is not None and (holders := self.deadlock()):
+                raise Deadlock(f"{problem}, {holders}")
+            raise Stalled(f"{problem}, {self.state()}")
 
     def in_one_instant(self) -> None:
         """Raise Stalled if the steps of one instant have no end."""

@@ -24,6 +24,7 @@ from volery import architectures
 from volery.core.errors import InputError
 from volery.integrity import file_digest
 from volery.setting import Setting
+from volery.study.slurmconf import with_conf
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
 KEY_VERSION: Final = 3
@@ -89,7 +90,7 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
     Raises:
         InputError: for an unknown architecture or parameter.
     """
-    parameters = dict(choice.parameters)
+    parameters = with_conf(choice)
     if setting.cutoff_s is not None and architectures.takes(choice.name, CUTOFF_PARAMETER):
         parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
 
@@ -164,6 +165,8 @@ def inputs_key(run: RunSpec) -> str:
     content |= {"racks": run.racks} if run.racks > 1 else {}
     if run.only != "ran":
         content["only"] = run.only
+    if run.columns is not None:
+        content["columns"] = content_digest(run.columns) if run.columns.endswith(".toml") else run.columns
     if run.load is not None:
         content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":

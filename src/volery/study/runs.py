@@ -101,6 +101,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         job_count=run.jobs,
         only=run.only,
         resources=_resources_of_file(run),
+        columns=run.columns,
     )
 
     trace = workload.deal_to_users(trace, run.users, run.seed)

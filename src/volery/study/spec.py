@@ -482,7 +482,7 @@ def is_file(field: str, value: Any) -> bool:
     return (
         field in ("trace", "machines")
         or (field == "history" and bool(value))
-        or (field == "requests" and str(value).endswith(".toml"))
+        or (field in ("requests", "columns") and str(value).endswith(".toml"))
     )
 
 

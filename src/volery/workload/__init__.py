@@ -89,11 +89,14 @@ def load_workload(
     job_count: int | None = None,
     only: Only = "ran",
     resources: tuple[str, ...] | None = None,
+    columns: str | None = None,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with the facts that the reader found where there was a file to read.
 
     Args:
         resources: resources of a file that count, as `counted_resources` gives them.
+        columns: map of the file's columns, a TOML file or the name of a shipped one; None: its beginning shows its
+            format.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -104,6 +107,8 @@ def load_workload(
     path = Path(path_or_spec)
     text = str(path_or_spec)
 
+    if columns is not None and is_spec(text) and not path.exists():
+        raise InputError("columns", f"a map is for a trace file, and {text!r} is synthetic work; leave it out")
     if is_spec(text) and not path.exists():
         trace = synthesize(text, seed)
         trace = first_jobs(trace, trace.job_count if job_count is None else job_count)
@@ -116,7 +121,7 @@ def load_workload(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
 
-    if begins_like_tr(path):
+    if columns is None and begins_like_tr(path):
         return scan_tr(path, durations, arrivals, job_count)
 
     # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
@@ -125,7 +130,7 @@ def load_workload(
     from volery.workload.formats.summaries import SUMMARY, rebuilt
     from volery.workload.replay import read_tasks
 
-    form = fitting(path)
+    form = fitting(path) if columns is None else format_of(path, columns=columns)
     if form is None and not bare_name(path).endswith(".tr"):
         form = format_of(path)  # raises, and names the nearest format
 

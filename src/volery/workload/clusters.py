@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,14 @@ from volery.workload.hdfs import machine_racks
 from volery.workload.models import RESOURCES, check_names, parse_resources
 from volery.workload.spec import Spec
 
+if TYPE_CHECKING:
+    from volery.workload.inventory import Inventory, ListedMachine
+
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
 BITS = frozenset("01")
 SETUP_SUFFIX = ".json"
+CONF_SUFFIX = ".conf"
 SPEED = "speed_mhz"
 """The column of a machine file."""
 SETUP_PROCESSORS = {1: (4, 4100), 2: (2, 3500)}
@@ -175,6 +179,11 @@ def counted_resources(resources: str, capacity: str, machines: Path | None) -> t
     if machines.suffix == SETUP_SUFFIX:
         return RESOURCES[:1]
 
+    if machines.suffix == CONF_SUFFIX:
+        from volery.workload.inventory import columns_of
+
+        return columns_of(_conf_machines(machines))
+
     _, header = next(numbered_lines(machines))
     offered = tuple([word.strip() for word in header.decode("utf-8", "replace").split(",")])
     return tuple([name for name in RESOURCES if name in offered]) or None
@@ -203,6 +212,8 @@ def read_machines(
     """
     if path.suffix == SETUP_SUFFIX:
         return _setup_machines(path, at_most, resources)
+    if path.suffix == CONF_SUFFIX:
+        return _conf_rows(path, at_most, resources, speeds=speeds)
 
     places: list[int] = []
     amount_places: list[int] = []
@@ -239,6 +250,59 @@ def read_machines(
     if not machines.constraints:
         raise InputError(str(path), "holds no machine; a header with c0, c1 .. and one row per machine are needed")
     return machines
+
+
+def read_inventory(path: Path) -> Inventory:
+    """The machines that a manager of clusters lists: a slurm.conf, or output of sinfo, scontrol or kubectl.
+
+    Raises:
+        InputError: the file cannot be read, is of none of these forms, or a line of it is wrong.
+    """
+    # These readers bring 45 MB of libraries, too.
+    from volery.workload.formats.source import fields, head_of
+    from volery.workload.kubernetes import read_nodes
+    from volery.workload.slurmnodes import SINFO_NAMES, read_sinfo, read_sinfo_document, read_slurm_conf
+
+    head = head_of(path)
+    if head.start[:1] == b"{":
+        return (read_nodes if any('"apiVersion"' in line for line in head.lines) else read_sinfo_document)(path)
+    if any(SINFO_NAMES & set(fields(head.lines[0], mark)) for mark in "| " if head.lines):
+        return read_sinfo(path)
+    return read_slurm_conf(path)
+
+
+def _conf_machines(path: Path) -> tuple[ListedMachine, ...]:
+    """The machines of a slurm.conf that take work.
+
+    Raises:
+        InputError: it is wrong, or includes a file: a study would not notice that this one changes.
+    """
+    from volery.workload.slurmnodes import read_slurm_conf
+
+    inventory = read_slurm_conf(path)
+    if any(not use.place.startswith(f"{path}:") for use in inventory.uses):
+        raise InputError(str(path), "includes other files; make a file of machines of it with `volery trace machines`")
+    return inventory.working(path)
+
+
+def _conf_rows(path: Path, at_most: int | None, resources: tuple[str, ...], *, speeds: bool) -> MachineRows:
+    """Machines of a slurm.conf; a resource that a node does not state, and others do, is 0 for it.
+
+    Raises:
+        InputError: it is wrong, or says nothing of speeds or of a resource that is asked for.
+    """
+    from volery.workload.inventory import columns_of
+
+    if speeds:
+        raise InputError(str(path), f"states no speeds; make a file of machines of it, and add the column {SPEED}")
+    if not resources:
+        problem = "lists CPUs and memory, and tasks ask for none of them; give --requests, or leave the file out"
+        raise InputError(str(path), problem)
+
+    machines = _conf_machines(path)
+    nothing = dict.fromkeys(columns_of(machines), 0)
+    offers = [in_order_of(resources, nothing | machine.amounts, str(path)) for machine in machines[:at_most]]
+    return MachineRows([0] * len(offers), offers, [])
 
 
 def _setup_machines(path: Path, at_most: int | None, resources: tuple[str, ...]) -> MachineRows:

@@ -45,6 +45,7 @@ def convert(
     output: Path,
     *,
     form: str | None = None,
+    columns: str | None = None,
     chosen_repairs: dict[str, str] | None = None,
     parents: bool = True,
     submissions: bool = True,
@@ -57,6 +58,7 @@ def convert(
     Args:
         source: a file of any format, or a folder of parquet parts.
         form: name of the format; None: recognised by the content.
+        columns: map of the columns, a TOML file or the name of a shipped one.
         chosen_repairs: rule of the doctor -> action.
         parents: true keeps the tasks that others wait for; without, they and the submissions of tasks are unknown.
         submissions: true keeps the time of submission of each task; without, it is unknown.
@@ -66,7 +68,7 @@ def convert(
     Raises:
         InputError: the source is wrong (the message names the line), or the output cannot be written.
     """
-    source_format = format_of(source, form)
+    source_format = format_of(source, form, columns)
     noticed = Noticed()
     chosen_repairs = {rule: (chosen_repairs or {})[rule] for rule in RULES if rule in (chosen_repairs or {})}
 

@@ -254,17 +254,22 @@ class Examiner:
 
 
 def examine(
-    path: Path, form: str | None = None, chosen_repairs: dict[str, str] | None = None, only: Only = "ran"
+    path: Path,
+    form: str | None = None,
+    chosen_repairs: dict[str, str] | None = None,
+    only: Only = "ran",
+    columns: str | None = None,
 ) -> Diagnosis:
     """Check a trace of any format, in bounded memory.
 
     Args:
         form: name of its format; None: recognised by the content.
+        columns: map of its columns, a TOML file or the name of a shipped one.
 
     Raises:
         InputError: it cannot be read.
     """
-    trace_format = format_of(path, form)
+    trace_format = format_of(path, form, columns)
     noticed = Noticed()
 
     examiner = Examiner(trace_format, only)

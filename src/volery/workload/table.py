@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the schema; tables of earlier ones, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
@@ -54,12 +54,23 @@ SCHEMA: Final = pa.schema(
         pa.field("task_submit_us", pa.int64()),
         pa.field("left_out", pa.string()),
         pa.field("changed", pa.string()),
+        pa.field("limit_us", pa.int64()),
+        pa.field("gang_tasks", pa.int64()),
+        pa.field("gang_nodes", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("partition", pa.string()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
 OMISSIONS: Final = ("left_out", "changed")
 """Columns of what a reader omits; null is no lack of the source."""
-SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3} | dict.fromkeys(OMISSIONS, 4)
+RIGID_JOBS: Final = ("limit_us", "gang_tasks", "gang_nodes", "group", "partition")
+"""Columns of what jobs of clusters with gangs state."""
+SINCE: Final = (
+    {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
+    | dict.fromkeys(OMISSIONS, 4)
+    | dict.fromkeys(RIGID_JOBS, 5)
+)
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -87,6 +98,10 @@ class TaskRow(msgspec.Struct, gc=False):
         task_submit_us: time of submission of the task itself, where the source has one per task.
         left_out: the reason of the reader for a row that must not be replayed; the row is counted.
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
+        limit_us: wall-clock limit of the job as its user stated it, microseconds.
+        gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
+        gang_nodes: count of machines over which these tasks are spread evenly; null: any machines.
+        group, partition: group of the user, and part of the machines that the job was submitted to.
     """
 
     job: str | None = None
@@ -115,6 +130,11 @@ class TaskRow(msgspec.Struct, gc=False):
     task_submit_us: int | None = None
     left_out: str | None = None
     changed: str | None = None
+    limit_us: int | None = None
+    gang_tasks: int | None = None
+    gang_nodes: int | None = None
+    group: str | None = None
+    partition: str | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):

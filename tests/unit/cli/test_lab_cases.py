@@ -56,11 +56,8 @@ def test_no_job_of_a_log_is_lost(
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("06-pai_task_table.csv", "is the PAI task table"),
-        ("06-pai_task_table_with_header.csv", "is the PAI task table"),
         ("07-sacct.txt", "is output of Slurm's sacct"),
         ("08-own.csv", "is a table with columns of its own (job, who, submitted"),
-        ("09-gwa.gwf", "is a GWF table of 29 columns"),
         ("11-swf_19.swf", "nearest to SWF (--format swf): 19 fields where there are 18"),
         ("11-swf_hash.swf", "nearest to SWF (--format swf): a comment that begins with '#'"),
         ("11-swf_trail.swf", "nearest to SWF (--format swf): 20 fields where there are 18"),
@@ -74,3 +71,29 @@ def test_a_file_that_is_not_read_is_told_its_format(command: Command, name: str,
 @pytest.mark.parametrize("name", ["11-swf_exp.swf", "11-swf_nan.swf"])
 def test_numbers_with_an_exponent_or_unknown_are_read(command: Command, name: str) -> None:
     assert command("trace", "doctor", CASES / name).out.startswith(f"{CASES / name}: 3 rows of swf")
+
+
+@pytest.mark.parametrize("name", ["06-pai_task_table.csv", "06-pai_task_table_with_header.csv"])
+def test_the_jobs_of_pai_that_ran_are_read(command: Command, tmp_path: Path, name: str) -> None:
+    """jobA: 4 x (6 cores, 1 GPU) and 1 x 6 cores for 600 s; jobB: 6 cores and a quarter of a GPU for 1 s."""
+    command("trace", "convert", CASES / name, "-o", tmp_path / "t.parquet")
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    ran = [row for row in rows if row["runtime_us"] is not None]
+    assert [(row["job"], row["gang_tasks"], row["cpu_milli"], row["gpu_milli"], row["runtime_us"]) for row in ran] == [
+        ("jobA", 4, 24_000.0, 4000.0, 600_000_000),
+        ("jobA", None, 6000.0, None, 600_000_000),
+        ("jobB", None, 6000.0, 250.0, 1_000_000),
+    ]
+    assert [(row["job"], row["status"], row["gang_tasks"], row["gpu_milli"]) for row in rows[3:]] == [
+        ("jobC", "running", None, 8000.0),
+        ("jobD", "waiting", 2, 1000.0),
+    ]
+
+
+def test_a_file_of_the_grid_workloads_archive_is_read(command: Command, tmp_path: Path) -> None:
+    command("trace", "convert", CASES / "09-gwa.gwf", "-o", tmp_path / "t.parquet")
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [(row["gang_tasks"], row["cpu_milli"], row["runtime_us"]) for row in rows] == [
+        (4, 4000.0, 100_000_000),
+        (None, 1000.0, 60_000_000),
+    ]

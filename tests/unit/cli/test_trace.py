@@ -253,3 +253,71 @@ def test_describe_tells_the_shape_of_workflows() -> None:
     assert (shape["depth_max"], shape["width_max"], shape["waits"]) == (3, 3, 24)
     assert "workflows" not in told("describe", "syn:2x3", "--workers", "10")
     assert json.loads(told("describe", "syn:2x3", "--json"))["workflows"] is None
+
+
+CONF = "NodeName=n[0-1] CPUs=4 RealMemory=1024 Weight=2\nNodeName=m Gres=gpu:2 State=DOWN\nPartitionName=p Nodes=n1\n"
+
+
+def test_machines_writes_the_machines_of_a_cluster_and_accounts_for_each_line(tmp_path: Path) -> None:
+    conf, output = tmp_path / "slurm.conf", tmp_path / "machines.csv"
+    conf.write_text(CONF)
+    text = told("machines", conf, "-o", output)
+    assert text.splitlines() == [
+        f"{conf}:1: 2 machines of 4 CPUs, 1 GB; not read: Weight (order in which Slurm fills nodes)",
+        f"{conf}:2: 1 machine of 1 CPUs, 1 MB, 2 GPUs, takes no work: DOWN",
+        f"{conf}:3: partition p: 1 machine",
+        "left out: 1 machine, DOWN: m",
+        f"{output}: 2 machines with 8 CPUs, 2 GB together",
+        f"try:  volery compare oracle backfill --trace TRACE --workers 2 --machines {output}",
+    ]
+    assert output.read_text() == "name,cpu_milli,memory_mb\nn0,4000,1024\nn1,4000,1024\n"
+    assert "exists already; give --force" in refused("machines", conf, "-o", output)
+    conf.write_text(f"{CONF}NodeName=d[00-11] State=DRAIN\n")
+    assert "left out: 12 machines, DRAIN: d00, d01, d02, d03, d04, d05, d06, d07 and 4 more\n" in told("machines", conf)
+    conf.write_text(CONF)
+    told("machines", conf, "-o", output, "--force", "--down")
+    assert output.read_text().splitlines()[-1] == "m,1000,1,2000"
+
+
+def test_machines_of_a_partition_as_json_without_a_file(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(CONF)
+    content = json.loads(told("machines", conf, "--partition", "p", "--json"))
+    assert [listed["name"] for listed in content["machines"]] == ["n1"]
+    assert (content["form"], content["file"], content["offers"]) == (
+        "slurm.conf",
+        None,
+        {"cpu_milli": 4000, "memory_mb": 1024},
+    )
+    assert [listed["state"] for listed in content["left_out"]] == ["DOWN"]
+    assert content["lines"][0]["ignored"] == ["Weight (order in which Slurm fills nodes)"]
+    assert "--partition: slurm.conf has no 'q'" in refused("machines", conf, "--partition", "q")
+    assert "no such file" in refused("machines", tmp_path / "absent")
+
+
+@pytest.mark.slow
+def test_a_comparison_runs_on_the_machines_of_a_slurm_conf(tmp_path: Path) -> None:
+    conf, trace = tmp_path / "slurm.conf", tmp_path / "own.swf"
+    conf.write_text(CONF)
+    trace.write_text("1 0 -1 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1\n2 0 -1 50 2 -1 -1 2 60 -1 1 2 1 -1 1 -1 -1 -1\n")
+    text = compared(
+        "backfill", "--trace", str(trace), "--workers", "2", "--machines", str(conf), "-o", str(tmp_path / "o")
+    )
+    assert "backfill" in text
+
+
+def test_anonymise_prints_a_key_once_and_takes_it_again(tmp_path: Path) -> None:
+    trace, output, key = tmp_path / "own.swf", tmp_path / "o.parquet", tmp_path / "key"
+    trace.write_text("1 0 -1 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1\n")
+    lines = told("anonymise", trace, "-o", output, "--shift-days", "14").splitlines()
+    assert lines[0].startswith(f"{output}: 1 rows; keyed hashes of all ids and of 1 user")
+    assert lines[1].startswith("stays: times, requests, ")
+    assert "times are +14 days off; who knows when" in lines[1]
+    printed = lines[2].removeprefix("key:   ")
+    key.write_text(printed)
+    again = json.loads(told("anonymise", trace, "-o", output, "--force", "--key", key, "--json"))
+    assert (again["rows"], again["names"]["user"], again["key"]) == (1, 1, None)
+    assert len(json.loads(told("anonymise", trace, "-o", output, "--force", "--json"))["key"]) == 64
+    key.write_text("short")
+    assert f"{key}:1: holds no key" in refused("anonymise", trace, "-o", output, "--force", "--key", key)
+    assert "no such file" in refused("anonymise", trace, "-o", output, "--force", "--key", tmp_path / "absent")

@@ -54,7 +54,15 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
+from volery.core.capabilities import (
+    CrashRecovery,
+    DueShares,
+    GangPlacement,
+    Overcommitment,
+    Replication,
+    Resumption,
+    TagPlacement,
+)
 from volery.core.component import Architecture, Component, Conformance, Deployment, PolicyNames, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -130,6 +138,8 @@ ENTRY: Address = "scheduler/0"
 DEFAULTS = PipelineConfig()
 UNTAGGED = ("J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines")
 """Parameters that keep their defaults beside `tags`."""
+GANGLESS = ("T9", "T12", "R3", "R7", "alloc_s", "tags", "lrms", "broker_machines")
+"""Parameters beside which gangs are not started whole."""
 BOTH = "T3=" + " or ".join(BACKFILLING)
 EXCLUSIONS = (
     ("T9", ("T10", "reserving"), f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them"),
@@ -255,6 +265,11 @@ def _check_preemption(config: PipelineConfig, policies: dict[Stage, Policy]) -> 
             )
 
 
+def starts_gangs(config: PipelineConfig) -> bool:
+    """True if gangs are started whole: one scheduler places each task once, on machines that are always on."""
+    return not config.J2.startswith("managed") and not any(_is_set(config, name) for name in GANGLESS)
+
+
 def assembly(config: PipelineConfig) -> Assembly:
     """The assembly that a configuration describes.
 
@@ -270,6 +285,7 @@ def assembly(config: PipelineConfig) -> Assembly:
         config.J4,
         config.T3 in BACKFILLING and config.backfilling == "per-instant",
         round(config.alloc_s * SECOND),
+        starts_gangs=starts_gangs(config),
     )
 
 
@@ -404,6 +420,7 @@ def _capabilities(config: PipelineConfig, parts: Assembly, rental: Rental | None
     capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
     capabilities += [rental.billing] if rental is not None else []
     capabilities += [TagPlacement()] if config.tags else []
+    capabilities += [GangPlacement()] if parts.starts_gangs else []
     return capabilities
 
 
@@ -550,6 +567,7 @@ PIPELINE = Architecture(
         "locality": "R3=delay",
         "amounts": "",
         "dependencies": "",
+        "gangs": "",
     },
     capabilities=(PolicyNames(named),),
 )

@@ -8,6 +8,7 @@ or links that fail, not both (docs/decisions/0013).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -17,6 +18,8 @@ from volery.architectures.pipeline.allocs import Allocs
 from volery.architectures.pipeline.attempts import AfterEviction, Evictions, Migration, PendingEviction, Speculation
 from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.gang_iterations import with_gangs
+from volery.architectures.pipeline.gangs import GangKind, Gangs
 from volery.architectures.pipeline.iterations import iteration_of
 from volery.architectures.pipeline.monitor import Monitor, reserving_room
 from volery.architectures.pipeline.node import Cleaned, Ready, Report, Restarted
@@ -27,7 +30,7 @@ from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
 from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
-from volery.core.model import NEVER, Address, JobId, Key, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Gang, JobId, Key, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
@@ -45,6 +48,7 @@ class Assembly(msgspec.Struct, frozen=True):
         per_instant: Whether, without a period, there is one cycle after all that happens in an instant, not after each
             event.
         alloc_us: Time for which the room of a task that has ended is reserved for its job; 0: it is not.
+        starts_gangs: Whether gangs are started whole; else each member is a task of its own.
         ways: Number of tasks that are tried at once (stage J4); it divides their cost.
     """
 
@@ -56,6 +60,7 @@ class Assembly(msgspec.Struct, frozen=True):
     ways: int = 1
     per_instant: bool = False
     alloc_us: Time = 0
+    starts_gangs: bool = False
 
     def cost_us(self, try_count: int) -> Time:
         """The cost of a cycle in which so many tasks are tried."""
@@ -134,6 +139,7 @@ class Cycle:
         self._access_of: dict[str, int] = {}
         self._message_count = self._task_count = 0
         self._due = self._busy = self._deciding = False
+        self._gangs: Gangs | None = None
 
         self._speculation, self._migration, self._autoscaler, self._delay, self._monitor, self._allocs = parts
         self._parts = [part for part in parts if part is not None]
@@ -180,8 +186,25 @@ class Cycle:
         self.state.now = now
         return Waiting(task, job, kind, self._task_count, now, self.state.work_us(task), rank_us, came_us)
 
+    def expect_gang(self, job: JobId, gang: Gang, task_count: int) -> bool:
+        """Start the tasks of a job whole; False: a gang is nothing else than its tasks here."""
+        if not self._assembly.starts_gangs:
+            return False
+        if self._gangs is None:
+            gangs = self._gangs = Gangs(self)
+            self.iteration = with_gangs(self.iteration, self._assembly.iteration, self.state, self.queue, gangs)
+        self._gangs.expect(job, gang, task_count)
+        return True
+
+    def may_hold(self, kinds: Sequence[Kind], gang: Gang) -> bool:
+        """True if the empty cluster holds members of these classes together."""
+        assert self._gangs is not None, "gangs are expected first"
+        return all(kind.possible for kind in kinds) and self._gangs.kind_of(kinds, gang).possible
+
     def enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
+        if self._gangs is not None and self._gangs.gathers(waiting):
+            return
         if self._delay is not None:
             self._delay.joining(waiting)
         self.state.waiting[waiting.task.id] = waiting
@@ -249,6 +272,12 @@ class Cycle:
             try_count += 1
 
             among = self.iteration.among(waiting)
+            if self._gangs is not None and isinstance(waiting.kind, GangKind):
+                places = self.iteration.places
+                if not self._gangs.start(waiting, among, places, now):
+                    classes.block(waiting.kind)
+                continue
+
             if self._delay is not None:
                 among = self._delay.nearest(waiting, among)
             candidates = targets.fitting(waiting, among)
@@ -344,7 +373,10 @@ class Cycle:
 
         with reserving_room(self._monitor, eviction.machine, now):
             for running in losers:
-                self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+                # It may have been recalled with another member of its gang.
+                if self.runs(running):
+                    self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+                    self._recall_others(running.waiting, now)
             self.submit_task(waiting, eviction.machine, now)
         return True
 
@@ -393,6 +425,8 @@ class Cycle:
     def ended(self, message: Completed, now: Time) -> Waiting | None:
         """Take in the end of an attempt; returns the task if that was its end, too."""
         waiting = self._end_attempt(message, now)
+        if self._gangs is not None and waiting is not None:
+            self._gangs.finished(waiting)
         if self._speculation is not None and waiting is not None:
             self._speculation.rearm()
         if self._migration is not None:
@@ -409,6 +443,11 @@ class Cycle:
         if running is None or running.cleaning:
             return self._close_eviction(message, now)
 
+        if message.killed and not running.ending and self._gangs is not None:
+            self._recall(running, now)
+            self.changed(now)
+            return None
+
         if self.state.copies:
             self._end_copies(running, now)
 
@@ -419,8 +458,30 @@ class Cycle:
             self.release(running, now)
         return running.waiting
 
+    def _recall(self, running: Running, now: Time) -> None:
+        """Queue a member of a gang again whose attempt the driver has ended, and the others with it."""
+        self.release(running, now)
+        running.waiting.attempt += running.sent
+        self.enqueue(running.waiting)
+        self._recall_others(running.waiting, now)
+
+    def _recall_others(self, waiting: Waiting, now: Time) -> None:
+        """End the attempts of all other members of a gang: it starts again whole."""
+        for running in self._gangs.others(waiting) if self._gangs is not None else ():
+            # Another member may have been recalled with an earlier one, and one that is called off ends anyway.
+            if running.ending or not self.runs(running):
+                continue
+            if running.sent:
+                self.evict(running, AfterEviction.QUEUE, now)
+            else:
+                self.evictions.drop(running)
+                self.release(running, now)
+                self.enqueue(running.waiting)
+
     def job_done(self, job: JobId, now: Time) -> None:
         """Give back what is kept for a job."""
+        if self._gangs is not None:
+            self._gangs.forget(job)
         if self._allocs is not None:
             self._allocs.done(job, now)
 
@@ -535,6 +596,7 @@ class Cycle:
                 # An attempt that was never sent is not counted as one.
                 running.waiting.attempt += running.sent
                 self.enqueue(running.waiting)
+                self._recall_others(running.waiting, now)
 
         for eviction in self.evictions.clear(machine):
             if eviction.then is AfterEviction.OVER:
@@ -567,7 +629,8 @@ class Cycle:
 
     def withdraw(self, waiting: Waiting) -> None:
         """Take a task out of the queue."""
-        self.queue.remove(waiting)
+        if self._gangs is None or not self._gangs.withdraw(waiting):
+            self.queue.remove(waiting)
         del self.state.waiting[waiting.task.id]
 
     def give_up(self, job: JobRecord, now: Time) -> int:
@@ -624,7 +687,11 @@ class Cycle:
         """Raise AssertionError where free, held and running disagree, or a target has room for a blocked class."""
         self.state.check()
         self.queue.check()
-        self.targets.check(self.queue.classes.blocked, self.state.online & ~self.iteration.withheld())
+        machines = self.state.online & ~self.iteration.withheld()
+        blocked_kinds = [kind for kind in self.queue.classes.blocked if not isinstance(kind, GangKind)]
+        self.targets.check(blocked_kinds, machines)
+        if self._gangs is not None:
+            self._gangs.check(machines)
         for part in (self._autoscaler, self._delay, self._monitor, self._allocs):
             if part is not None:
                 part.check()

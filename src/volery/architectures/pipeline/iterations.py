@@ -14,6 +14,7 @@ from volery.architectures.pipeline.policies import FAR, Kind, State, Waiting
 from volery.architectures.pipeline.queues import Entry, KeyedQueue, Queue
 from volery.core.model import Time
 from volery.core.resources import Packing
+from volery.policies.gangs import Places
 from volery.policies.match import positions
 
 KINDS_MAX: Final = 64
@@ -23,7 +24,13 @@ BACKFILLING: Final = ("easy", "conservative")
 
 
 class Iteration(Protocol):
-    """The order in which a cycle tries tasks, and the machines that it grants them."""
+    """The order in which a cycle tries tasks, and the machines that it grants them.
+
+    Attributes:
+        places: Machines that the gang in hand is to take, with counts of members; None: any that it is granted.
+    """
+
+    places: Places | None
 
     def following(self) -> Waiting | None:
         """The task to try now; None: the cycle is over."""
@@ -57,12 +64,13 @@ class Sequential:
         strict: Whether no task overtakes one that fits nowhere.
     """
 
-    __slots__ = ("_queue", "_state", "_strict")
+    __slots__ = ("_queue", "_state", "_strict", "places")
 
     def __init__(self, state: State, queue: Queue, *, strict: bool = False) -> None:
         self._state = state
         self._queue = queue
         self._strict = strict
+        self.places: Places | None = None
 
     def following(self) -> Waiting | None:
         if not self._strict:
@@ -106,6 +114,7 @@ class Easy:
     """
 
     __slots__ = ("_granted_machines", "_guards", "_packing", "_queue", "_room_times", "_state", "at", "head", "machine")
+    places: Places | None = None
 
     def __init__(self, state: State, queue: KeyedQueue) -> None:
         self._state = state
@@ -355,6 +364,18 @@ class FreeProfile:
         steps = self._free[self._step(begin) : self._step(end)]
         return self._packing.named(reduce(self._packing.common, steps), packed)
 
+    def times(self) -> list[Time]:
+        """The times at which a step begins, in order."""
+        return self._times
+
+    def least(self, begin: Time, end: Time) -> int:
+        """The amounts that are free from begin to end; on the same devices, where there are any."""
+        steps = self._free[self._step(begin) : self._step(end)]
+        packing = self._packing
+        if packing.device_count:
+            return reduce(packing.common, steps)
+        return packing.pack(tuple(map(min, zip(*map(packing.fields, steps), strict=True)))) | self._guards
+
     def take(self, packed: int, begin: Time, end: Time) -> None:
         """Take amounts from what is free from begin to end."""
         first = self._step(begin)
@@ -385,6 +406,7 @@ class Conservative:
     """
 
     __slots__ = ("_granted_machines", "_profiles", "_queue", "_remaining_tasks", "_state", "_task_tried")
+    places: Places | None = None
 
     def __init__(self, state: State, queue: KeyedQueue) -> None:
         self._state = state

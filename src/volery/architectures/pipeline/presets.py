@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.architectures.pipeline import PIPELINE, UNTAGGED, PipelineConfig
+from volery.architectures.pipeline import PIPELINE, UNTAGGED, PipelineConfig, starts_gangs
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.core.component import Architecture
+from volery.core.features import GANGS
 from volery.core.stages import Stage
 
 HOPS_BY_MANAGERS: Final = 4
@@ -64,8 +65,13 @@ def preset(
             conformance, fault_parameters={**conformance.fault_parameters, "T9": "none"}
         )
 
+    features = dict(PIPELINE.features)
+    if not starts_gangs(defaults):
+        del features[GANGS]
+
     return msgspec.structs.replace(
         PIPELINE,
+        features=features,
         name=name,
         summary=summary,
         source=source,

@@ -13,8 +13,18 @@ from volery.architectures.pipeline.local_manager import BROKER, Broker
 from volery.architectures.pipeline.node import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
-from volery.core.model import NEVER, Address, Job, JobId, Task, TaskId, Time
+from volery.core.events import (
+    GANG_TASKS_REFUSED,
+    Cancel,
+    Counted,
+    Measured,
+    MoreTasks,
+    PeerBack,
+    PeerLost,
+    Submit,
+    TimerFired,
+)
+from volery.core.model import NEVER, Address, Gang, Job, JobId, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
 from volery.roles.submission import ANSWERS, JobLedger, Workflow
 
@@ -58,6 +68,7 @@ class Scheduler(Component):
         self._arrivals: dict[JobId, dict[TaskId, Time]] = {}
         self._staging_jobs: set[JobId] = set()
         self._graphs = self._state.graphs
+        self._gathering: dict[JobId, tuple[Gang, list[Task]]] = {}
         # Graphs of jobs with tasks to come, none of which has parents so far.
         self._graphs_without_edges: dict[JobId, Workflow] = {}
 
@@ -87,7 +98,9 @@ class Scheduler(Component):
         self._lines_of_jobs.setdefault(line, deque()).append(record)
 
         self._unqueued_tasks[job.id] = []
-        if any(job.parents):
+        if job.gang is not None and self._cycle.expect_gang(job.id, job.gang, job.task_count):
+            self._gathering[job.id] = job.gang, []
+        elif any(job.parents):
             self._graphs[job.id] = Workflow()
         elif job.task_count > len(job.tasks):
             self._graphs_without_edges[job.id] = Workflow()
@@ -124,6 +137,14 @@ class Scheduler(Component):
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
+        gang = None
+        if record.id in self._gathering:
+            gang, gathered_tasks = self._gathering[record.id]
+            gathered_tasks += tasks
+            if len(gathered_tasks) < record.task_count:
+                return
+            tasks = self._gathering.pop(record.id)[1]
+
         # Only tasks that came later than their job have an arrival of their own.
         if now > record.submit_us:
             self._arrivals.setdefault(record.id, {}).update(dict.fromkeys([task.id for task in tasks], now))
@@ -133,6 +154,11 @@ class Scheduler(Component):
         impossible_tasks = {
             task.id for task in tasks if not (kinds[task.id].possible or self._possible_at_broker(task))
         }
+
+        if gang is not None and tasks and not self._cycle.may_hold([kinds[task.id] for task in tasks], gang):
+            refused_count = len(tasks) - len(impossible_tasks)
+            self._port.observe(Counted(GANG_TASKS_REFUSED, refused_count))
+            impossible_tasks = set(kinds)
 
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
@@ -273,6 +299,7 @@ class Scheduler(Component):
         self._graphs_without_edges.pop(record.id, None)
         self._arrivals.pop(record.id, None)
         self._staging_jobs.discard(record.id)
+        self._gathering.pop(record.id, None)
         if self._delay is not None:
             self._delay.forget(record.id)
 
@@ -302,6 +329,7 @@ class Scheduler(Component):
             assert record is not None, "a job that is open has a record"
 
             dropped_count = self._cycle.give_up(record, now) + len(self._unqueued_tasks.pop(record.id, ()))
+            dropped_count += len(self._gathering.pop(record.id, (None, ()))[1])
             graph = self._graphs.pop(record.id, None)
             # Tasks that wait for others of the workflow end with the job.
             dropped_count += graph.blocked if graph else 0

@@ -12,6 +12,7 @@ from volery.core.errors import InputError, suggestion
 from volery.workload.files import lacks_last_line_end
 from volery.workload.formats.alibaba import ALIBABA
 from volery.workload.formats.archives import GWF, SWF, WTA
+from volery.workload.formats.columns import MAPS, named_map
 from volery.workload.formats.google import GOOGLE
 from volery.workload.formats.microsoft import AZURE, PHILLY
 from volery.workload.formats.nearest import refusal
@@ -22,17 +23,24 @@ from volery.workload.formats.swim import SWIM
 from volery.workload.formats.wfcommons import WFCOMMONS
 from volery.workload.table import batches
 
-FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY, SWIM)
+FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY, SWIM, *MAPS)
 """The known formats; the first that fits a file is taken."""
 NO_LINE_END: Final = "last lines without a line end; the file may be cut in its last field"
 
 
-def format_of(path: Path, name: str | None = None) -> Format:
-    """The format of a file: the one named, or the first that its content fits.
+def format_of(path: Path, name: str | None = None, columns: str | None = None) -> Format:
+    """The format of a file: that of a map of columns, the one named, or the first that its content fits.
+
+    Args:
+        columns: a map's TOML file, or the name of a shipped map.
 
     Raises:
-        InputError: there is no such format, none fits, or the file cannot be read.
+        InputError: there is no such format or map, both are named, none fits, or the file cannot be read.
     """
+    if columns is not None and name is not None:
+        raise InputError("--format", f"{name!r} and a map of columns exclude each other; leave one out")
+    if columns is not None:
+        return named_map(columns)
     if name is not None:
         for known_format in FORMATS:
             if known_format.name == name:

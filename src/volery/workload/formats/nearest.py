@@ -1,15 +1,13 @@
-"""The reason that a file fits no format: the nearest format with its line, or a format that is not read yet."""
+"""The reason that a file fits no format: the nearest format with its line, or the columns that a map could name."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from volery.core.errors import InputError
-from volery.workload.formats.alibaba import STATUS
-from volery.workload.formats.source import Format, Head, Noticed, fields, is_number
+from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, fields, is_number
 
 NEAR: Final = 0.5
 """Share of the named columns, or of the first rows, from which on a format is near."""
@@ -17,52 +15,14 @@ EQUAL: Final = 0.13
 """Difference of such shares, a little more than one column of eight, below which two formats are as near."""
 SEPARATORS: Final = (",", ";", "\t", "|")
 PAGE: Final = "docs/reference/trace-table.md"
-KEY: Final = re.compile(r'"(\w+)"\s*:')
+MAPS_PAGE: Final = "docs/how-to/read-a-table.md"
 JSON: Final = (b"{", b"[")
 ENOUGH: Final = 6
 """Columns of a format that has more, with which a file is of that format beyond doubt."""
-SHOWN: Final = 24
+SHOWN: Final = 32
 """Names of columns that a message lists."""
 
 SACCT: Final = frozenset({"JobID", "State"})
-PAI: Final = frozenset({"job_name", "inst_num", "status", "plan_gpu"})
-PAI_FIELDS: Final = 10
-GWA: Final = frozenset({"JobID", "SubmitTime", "RunTime", "ReqNProcs"})
-GWA_FIELDS: Final = 29
-
-
-class UnreadFormat(NamedTuple):
-    """A format that is known, and not read yet.
-
-    Attributes:
-        title: name of the format in messages.
-        fits: decides by the first lines of a file.
-    """
-
-    title: str
-    fits: Callable[[Head], bool]
-
-
-def _has_names(names: frozenset[str], separators: Sequence[str]) -> Callable[[Head], bool]:
-    """A function that recognises a format by a first line that names these columns."""
-
-    def fits(head: Head) -> bool:
-        return any(names <= set(fields(line, mark)) for line in head.lines[:1] for mark in separators)
-
-    return fits
-
-
-def _fits_pai(head: Head) -> bool:
-    rows = [fields(line) for line in head.lines]
-    return bool(rows) and all(len(row) == PAI_FIELDS and row[3] in STATUS for row in rows)
-
-
-def _fits_gwa(head: Head) -> bool:
-    comments = [line for line in head.lines if line.startswith("#")]
-    if any(set(line.strip("#").split()) >= GWA for line in comments):
-        return True
-    rows = [line.split() for line in head.lines if not line.startswith("#")]
-    return bool(rows) and all(len(row) == GWA_FIELDS for row in rows)
 
 
 def _fits_own(head: Head) -> bool:
@@ -74,38 +34,28 @@ def _fits_own(head: Head) -> bool:
     return False
 
 
-UNREAD: Final = (
-    UnreadFormat("output of Slurm's sacct", _has_names(SACCT, ("|", ",", ";", "\t"))),
-    UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _has_names(PAI, (",",))),
-    UnreadFormat("the PAI task table of Alibaba's GPU trace of 2020", _fits_pai),
-    UnreadFormat("a GWF table of 29 columns (Grid Workloads Archive)", _fits_gwa),
-)
-OWN: Final = UnreadFormat("a table with columns of its own", _fits_own)
+NARROW: Final = f"is output of sacct without -P, which cuts what is long; export it with -P, as {MAPS_PAGE} shows"
 
 
 def refusal(path: Path, head: Head, formats: Sequence[Format]) -> InputError:
     """The error of a file that fits no format."""
-    for unread in UNREAD:
-        if unread.fits(head):
-            return _not_read_yet(path, unread.title)
+    if head.lines and set(head.lines[0].split()) >= SACCT:
+        return InputError(f"{path}:1", NARROW)
 
     if forms := nearest(head, formats):
         return _misfits(path, head, forms)
 
-    if OWN.fits(head):
+    if _fits_own(head):
         mark = max(SEPARATORS, key=lambda separator: len(fields(head.lines[0], separator)))
-        return _not_read_yet(path, f"{OWN.title} ({_listed(fields(head.lines[0], mark))})")
+        names = _listed(fields(head.lines[0], mark))
+        fix = f"map them with `volery trace columns {path.name} > map.toml` and --columns map.toml ({MAPS_PAGE})"
+        return InputError(f"{path}:1", f"is a table with columns of its own ({names}); {fix}")
 
     first = f"begins with {head.lines[0][:40]!r}" if head.lines else "has no line of text"
     if head.columns:
         first = f"has the columns {_listed(sorted(head.columns))}"
 
     problem = f"{first}, which no known format does; name the format with --format, or write jobs as {PAGE} shows"
-    return InputError(f"{path}:1", problem)
-
-
-def _not_read_yet(path: Path, title: str) -> InputError:
-    problem = f"is {title}, which is not read yet; write its jobs as SWF or as a trace table, as {PAGE} shows"
     return InputError(f"{path}:1", problem)
 
 
@@ -129,7 +79,7 @@ def _names(head: Head) -> Iterator[frozenset[str]]:
     """Names of columns or keys that the beginning of a file may hold, by the ways to separate them."""
     yield head.columns
     if head.start[:1] in JSON:
-        yield frozenset(KEY.findall("\n".join(head.lines)))
+        yield frozenset(JSON_KEY.findall("\n".join(head.lines)))
         return
     for mark in SEPARATORS:
         yield frozenset(fields(head.lines[0], mark)) if head.lines else frozenset()

@@ -22,6 +22,7 @@ from volery.workload.table import TaskRow
 from volery.workload.tr import SECONDS_MAX
 
 HEAD_LINES: Final = 50
+DOCUMENT_LINES: Final = 500
 HEAD_LINE_BYTES: Final = 1 << 20
 QUOTED_LINES_MAX: Final = 1000
 """A quoted field that goes on for longer has lost its end."""
@@ -30,6 +31,8 @@ AMOUNT_END: Final = 1e15
 PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
+
+JSON_KEY: Final = re.compile(r'"(\w+)"\s*:')
 
 UNKNOWN_STATUS: Final = "rows of a status that the format does not have, taken for unknown"
 
@@ -119,14 +122,21 @@ def head_of(path: Path) -> Head:
     for _, line in numbered_lines(path):
         text = line[:HEAD_LINE_BYTES].decode("utf-8", "replace").strip()
         lines += [text] if text else []
-        if len(lines) == HEAD_LINES:
+        # A document may be printed with a value in each line.
+        if len(lines) == (DOCUMENT_LINES if lines and lines[0][0] in "{[" else HEAD_LINES):
             break
 
     return Head(path, lines[0][:16].encode() if lines else b"", tuple(lines))
 
 
 def fields(line: str, separator: str = ",") -> list[str]:
-    """The fields of a line, without blanks around them; one field where it is no row of a table at all."""
+    """The fields of a line, without blanks around them; one field where it is no row of a table at all.
+
+    Args:
+        separator: the character between fields; empty: blanks.
+    """
+    if not separator:
+        return line.split()
     try:
         return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
     except csv.Error:
@@ -293,13 +303,22 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
 
     if is_named:
         parsed = parsed.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=clock)
+    return epoch_us(parsed, clock, after_us)
 
-    at_us = _since_epoch(parsed)
+
+def epoch_us(shown: datetime, clock: tzinfo, after_us: int | None = None) -> int:
+    """A date with a time in microseconds since 1970.
+
+    Args:
+        clock, after_us: see `moment`.
+    """
+    if shown.tzinfo is None:
+        shown = shown.replace(tzinfo=clock)
+
+    at_us = _since_epoch(shown)
     # Of an hour that occurs twice the second is meant, if the first lies before the event before.
     if after_us is not None and at_us < after_us:
-        at_us = _since_epoch(parsed.replace(fold=1))
+        at_us = _since_epoch(shown.replace(fold=1))
 
     return at_us
 

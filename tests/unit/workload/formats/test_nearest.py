@@ -18,6 +18,8 @@ ROW = "1 0 -1 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1"
 MORE = "\n2 10 -1 50 2 -1 -1 2 60 -1 1 2 1 -1 1 -1 -1 -1\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\n"
 GWF = "WorkflowID,JobID,SubmitTime,RunTime,NProcs,ReqNProcs,Dependencies\n"
+PAI = "jobA,ps,1.0,Terminated,494319.0,494919.0,600.0,29.2,,\n"
+GWA = "1\t1109000000\t10\t100\t4" + "\t-1" * 5 + "\t1" + "\t-1" * 18 + "\n"
 CSV = "job;who;submitted;cores\n1;u1;2024-03-01 08:00:00;8\n2;u2;2024-03-01 08:05:00;1\n"
 
 
@@ -77,24 +79,46 @@ def test_a_table_that_is_near_several_formats_is_told_all(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "title"),
+    ("text", "problem"),
     [
-        ("JobID|User|Submit|State\n1|u|2024-03-01T08:00:00|COMPLETED\n", "output of Slurm's sacct"),
-        ("JobIDRaw,JobID,Elapsed,State\n1,1,00:10:00,COMPLETED\n", "output of Slurm's sacct"),
-        ("jobA,ps,1.0,Terminated,494319.0,494919.0,600.0,29.2,,\n", "the PAI task table of Alibaba's GPU trace"),
-        ("job_name,task_name,inst_num,status,start_time,end_time,plan_gpu\nj,t,1,Failed,1,2,3\n", "the PAI task table"),
-        ("1\t" + "\t".join(["-1"] * 28) + "\n", r"a GWF table of 29 columns \(Grid Workloads Archive\)"),
-        ("#\tJobID\tSubmitTime\tWaitTime\tRunTime\tNProcs\tReqNProcs\n1\t2\t3\t4\t5\t6\n", "a GWF table of 29 columns"),
-        (CSV, r"a table with columns of its own \(job, who, submitted, cores\)"),
-        (CSV.replace(";", "\t"), r"a table with columns of its own \(job, who, submitted, cores\)"),
+        (
+            f"{PAI}{PAI.replace('600.0', 'six')}",
+            r"f:2: .*nearest to Alibaba GPU v2020 .*plan_cpu gives no cores: .*'six'",
+        ),
+        (
+            "job_name,task_name,inst_num,status,plan_gpu\nj,t,1,Failed,3\n",
+            r"f:1: .*v2020 .*: lacks the column plan_cpu;",
+        ),
+        (
+            f"{GWA}{GWA.replace('100', 'long')}",
+            r"f:2: .*nearest to GWF with 29 columns .*RunTime gives no runtime: .*'long'",
+        ),
     ],
 )
-def test_a_format_that_is_not_read_yet_is_named_with_what_to_do(tmp_path: Path, text: str, title: str) -> None:
+def test_a_file_that_nearly_fits_a_shipped_map_is_told_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "f"
+    path.write_text(text)
+    for refused in (format_of, load_workload):
+        with pytest.raises(InputError, match=problem):
+            refused(path)
+
+
+@pytest.mark.parametrize("text", [CSV, CSV.replace(";", "\t"), "JobID,Elapsed,State\n1,00:10:00,COMPLETED\n"])
+def test_a_table_with_columns_of_its_own_is_told_how_to_map_them(tmp_path: Path, text: str) -> None:
     path = tmp_path / "f.txt"
     path.write_text(text)
     for refused in (format_of, load_workload):
-        with pytest.raises(InputError, match=rf"f\.txt:1: is {title}.*, which is not read yet; write its jobs as"):
+        with pytest.raises(
+            InputError, match=r"is a table with columns of its own \(\w+, .*`volery trace columns f\.txt >"
+        ):
             refused(path)
+
+
+def test_output_of_sacct_without_a_separator_is_told_the_option(tmp_path: Path) -> None:
+    path = tmp_path / "f.txt"
+    path.write_text("JobID           JobName      State ExitCode \n------------ ---------- ---------- -------- \n")
+    with pytest.raises(InputError, match=r"f\.txt:1: is output of sacct without -P, .*; export it with -P"):
+        format_of(path)
 
 
 def columns(*names: str) -> pa.Table:
@@ -126,7 +150,7 @@ def test_a_table_of_a_version_is_told_how_its_columns_differ(tmp_path: Path) -> 
     path = tmp_path / "t.parquet"
     names = [name for name in SCHEMA.names if name != "user"]
     odd = columns(*names).append_column("colour", pa.array([], pa.string()))
-    odd = odd.replace_schema_metadata({VERSION_KEY: b"4"})
+    odd = odd.replace_schema_metadata({VERSION_KEY: b"5"})
     odd = odd.set_column(0, "job", pa.array([], pa.int64()))
     pq.write_table(odd, path)
     with pytest.raises(InputError, match=r"lacks user, colour .* another version, job \(int64, not string\)"):

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.core.model import NEVER, Amounts, Cluster, JobId, Tags, Task, TaskId, Time
+from volery.core.model import NEVER, Amounts, Cluster, Gang, JobId, Tags, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.core.resources import Packing, packing_of, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders, Need
@@ -36,9 +36,12 @@ class Kind:
         machines: Machines that hold its input, where it may have no others; there are almost as many such classes as
             tasks.
         tags: Tags of its tasks, whose constraints change the machines that suit them; None: they have none.
+        size, gang: Count of tasks that start together, and the shape in which they do: a task alone is a gang of one.
     """
 
     __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable", "tags")
+    size = 1
+    gang = Gang()
 
     def __init__(
         self, constraints: int, need: Need, suitable: int, possible: bool, machines: tuple[int, ...] = ()

@@ -1,0 +1,165 @@
+"""Values of Kubernetes that no unit or pattern describes: quantities, requests of pods, since and until when they ran.
+
+Sources: the API reference (core/v1, Pod; resource.Quantity) and the page on the resources of init containers.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final, TypeVar
+
+import msgspec
+
+QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))", re.ASCII)
+BINARY: Final[dict[str, Decimal]] = {
+    f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)
+}
+DECIMAL: Final[dict[str, Decimal]] = {
+    letter: Decimal(1000) ** power for power, letter in enumerate(["n", "u", "m", "", *"kMGTPE"], start=-3)
+}
+MEBIBYTE: Final = Decimal(1 << 20)
+T = TypeVar("T")
+GPU_SUFFIX: Final = "/gpu"
+"""End of the resource names of GPUs, as nvidia.com/gpu and amd.com/gpu."""
+ALWAYS: Final = "Always"
+"""Restart policy of an init container that goes on beside the containers."""
+
+
+def quantity(text: str) -> Decimal:
+    """A quantity as Kubernetes writes it, as 1500m, 0.5, 16Gi or 2e3.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = QUANTITY.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text[:40]!r} is no quantity of Kubernetes, as 1500m, 0.5 or 16Gi")
+    if parts[2]:
+        return Decimal(parts[1] + parts[2])
+    return Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
+
+
+class Resources(msgspec.Struct):
+    """The resources of a container; a limit without a request is a request."""
+
+    requests: dict[str, str | int | float] = {}
+    limits: dict[str, str | int | float] = {}
+
+
+class Container(msgspec.Struct, rename="camel"):
+    """The part of a container's specification that is read."""
+
+    resources: Resources = msgspec.field(default_factory=Resources)
+    restart_policy: str = ""
+
+    def request(self, ending: str) -> Decimal:
+        """The sum of the requests of resources whose names end so."""
+        amounts = self.resources.limits | self.resources.requests
+        return sum((quantity(str(text)) for name, text in amounts.items() if name.endswith(ending)), Decimal(0))
+
+
+class PodSpec(msgspec.Struct, rename="camel"):
+    """The part of a pod's specification that is read."""
+
+    containers: list[Container]
+    init_containers: list[Container] = []
+    overhead: dict[str, str] = {}
+
+    def request(self, ending: str) -> Decimal:
+        """The request that schedulers count: of all containers, or of an init container before them if that is more."""
+        together = largest = Decimal(0)
+        for container in self.init_containers:
+            largest = max(largest, together + container.request(ending))
+            together += container.request(ending) if container.restart_policy == ALWAYS else 0
+
+        together += sum(container.request(ending) for container in self.containers)
+        return max(largest, together) + sum(
+            quantity(text) for name, text in self.overhead.items() if name.endswith(ending)
+        )
+
+
+def _decoded(text: str, kind: type[T], noun: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it is no {noun} ({error})") from None
+
+
+def _request(spec: str, ending: str) -> float:
+    return float(_decoded(spec, PodSpec, "specification of a pod").request(ending))
+
+
+def pod_cpu(spec: str) -> float:
+    """The processors of a pod.
+
+    Raises:
+        ValueError: the text is no specification of a pod, or a request is no quantity.
+    """
+    return _request(spec, "cpu")
+
+
+def pod_memory(spec: str) -> float:
+    """The memory of a pod, bytes.
+
+    Raises:
+        ValueError: the text is no specification of a pod, or a request is no quantity.
+    """
+    return _request(spec, "memory")
+
+
+def pod_gpus(spec: str) -> float:
+    """The GPUs of a pod, of all vendors.
+
+    Raises:
+        ValueError: the text is no specification of a pod, or a request is no quantity.
+    """
+    return _request(spec, GPU_SUFFIX)
+
+
+class PodCondition(msgspec.Struct, rename="camel"):
+    """A condition of a pod."""
+
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
+def pod_start(conditions: str) -> str | None:
+    """The time at which a pod was placed on a machine; None where it was not.
+
+    Raises:
+        ValueError: the text is no list of conditions.
+    """
+    placed = _decoded(conditions, list[PodCondition], "list of conditions")
+    times = [entry.last_transition_time for entry in placed if (entry.type, entry.status) == ("PodScheduled", "True")]
+    return times[0] if times else None
+
+
+class Terminated(msgspec.Struct, rename="camel"):
+    """The end of a container."""
+
+    finished_at: str | None = None
+
+
+class ContainerState(msgspec.Struct):
+    """The state of a container; None where it has not ended."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct):
+    """The status of a container."""
+
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+
+
+def pod_end(statuses: str) -> str | None:
+    """The time at which the last container of a pod ended; None where one has not ended.
+
+    Raises:
+        ValueError: the text is no list of statuses.
+    """
+    containers = _decoded(statuses, list[ContainerStatus], "list of statuses of containers")
+    times = [status.state.terminated.finished_at for status in containers if status.state.terminated is not None]
+    return max(filter(None, times), default=None) if len(times) == len(containers) else None

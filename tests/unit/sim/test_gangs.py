@@ -1,0 +1,211 @@
+"""Gangs in the lab: members hold machines until the last is launched, end together, and a deadlock ends the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from volery.conformance.cases import trace_of
+from volery.core.capabilities import GangPlacement
+from volery.core.component import Component, Deployment
+from volery.core.errors import InputError
+from volery.core.events import Event, JobDone, Submit
+from volery.core.gangs import with_gangs
+from volery.core.model import SECOND, Address, Cluster, Task, Time
+from volery.core.records import Records
+from volery.core.trace import NO_GANG, Trace
+from volery.roles.node import Completed, Kill, Launch, with_nodes
+from volery.sim import Deadlock, Network, Options, simulate
+from volery.sim.execution import BrokenRule
+
+MS = 1_000
+
+
+def gangs(*rows: tuple[float, list[float]], nodes: int = 0) -> Trace:
+    """Rows of arrival and durations of the members, in seconds."""
+    durations = [[round(run * SECOND) for run in runs] for _, runs in rows]
+    trace = trace_of("gangs", [round(at * SECOND) for at, _ in rows], durations)
+    return with_gangs(trace, [nodes] * len(rows))
+
+
+class OneByOne(Component):
+    """A scheduler that launches the tasks of all jobs in order, each on its own machine, some time apart."""
+
+    def __init__(self, gap_us: Time, places: dict[int, int] | None = None) -> None:
+        self._gap_us = gap_us
+        self._places = places or {}
+        self.tasks: list[tuple[Task, int]] = []
+        self.left: dict[int, int] = {}
+        self._number = 0
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            self.left[event.job.id] = event.job.task_count
+            for task in event.job.tasks:
+                self.tasks.append((task, 0))
+                self._port.set_timer(f"{task.id}/0", now + self._gap_us * task.id)
+        elif isinstance(event, Completed):
+            self.ended(event, now)
+        elif type(event).__name__ == "TimerFired":
+            number, attempt = map(int, event.key.split("/"))  # type: ignore[union-attr]
+            task = next(task for task, _ in self.tasks if task.id == number)
+            self._number += 1
+            self._port.send(f"node/{self._places.get(number, number)}", Launch(self._number, task, attempt))
+
+    def ended(self, event: Completed, now: Time) -> None:
+        task = next(task for task, _ in self.tasks if task.id == event.task)
+        if event.killed:
+            self._port.set_timer(f"{event.task}/{event.attempt + 1}", now + SECOND)
+            return
+        self.left[task.job] -= 1
+        if not self.left[task.job]:
+            self._port.send("submitter", JobDone(task.job))
+
+
+def built(scheduler: Component, machines: int, *capabilities: object) -> Deployment:
+    """The deployment of a scheduler with a plain node per machine."""
+    return msgspec.structs.replace(
+        with_nodes(Cluster.uniform(machines), "scheduler/0", scheduler), capabilities=capabilities
+    )
+
+
+def played(trace: Trace, scheduler: Component, machines: int = 3, *capabilities: object, **options: Any) -> Records:
+    return simulate(
+        built(scheduler, machines, *capabilities),
+        trace,
+        Cluster.uniform(machines),
+        network=Network(delay_us=0),
+        options=Options(may_hold=True, **options),
+    )
+
+
+def test_members_hold_their_machines_until_the_last_is_launched() -> None:
+    records = played(gangs((0, [5, 5, 5])), OneByOne(SECOND))
+    assert list(records.start_us) == [2 * SECOND] * 3, "durations count from the last launch"
+    assert list(records.finish_us) == [7 * SECOND] * 3
+    assert records.held_us == {0: 2 * SECOND, 1: SECOND}
+
+
+def test_a_member_that_has_reached_its_end_leaves_the_others() -> None:
+    records = played(gangs((0, [1, 5, 3])), OneByOne(SECOND))
+    assert list(records.finish_us) == [3 * SECOND, 7 * SECOND, 5 * SECOND]
+
+
+def test_other_jobs_of_the_workload_do_not_wait() -> None:
+    trace = with_gangs(trace_of("mixed", [0, 0], [[SECOND], [SECOND] * 2]), [NO_GANG, 0])
+    records = played(trace, OneByOne(SECOND))
+    assert list(records.start_us) == [0, 2 * SECOND, 2 * SECOND]
+
+
+class Ending(OneByOne):
+    """One that kills a member at a time."""
+
+    def __init__(self, task: int, at_us: Time, gap_us: Time = 0) -> None:
+        super().__init__(gap_us)
+        self._killed_task = task
+        self._at_us = at_us
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        if type(event).__name__ == "TimerFired" and event.key == "kill":  # type: ignore[union-attr]
+            self._port.send(f"node/{self._killed_task}", Kill(self._killed_task))
+            return
+        if isinstance(event, Submit):
+            self._port.set_timer("kill", now + self._at_us)
+        super().handle(event, source, now)
+
+
+def test_a_member_that_is_killed_ends_the_attempt_of_all() -> None:
+    records = played(gangs((0, [5, 5, 5])), Ending(1, 2 * SECOND))
+    assert records.killed == dict.fromkeys([(0, 0), (1, 0), (2, 0)], 2 * SECOND)
+    assert list(records.start_us) == [3 * SECOND] * 3, "the gang begins anew, whole"
+    assert list(records.attempt) == [1, 1, 1]
+
+
+def test_a_member_that_is_killed_while_it_waits_has_not_run() -> None:
+    records = played(gangs((0, [5, 5, 5])), Ending(0, SECOND + SECOND // 2, gap_us=SECOND))
+    assert [(lost.task, lost.start_us) for lost in records.lost] == [(0, 1_500_000), (1, 1_500_000)]
+    # The third is launched at 2 s and holds until the other two are there again, at 2.5 s.
+    assert list(records.start_us) == [2_500_000] * 3
+    assert records.held_us == {0: 1_500_000, 1: 500_000, 2: 500_000}
+
+
+def test_only_members_that_have_not_finished_run_again() -> None:
+    records = played(gangs((0, [1, 5, 5])), Ending(1, 2 * SECOND))
+    assert list(records.start_us) == [0, 3 * SECOND, 3 * SECOND]
+    assert list(records.attempt) == [0, 1, 1]
+
+
+def test_durations_are_those_on_the_machines_of_the_members() -> None:
+    cluster = msgspec.structs.replace(Cluster.uniform(3), speeds=(1, 2, 4), reference_speed=4)
+    records = simulate(
+        built(OneByOne(SECOND), 3),
+        gangs((0, [1, 1, 1])),
+        cluster,
+        network=Network(delay_us=0),
+        options=Options(may_hold=True),
+    )
+    assert list(records.finish_us) == [6 * SECOND, 4 * SECOND, 3 * SECOND]
+
+
+def test_gangs_that_wait_for_each_other_are_a_deadlock_and_the_error_names_what_they_hold() -> None:
+    trace = gangs((0, [1, 1]), (0, [1, 1]))
+    places = {0: 0, 1: 2, 2: 1, 3: 3}
+    with pytest.raises(Deadlock, match=r"2 gangs hold 2 machines and wait for more, since 0 us") as deadlock:
+        played(trace, Half(0, places))
+    assert "job 0 holds machines 0 for 1 of 2 tasks; job 1 holds machines 1 for 1 of 2 tasks" in str(deadlock.value)
+
+
+class Half(OneByOne):
+    """One that launches only the first task of each job."""
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            event = Submit(msgspec.structs.replace(event.job, tasks=event.job.tasks[:1]))
+        super().handle(event, source, now)
+
+
+def test_a_design_without_gangs_is_refused_unless_it_may_hold() -> None:
+    with pytest.raises(InputError, match="--gangs hold"):
+        simulate(built(OneByOne(0), 3), gangs((0, [1, 1])), Cluster.uniform(3))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "places", "problem"),
+    [
+        (2, {0: 0, 1: 0, 2: 0, 3: 1}, "3 members there, on 1 machines; the gang has 2 at most on each of 2"),
+        (2, {0: 0, 1: 1, 2: 2, 3: 2}, "on 3 machines; the gang has 2 at most on each of 2"),
+        (3, {0: 0, 1: 0, 2: 1, 3: 1}, "begins on 2 machines, and its shape has 3"),
+    ],
+)
+def test_a_design_that_starts_gangs_whole_keeps_their_shapes(nodes: int, places: dict[int, int], problem: str) -> None:
+    cluster = Cluster.uniform(3, slots=4)
+    deployment = built(OneByOne(0, places), 3, GangPlacement())
+    with pytest.raises(BrokenRule, match=problem):
+        simulate(deployment, gangs((0, [1] * 4), nodes=nodes), cluster, network=Network(delay_us=0))
+    # A design that does not know gangs cannot know their shapes.
+    simulate(
+        built(OneByOne(0, places), 3),
+        gangs((0, [1] * 4), nodes=nodes),
+        cluster,
+        network=Network(delay_us=0),
+        options=Options(may_hold=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problem"),
+    [
+        (0, "a gang of 7 tasks, and the empty cluster holds 6 of them at once"),
+        (2, "on 2 machines, 4 at most on each, and the empty cluster holds 4"),
+        (4, "on 4 machines, 2 at most on each, and the empty cluster holds 0"),
+    ],
+)
+def test_a_gang_that_is_larger_than_the_cluster_is_refused(nodes: int, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        played_on(Cluster.uniform(3, slots=2), gangs((0, [1] * 7), nodes=nodes))
+
+
+def played_on(cluster: Cluster, trace: Trace) -> Records:
+    return simulate(built(OneByOne(0), len(cluster.slots)), trace, cluster, options=Options(may_hold=True))
