@@ -476,8 +476,7 @@ def list_machines(
         return
 
     for use in inventory.uses:
-        parts = [use.meaning, f"not read: {', '.join(use.ignored)}" if use.ignored else ""]
-        typer.echo(f"{use.place}: {'; '.join(filter(None, parts))}")
+        typer.echo(use.text())
     for state in dict.fromkeys(listed.state for listed in idle):
         names = [listed.name for listed in idle if listed.state == state]
         more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""

@@ -415,6 +415,8 @@ class Controller(Component):
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop what waits of a job, and end what runs of it."""
         if not self._ledger.cancel(message, source):
+            # Its chunks that had not come were all that was left of it.
+            self._settle(message.job)
             return
 
         dropped_count = len(self._incomplete.pop(message.job, ()))
