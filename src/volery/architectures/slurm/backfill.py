@@ -157,7 +157,7 @@ class EndForecast:
 
     def __init__(self, nodes: Nodes, running_jobs: Sequence[StartedJob], config: SlurmConfig) -> None:
         self._nodes = nodes
-        self._running_jobs = sorted(running_jobs, key=lambda running: running.end_s)
+        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.pending.number))
         self._views = Views(nodes.copy(), self._running_jobs)
         self._config = config
         self._is_one_by_one = config.SelectType == "select/linear"
@@ -193,24 +193,35 @@ class EndForecast:
 
     def _after_ends(self, job: QueuedJob, candidates: int, now_s: int, views: Views) -> Placement | None:
         """The placement after ends of running jobs, of which several count as one the farther they are away."""
-        ends = [place for place, running in enumerate(views.running_jobs) if running.nodes & candidates]
-        ends_s = [views.running_jobs[place].end_s for place in ends]
-        precision_s = 0 if self._is_one_by_one else PRECISION_S
-        # Aligned, so that a job that has just started moves no other end into another group.
-        first_s = (ends_s[0] // PRECISION_S + 1) * PRECISION_S if ends else 0
+        jobs = views.running_jobs
+        window_s = 0 if self._is_one_by_one else PRECISION_S
+        barrier_s, last_place = 0, -1
 
-        for number, place in enumerate(ends):
-            next_s = ends_s[number + 1] if number + 1 < len(ends) else 0
-            if precision_s and next_s and next_s <= first_s + precision_s:
-                continue
+        for place, running in enumerate(jobs):
+            has_next = place + 1 < len(jobs)
+            next_s = jobs[place + 1].end_s if has_next else 0
+            # Only after a job on these nodes does Slurm look at the end of the next: a job on other nodes in between
+            # takes the one behind it into the group, however late that ends.
+            if not running.nodes & candidates:
+                if has_next:
+                    continue
+            else:
+                # Aligned, so that a job that has just started moves no other end into another group.
+                barrier_s = barrier_s or (running.end_s // PRECISION_S + 1) * PRECISION_S
+                last_place = place
+                if window_s and has_next and next_s <= barrier_s + window_s:
+                    continue
+            if last_place < 0:
+                return None
 
-            shares = views.after(place).choose(job.need, candidates)
+            shares = views.after(last_place).choose(job.need, candidates)
             if shares is not None:
-                return Placement(self._end_s(ends_s[number], now_s), shares)
+                return Placement(self._end_s(jobs[last_place].end_s, now_s), shares)
 
-            while precision_s:
-                precision_s += self._config.bf_window_linear or precision_s
-                if next_s <= first_s + precision_s:
+            last_place = -1
+            while window_s:
+                window_s += self._config.bf_window_linear or window_s
+                if next_s <= barrier_s + window_s:
                     break
         return None
 

@@ -87,6 +87,7 @@ class QueuedJob:
         self.submit_s = submit_s
         self.eligible_s = eligible_s
         self.limit_s = limit_s(job.limit_us, partition)
+        self.nice = -job.priority
         self.priority = 0
         self.victim_count = 0
         self.key: Key = (0, 0, 0, 0, 0)
