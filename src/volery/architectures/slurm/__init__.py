@@ -91,6 +91,7 @@ SLURM = Architecture(
         "constraints": "",
         "amounts": "",
         "gangs": "",
+        "priorities": "",
         "users": "PriorityWeightFairshare or PriorityWeightQOS or bf_max_job_user or bf_max_job_user_part",
     },
 )

@@ -35,7 +35,7 @@ ELIGIBLE: Final = "eligible"
 HALF: Final = SECOND // 2
 """Phase of the main loop: the two loops are threads of their own, and seldom pass at once."""
 TOP_PRIORITY: Final = 0xFFFF0000
-"""Priority of the first job with priority/basic; each further job has one less."""
+"""Priority above that of all jobs with priority/basic: each job has one less than the lowest before it."""
 
 
 class Controller(Component):
@@ -78,6 +78,7 @@ class Controller(Component):
         self._run_of_task: dict[TaskId, int] = {}
         self._attempts: dict[TaskId, int] = {}
 
+        self._lowest_priority = TOP_PRIORITY
         self._job_count = 0
         self._run_count = 0
         self._launch_count = 0
@@ -164,10 +165,11 @@ class Controller(Component):
 
     def _add(self, job: QueuedJob, now: Time) -> None:
         """Add a job to the queue with its priority."""
-        if self._priorities is None:
-            job.priority = TOP_PRIORITY - job.number
-        else:
+        if self._priorities is not None:
             job.priority = self._priorities.priority(job, now // SECOND)
+        elif not job.priority:
+            job.priority = max(1, self._lowest_priority - 1 + job.points)
+            self._lowest_priority = min(self._lowest_priority, job.priority)
         self._queue.add(job)
 
     def _try_at_submission(self, job: QueuedJob, now: Time) -> None:
@@ -413,6 +415,7 @@ class Controller(Component):
         now_s = now // SECOND
         eligible_s = now_s + self._requeue_s
         again = self._pending(self._jobs[pending.id], pending.partition, need, [tasks], now_s, eligible_s)
+        again.priority = pending.priority
         self._ineligible[again.number] = again
         self._port.set_timer((ELIGIBLE, again.number), eligible_s * SECOND)
 

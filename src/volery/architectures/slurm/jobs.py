@@ -63,6 +63,7 @@ class QueuedJob:
         eligible_s: Time from which its age counts.
 
     Attributes:
+        points: Points that its submitter adds to its priority (of sbatch --nice, below 0).
         priority: Priority, of which the largest goes first.
         victim_count: Count of running jobs that are being ended for it.
     """
@@ -87,7 +88,7 @@ class QueuedJob:
         self.submit_s = submit_s
         self.eligible_s = eligible_s
         self.limit_s = limit_s(job.limit_us, partition)
-        self.nice = -job.priority
+        self.points = job.priority
         self.priority = 0
         self.victim_count = 0
         self.key: Key = (0, 0, 0, 0, 0)

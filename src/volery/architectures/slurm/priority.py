@@ -174,7 +174,8 @@ class Priorities:
         value += config.PriorityWeightPartition * job.partition.job_factor / (self._largest_job_factor or 1)
         value += config.PriorityWeightQOS * self._qos_factors.get(job.user, 0.0)
         value += config.PriorityWeightFairshare * self._tree.factor(job.user) if self._tree is not None else 0.0
-        return min(LARGEST, max(1, int(value - job.nice)))
+        value += job.points
+        return min(LARGEST, max(1, int(value)))
 
     def _size_factor(self, job: QueuedJob) -> float:
         size, need = self._size, job.need

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
-import msgspec
 from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, simulated, starts, trace
 
 from volery.core.model import SECOND, Cluster
@@ -105,13 +102,6 @@ def test_an_end_runs_the_main_loop_at_once_only_after_an_epilog() -> None:
     assert starts(*jobs, **builtin) == [0, 10.2]
     assert starts(*jobs, Epilog=False, **builtin) == [0, 10.5]
     assert starts(*jobs, Epilog=False, batch_sched_delay=30, **builtin) == [0, 31.5]
-
-
-def test_a_priority_of_a_job_is_added_as_less_nice() -> None:
-    jobs = trace(RigidJob(0, 4, 10, MINUTE), RigidJob(1, 4, 10, MINUTE), RigidJob(2, 4, 10, MINUTE))
-    jobs = msgspec.structs.replace(jobs, priority=array("q", [0, 5, 8]))
-    records = simulated(jobs, Cluster.uniform(4), PriorityType="priority/multifactor")
-    assert [records.start_us[task] // SECOND for task in (0, 4, 8)] == [0, 20, 10]
 
 
 def test_a_job_on_other_nodes_takes_the_end_behind_it_into_the_group() -> None:

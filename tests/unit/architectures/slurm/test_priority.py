@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+
+import msgspec
 import pytest
-from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, starts
+from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, simulated, starts, trace
 
 from volery.architectures import configure, lookup
 from volery.architectures.slurm.jobs import QueuedJob, SlurmPartition
@@ -52,6 +55,16 @@ def test_large_jobs_go_first_by_size_and_small_ones_where_they_are_favoured() ->
     by_size = {"PriorityType": "priority/multifactor", "PriorityWeightJobSize": 1000}
     assert starts(*jobs, **by_size) == [0, 40, 20]
     assert starts(*jobs, **by_size, PriorityFavorSmall=True) == [0, 20, 40]
+
+
+def test_points_of_the_submitter_are_added() -> None:
+    jobs = trace(
+        RigidJob(0, 4, 50, MINUTE), RigidJob(1, 4, 9, MINUTE), RigidJob(2, 4, 8, MINUTE), RigidJob(3, 4, 7, MINUTE)
+    )
+    jobs = msgspec.structs.replace(jobs, priority=array("q", [0, 0, 30, 0]))
+    for kind in ("priority/basic", "priority/multifactor"):
+        records = simulated(jobs, Cluster.uniform(4), PriorityType=kind)
+        assert [records.start_us[4 * job] // SECOND for job in range(4)] == [0, 58, 50, 67]
 
 
 def test_priorities_are_computed_again_at_intervals() -> None:
