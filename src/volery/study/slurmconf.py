@@ -136,7 +136,10 @@ class _ConfReader:
     def _keep(self, name: str, value: str, place: str) -> None:
         if name in self._given:
             return
-        text = BOOLEANS.get(value.upper(), value) if isinstance(getattr(SLURM.defaults, name), bool) else value
+        text = value
+        if isinstance(getattr(SLURM.defaults, name), bool):
+            # An Epilog is a program: that there is one is what counts.
+            text = BOOLEANS.get(value.upper(), "true" if name == "Epilog" else value)
         try:
             config = architectures.configure(SLURM, {name: text})
             if name in TIMES:

@@ -83,7 +83,9 @@ SLURM = Architecture(
     },
     build=build,
     conformance=Conformance(
-        hops=2, tolerates=frozenset({"duplication"}), immediate={"batch_sched_delay": 0, "bf_interval": 1}
+        hops=2,
+        tolerates=frozenset({"duplication"}),
+        immediate={"batch_sched_delay": 0, "bf_interval": 1, "Epilog": True, "interactive": True},
     ),
     features={
         "constraints": "",

@@ -159,7 +159,7 @@ class EndForecast:
 
     def __init__(self, nodes: Nodes, running_jobs: Sequence[StartedJob], config: SlurmConfig) -> None:
         self._nodes = nodes
-        self._running_jobs = sorted(running_jobs, key=lambda running: running.end_s)
+        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.pending.number))
         self._views = Views(nodes.copy(), self._running_jobs)
         self._config = config
         self._is_one_by_one = config.SelectType == "select/linear"
@@ -195,29 +195,37 @@ class EndForecast:
 
     def _after_ends(self, job: QueuedJob, candidates: int, now_s: int, views: Views) -> Placement | None:
         """The placement after ends of running jobs, of which several count as one the farther they are away."""
-        precision_s = 0 if self._is_one_by_one else PRECISION_S
-        first_s = 0
-        last = -1
+        ends_s = views.ends_s
+        window_s = 0 if self._is_one_by_one else PRECISION_S
+        barrier_s, last_place = 0, -1
 
         for place, nodes in enumerate(views.node_vectors):
+            has_next = place + 1 < len(ends_s)
+            next_s = ends_s[place + 1] if has_next else 0
+            # Only after a job on these nodes does Slurm look at the end of the next: a job on other nodes in between
+            # takes the one behind it into the group, however late that ends.
             if not nodes & candidates:
-                continue
-            end_s = views.ends_s[place]
-            if last < 0:
+                if has_next:
+                    continue
+            else:
                 # Aligned, so that a job that has just started moves no other end into another group.
-                first_s = (end_s // PRECISION_S + 1) * PRECISION_S
-            elif not precision_s or end_s > first_s + precision_s:
-                shares = views.after(last).choose(job.need, candidates)
-                if shares is not None:
-                    return Placement(self._end_s(views.ends_s[last], now_s), shares)
-                while precision_s:
-                    precision_s += self._config.bf_window_linear or precision_s
-                    if end_s <= first_s + precision_s:
-                        break
-            last = place
+                barrier_s = barrier_s or (ends_s[place] // PRECISION_S + 1) * PRECISION_S
+                last_place = place
+                if window_s and has_next and next_s <= barrier_s + window_s:
+                    continue
+            if last_place < 0:
+                return None
 
-        shares = views.after(last).choose(job.need, candidates) if last >= 0 else None
-        return None if shares is None else Placement(self._end_s(views.ends_s[last], now_s), shares)
+            shares = views.after(last_place).choose(job.need, candidates)
+            if shares is not None:
+                return Placement(self._end_s(ends_s[last_place], now_s), shares)
+
+            last_place = -1
+            while window_s:
+                window_s += self._config.bf_window_linear or window_s
+                if next_s <= barrier_s + window_s:
+                    break
+        return None
 
     def _end_s(self, end_s: int, now_s: int) -> int:
         """The time at which a job has ended; one that has run longer than it may ends soon."""

@@ -32,6 +32,8 @@ BACKFILL: Final = "backfill"
 PRIORITY: Final = "priority"
 RESERVATION: Final = "reservation"
 ELIGIBLE: Final = "eligible"
+HALF: Final = SECOND // 2
+"""Phase of the main loop: the two loops are threads of their own, and seldom pass at once."""
 TOP_PRIORITY: Final = 0xFFFF0000
 """Priority above that of all jobs with priority/basic: each job has one less than the lowest before it."""
 
@@ -103,7 +105,8 @@ class Controller(Component):
         self._jobs[job.id] = job
         self._submitted_us[job.id] = now
         pending_jobs = self._enqueue(job, tasks, now)
-        if len(pending_jobs) == 1 and not pending_jobs[0].is_array and not self._config.defer:
+        is_single = len(pending_jobs) == 1 and not pending_jobs[0].is_array
+        if is_single and self._config.interactive and not self._config.defer:
             self._try_at_submission(pending_jobs[0], now)
         self._changed(now)
         self._plan_pass(now)
@@ -317,14 +320,15 @@ class Controller(Component):
         if not self._queue:
             return
 
-        self._arm(FULL, _after(now, self._config.sched_interval * SECOND))
+        self._arm(FULL, _after(now - HALF, self._config.sched_interval * SECOND) + HALF)
         if self._config.SchedulerType == "sched/backfill":
             self._arm(BACKFILL, _whole_second(max(now, self._cycle_us + self._config.bf_interval * SECOND)))
 
     def _plan_pass(self, now: Time) -> None:
         """Plan the main loop for what was submitted."""
         if self._queue:
-            self._arm(MAIN, _whole_second(max(now, self._submit_pass_us + self._config.batch_sched_delay * SECOND)))
+            planned_us = max(now, self._submit_pass_us + self._config.batch_sched_delay * SECOND)
+            self._arm(MAIN, _whole_second(planned_us - HALF) + HALF)
 
     def _pass_at_end(self, now: Time) -> None:
         """Run the main loop because a job has ended, or plan it where it has run just before."""
@@ -405,7 +409,11 @@ class Controller(Component):
 
         self._settle(running.pending.id)
         self._changed(now)
-        self._pass_at_end(now)
+        # Nodes answer that a job has ended by itself, which only plans a pass; that they have ended one, runs it.
+        if running.preempted_tasks or self._config.Epilog:
+            self._pass_at_end(now)
+        else:
+            self._plan_pass(now)
 
     def _preemption_mode(self, running: StartedJob) -> str:
         assert self._preemption is not None, "it alone ends jobs for others"

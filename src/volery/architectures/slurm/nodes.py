@@ -166,6 +166,9 @@ class Nodes:
         """The candidates by the count of tasks that fit them, where one does."""
         table = self.table
         packed = table.packing[need.request]
+        # A node that cannot run its whole part of an even job gives it no CPU (`_can_job_run_on_node`).
+        is_even = need.task_count == need.node_count * need.tasks_per_node
+        least = need.tasks_per_node if is_even else 1
         rooms: dict[int, int] = {}
 
         for free, vector in self._vectors.items():
@@ -173,7 +176,7 @@ class Nodes:
             if need.is_exclusive:
                 usable &= table.idle_vectors.get(free, 0)
             room = table.rooms[free, packed] if usable else 0
-            if room:
+            if room >= least:
                 rooms[room] = rooms.get(room, 0) | usable
         return rooms
 

@@ -50,9 +50,10 @@ def trace(*jobs: RigidJob) -> Trace:
 
 
 def simulated(jobs: Trace, cluster: Cluster, **parameters: Any) -> Records:
-    """The records of a run."""
+    """The records of a run, in which jobs are tried at their submission and at each end, unless parameters differ."""
     slurm = lookup("slurm")
-    deployment = slurm.build(cluster, configure(slurm, parameters), Streams(0))
+    prompt = {"Epilog": True, "interactive": True}
+    deployment = slurm.build(cluster, configure(slurm, prompt | parameters), Streams(0))
     return simulate(deployment, jobs, cluster, network=Network(0), options=Options(check=True))
 
 

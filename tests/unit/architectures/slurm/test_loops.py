@@ -82,16 +82,38 @@ def test_the_loop_starts_so_many_jobs_in_a_run() -> None:
 
 
 def test_elements_of_an_array_start_one_by_one_in_the_main_loop() -> None:
-    """An array is not tried at its submission; the loop runs at once for the first, and three seconds later again."""
+    """An array is not tried at its submission; the loop runs half a second later, and three seconds after that."""
     arrays = [RigidJob(1, NO_GANG, 10, MINUTE, task_count=3), RigidJob(2, NO_GANG, 10, MINUTE, task_count=2)]
-    assert starts(*arrays) == [1, 1, 1, 4, 11]
+    assert starts(*arrays) == [1.5, 1.5, 1.5, 4.5, 11.5]
 
 
-def test_jobs_are_tried_at_their_submission_unless_that_is_deferred() -> None:
-    jobs = [RigidJob(1.5, 1, 10, MINUTE), RigidJob(2.5, 1, 10, MINUTE)]
-    assert starts(*jobs) == [1.5, 2.5]
-    assert starts(*jobs, defer=True) == [2, 5]
-    assert starts(*jobs, defer=True, batch_sched_delay=0) == [2, 3]
+def test_jobs_are_tried_at_their_submission_unless_that_is_deferred_or_they_come_from_sbatch() -> None:
+    jobs = [RigidJob(1.2, 1, 10, MINUTE), RigidJob(2.2, 1, 10, MINUTE)]
+    assert starts(*jobs) == [1.2, 2.2]
+    assert starts(*jobs, defer=True) == [1.5, 4.5]
+    assert starts(*jobs, interactive=False) == [1.5, 4.5]
+    assert starts(*jobs, defer=True, batch_sched_delay=0) == [1.5, 2.5]
+
+
+def test_an_end_runs_the_main_loop_at_once_only_after_an_epilog() -> None:
+    """Without one, nodes answer at once that the job has ended, which plans a pass as a submission does."""
+    jobs = [RigidJob(0, 4, 10.2, MINUTE), RigidJob(1, 4, 10, MINUTE)]
+    builtin = {"SchedulerType": "sched/builtin", "sched_interval": 100}
+    assert starts(*jobs, **builtin) == [0, 10.2]
+    assert starts(*jobs, Epilog=False, **builtin) == [0, 10.5]
+    assert starts(*jobs, Epilog=False, batch_sched_delay=30, **builtin) == [0, 31.5]
+
+
+def test_a_job_on_other_nodes_takes_the_end_behind_it_into_the_group() -> None:
+    """The wide job is planned for 60 s, when `early` must have ended; with a job on another node that must end then,
+    too, it is planned for 300 s, the end of `late`, and a job of two minutes starts before it.
+    """
+    early, late = RigidJob(0, 1, 50, MINUTE, partition="left"), RigidJob(0, 1, 100, 5 * MINUTE, partition="left")
+    wide, small = RigidJob(1, 2, 10, 10 * MINUTE, partition="left"), RigidJob(2, 1, 10, 2 * MINUTE, partition="left")
+    partitions = "left/Nodes:0-2/Default:YES+right/Nodes:3"
+    assert starts(early, late, wide, small, PartitionName=partitions)[3] > 30
+    elsewhere = RigidJob(0, 1, 50, MINUTE, partition="right")
+    assert starts(early, late, elsewhere, wide, small, PartitionName=partitions)[4] == 30
 
 
 def test_the_main_loop_considers_so_many_jobs_and_at_intervals_all() -> None:
@@ -103,10 +125,10 @@ def test_the_main_loop_considers_so_many_jobs_and_at_intervals_all() -> None:
     pair = RigidJob(2, NO_GANG, 10, MINUTE, "", "low", 2)
     common = {"PartitionName": partitions, "SchedulerType": "sched/builtin"}
     assert starts(holder, *waiting, array, **common)[4] == 2, "tried at its submission"
-    assert starts(holder, *waiting, pair, **common)[4:] == [4, 4]
-    assert starts(holder, *waiting, pair, default_queue_depth=2, **common)[4:] == [60, 60]
-    assert starts(holder, *waiting, pair, default_queue_depth=2, sched_interval=9, **common)[4:] == [9, 9]
-    assert starts(holder, *waiting, pair, default_queue_depth=2, partition_job_depth=1, **common)[4:] == [4, 14]
+    assert starts(holder, *waiting, pair, **common)[4:] == [4.5, 4.5]
+    assert starts(holder, *waiting, pair, default_queue_depth=2, **common)[4:] == [60.5, 60.5]
+    assert starts(holder, *waiting, pair, default_queue_depth=2, sched_interval=9, **common)[4:] == [9.5, 9.5]
+    assert starts(holder, *waiting, pair, default_queue_depth=2, partition_job_depth=1, **common)[4:] == [4.5, 14.5]
 
 
 def test_a_job_that_no_partition_can_run_is_reported_and_keeps_nobody() -> None:

@@ -32,24 +32,24 @@ def test_a_job_that_names_no_partition_goes_to_the_default_one() -> None:
 
 def test_a_preempted_job_is_queued_again_and_runs_after_a_while() -> None:
     """It is eligible two minutes and a second after its end, and the main loop runs then."""
-    jobs = trace(RigidJob(0, 3, 300, 10 * MINUTE, "", "low"), RigidJob(10.5, 2, 40, MINUTE, "", "high"))
+    jobs = trace(RigidJob(0, 3, 300, 10 * MINUTE, "", "low"), RigidJob(10.25, 2, 40, MINUTE, "", "high"))
     records = simulated(jobs, Cluster.uniform(4), PreemptMode="REQUEUE", **PREEMPTING)
-    assert records.start_us[3] == 10_500_000
+    assert records.start_us[3] == 10_250_000
     assert {records.start_us[task] for task in range(3)} == {131 * SECOND}
     assert {records.attempt[task] for task in range(3)} == {1}
     assert not any(records.unsatisfiable)
 
 
 def test_a_preempted_job_may_be_given_up() -> None:
-    jobs = trace(RigidJob(0, 3, 300, 10 * MINUTE, "", "low"), RigidJob(10.5, 2, 40, MINUTE, "", "high"))
+    jobs = trace(RigidJob(0, 3, 300, 10 * MINUTE, "", "low"), RigidJob(10.25, 2, 40, MINUTE, "", "high"))
     records = simulated(jobs, Cluster.uniform(4), PreemptMode="CANCEL", **PREEMPTING)
     assert list(records.unsatisfiable) == [3, 0]
-    assert records.start_us[3] == 10_500_000
+    assert records.start_us[3] == 10_250_000
 
 
 def test_a_partition_may_spare_its_jobs() -> None:
     spared = "low/Nodes:0-3/PreemptMode:OFF+high/Nodes:0-3/PriorityTier:2"
-    jobs = [RigidJob(0, 3, 300, 10 * MINUTE), RigidJob(10.5, 2, 40, MINUTE, "", "high")]
+    jobs = [RigidJob(0, 3, 300, 10 * MINUTE), RigidJob(10.25, 2, 40, MINUTE, "", "high")]
     parameters = {**PREEMPTING, "PartitionName": spared, "PreemptMode": "REQUEUE"}
     assert starts(*jobs, **parameters) == [0, 300]
 
@@ -60,16 +60,16 @@ def test_no_more_jobs_are_preempted_than_the_new_one_needs() -> None:
         RigidJob(0, 1, 300, 10 * MINUTE, "", "low"),
         RigidJob(1, 2, 300, 10 * MINUTE, "", "low"),
         RigidJob(2, 1, 300, 10 * MINUTE, "", "high"),
-        RigidJob(10.5, 2, 40, MINUTE, "", "high"),
+        RigidJob(10.25, 2, 40, MINUTE, "", "high"),
     ]
     records = simulated(trace(*jobs), Cluster.uniform(4), PreemptMode="REQUEUE", **PREEMPTING)
-    assert set(records.start_us[4:]) == {10_500_000}
+    assert set(records.start_us[4:]) == {10_250_000}
     assert [records.attempt[task] for task in range(4)] == [0, 1, 1, 0]
 
 
 def test_the_youngest_may_be_preempted_first() -> None:
     jobs = [RigidJob(k, 1, 300, 10 * MINUTE, "", "low") for k in range(4)]
-    preemptor = RigidJob(10.5, 1, 40, MINUTE, "", "high")
+    preemptor = RigidJob(10.25, 1, 40, MINUTE, "", "high")
     for parameters, expected in (({}, [1, 0, 0, 0]), ({"preempt_youngest_first": True}, [0, 0, 0, 1])):
         records = simulated(
             trace(*jobs, preemptor), Cluster.uniform(4), PreemptMode="REQUEUE", **PREEMPTING, **parameters
@@ -80,8 +80,8 @@ def test_the_youngest_may_be_preempted_first() -> None:
 def test_a_qos_preempts_those_that_it_names() -> None:
     qos = "high/Priority:9/Preempt:low/Users:ann+low/Users:bob+normal/Users:cid"
     parameters = {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE", "qos": qos}
-    assert starts(RigidJob(0, 4, 90, 10 * MINUTE, "bob"), RigidJob(5.5, 4, 10, MINUTE, "ann"), **parameters)[1] == 5.5
-    assert starts(RigidJob(0, 4, 90, 10 * MINUTE, "cid"), RigidJob(5.5, 4, 10, MINUTE, "ann"), **parameters)[1] == 90
+    assert starts(RigidJob(0, 4, 90, 10 * MINUTE, "bob"), RigidJob(5.25, 4, 10, MINUTE, "ann"), **parameters)[1] == 5.25
+    assert starts(RigidJob(0, 4, 90, 10 * MINUTE, "cid"), RigidJob(5.25, 4, 10, MINUTE, "ann"), **parameters)[1] == 90
 
 
 CORES = Cluster.uniform(2, slots=4)
@@ -103,7 +103,7 @@ def test_a_job_waits_for_a_reservation_into_which_its_limit_reaches() -> None:
 
 
 def test_elements_of_a_preempted_array_come_back_alone() -> None:
-    jobs = trace(RigidJob(0, NO_GANG, 300, 10 * MINUTE, "", "low", 4), RigidJob(10.5, 1, 40, MINUTE, "", "high"))
+    jobs = trace(RigidJob(0, NO_GANG, 300, 10 * MINUTE, "", "low", 4), RigidJob(10.25, 1, 40, MINUTE, "", "high"))
     records = simulated(jobs, Cluster.uniform(4), PreemptMode="REQUEUE", **PREEMPTING)
     assert sorted(records.attempt) == [0, 0, 0, 0, 1]
 
