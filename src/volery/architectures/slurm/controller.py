@@ -78,6 +78,7 @@ class Controller(Component):
         self._run_of_task: dict[TaskId, int] = {}
         self._attempts: dict[TaskId, int] = {}
 
+        self._has_news = False
         self._lowest_priority = TOP_PRIORITY
         self._job_count = 0
         self._run_count = 0
@@ -315,8 +316,10 @@ class Controller(Component):
 
     def _changed(self, now: Time) -> None:
         """Something has changed: plan the loops that are to see it."""
+        self._has_news = True
         if self._priorities is not None and (self._queue or (self._priorities.counts_usage and self._running)):
-            self._arm(PRIORITY, _after(now, self._priorities.period_s * SECOND))
+            started_us = self._config.started_s * SECOND
+            self._arm(PRIORITY, _after(now - started_us, self._priorities.period_s * SECOND) + started_us)
         if not self._queue:
             return
 
@@ -365,8 +368,11 @@ class Controller(Component):
         elif key == PRIORITY:
             assert self._priorities is not None, "they alone set the timer"
             self._priorities.compute(now // SECOND, self._queue, self._running.values())
-            self._queue.sort()
-            self._changed(now)
+            is_reordered = self._queue.sort()
+            # What nothing has come of is not computed for ever: a message that is lost would keep the controller awake.
+            if is_reordered or self._has_news:
+                self._changed(now)
+            self._has_news = False
         else:
             run_count = self._run_count
             if key in (MAIN, FULL):

@@ -188,15 +188,16 @@ class PendingQueue:
         if self._jobs.pop(job.key, None) is not None:
             del self._keys[bisect_left(self._keys, job.key)]
 
-    def sort(self) -> None:
-        """Sort the jobs again by priorities that have changed."""
-        jobs = list(self._jobs.values())
+    def sort(self) -> bool:
+        """Sort the jobs again by priorities that have changed; returns whether their order has."""
+        jobs = list(self)
         self._jobs.clear()
         self._keys.clear()
         for job in jobs:
             job.key = (-job.partition.tier, -job.priority, job.submit_s, job.number, job.elements[0][0].id)
             self._jobs[job.key] = job
         self._keys = sorted(self._jobs)
+        return list(self) != jobs
 
 
 def whole_minutes(time_us: Time) -> int:
