@@ -93,6 +93,6 @@ SLURM = Architecture(
         "amounts": "",
         "gangs": "",
         "priorities": "",
-        "users": "PriorityWeightFairshare or PriorityWeightQOS or bf_max_job_user or bf_max_job_user_part",
+        "users": "PriorityWeightFairshare or qos or reservations or bf_max_job_user or bf_max_job_user_part",
     },
 )
