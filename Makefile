@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers docs clean
+.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers parity docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -177,6 +177,10 @@ reproduce: $(VENV)/.installed  ## every experiment of the lab book, and the page
 
 papers: $(VENV)/.installed  ## the pages of the lab book from its records: docs/papers, docs/findings.md, and every claim in build/papers/index.html
 	$(BIN)/python -m experiments pages
+
+parity: $(VENV)/.tools  ## run every scenario on a real Slurm (installed, as root; half an hour), and compare it with the lab; docs/reference/parity.md
+	$(BIN)/python -m parity record -p $(JOBS)
+	$(BIN)/python -m parity page
 
 docs: $(VENV)/.docs  ## the documentation as a site, in build/docs/index.html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

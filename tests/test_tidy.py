@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "volery"
-ROOMS = ("src", "experiments", "tests", "benchmarks", "docs")
+ROOMS = ("src", "experiments", "parity", "tests", "benchmarks", "docs")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 OURS = [path for path in SOURCES if path.is_relative_to(PACKAGE)]
 PURE = [path for path in OURS if path.relative_to(PACKAGE).parts[0] in ("core", "roles", "policies", "architectures")]

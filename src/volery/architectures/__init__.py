@@ -22,6 +22,7 @@ from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE
 from volery.architectures.pipeline.presets import PRESETS
 from volery.architectures.quincy import FIRMAMENT, QUINCY
+from volery.architectures.slurm import SLURM
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.bounds import check_finite
@@ -34,7 +35,7 @@ FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX, MERCURY)
 FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, MEGHA_2021_PRINTED, PIGEON, PIGEONC, HYDRA)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
-ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
+ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, SLURM, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 SESSION: ContextVar[Mapping[str, Architecture]] = ContextVar("designs of a session", default=MappingProxyType({}))
 """Designs by name that a program has defined itself and handed to the call that runs now.

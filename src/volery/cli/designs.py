@@ -26,7 +26,7 @@ PLACES = {True: "slots, amounts", False: "slots"}
 
 
 def show_architectures(
-    name: Annotated[str | None, argument("One of them, with its parameters.", "[NAME]")] = None,
+    name: Annotated[str | None, argument("One of them, with its parameters.", "[NAME | slurm:conf=FILE]")] = None,
     pages: Annotated[Path | None, option("Write their pages there, with pictures.", form="FOLDER")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -43,10 +43,31 @@ def show_architectures(
             print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
         else:
             _print_designs(entries)
+    elif ":" in name:
+        _show_conf(name, as_json)
     elif as_json:
         print_json(_design(architectures.lookup(name)))
     else:
         _print_design(architectures.lookup(name))
+
+
+def _show_conf(text: str, as_json: bool) -> None:
+    """Print what each line of a slurm.conf is used for."""
+    from volery.study.slurmconf import CONF, read_conf
+    from volery.study.spec import parse_architecture
+
+    choice = parse_architecture(text, "ARCH")
+    if CONF not in choice.parameters:
+        raise InputError("ARCH", f"{text!r} names no file whose lines could be shown; give NAME, or slurm:conf=FILE")
+    given = {name: value for name, value in choice.parameters.items() if name != CONF}
+    reading = read_conf(Path(str(choice.parameters[CONF])), frozenset(given))
+
+    if as_json:
+        print_json({"parameters": reading.parameters | given, "lines": reading.uses})
+        return
+    for use in reading.uses:
+        typer.echo(use.text())
+    typer.echo("parameters: " + " ".join(f"{name}={value}" for name, value in (reading.parameters | given).items()))
 
 
 def _write_pages(folder: Path, name: str | None, as_json: bool) -> None:

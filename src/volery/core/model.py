@@ -165,6 +165,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         limit_us: Wall-clock limit of an attempt of any of its tasks; NEVER: none. The driver ends an attempt that
             would run longer, and the task is over.
         gang: Shape of the gang that its tasks form; None: each task runs for itself.
+        partition: Name of the partition (a queue of machines) to which it was submitted; "": none was given.
     """
 
     id: JobId
@@ -179,6 +180,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     preference: Preference = INDIFFERENT
     limit_us: Time = NEVER
     gang: Gang | None = None
+    partition: str = ""
 
 
 class Variability(msgspec.Struct, frozen=True):

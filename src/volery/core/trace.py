@@ -94,6 +94,7 @@ class Trace(msgspec.Struct, frozen=True):
             no job has one.
         gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
             together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
+        partition: Partition (a queue of machines) to which each job was submitted, or ""; empty where none was named.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Trace(msgspec.Struct, frozen=True):
     tag_set: array[int] = array("H")
     limit_us: array[int] = array("q")
     gang_nodes: array[int] = array("i")
+    partition: tuple[str, ...] = ()
 
     @property
     def job_count(self) -> int:
@@ -253,6 +255,7 @@ class Trace(msgspec.Struct, frozen=True):
             self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
             self.limit_us[job] if self.limit_us else NEVER,
             gang=self.gang_of(job) if self.gang_nodes else None,
+            partition=self.partition[job] if self.partition else "",
         )
 
         messages: list[Message] = [Submit(first)]
@@ -282,6 +285,8 @@ class Trace(msgspec.Struct, frozen=True):
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
 
+        if self.partition:
+            sha.update("\0".join(("partition", *self.partition)).encode())
         if self.replicas:
             sha.update(f"replicas:{len(self.replicas)}:{self.far_permille}".encode())
             sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))

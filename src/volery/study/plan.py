@@ -27,6 +27,7 @@ from volery.core.features import GANGS, used_features
 from volery.integrity import file_digest
 from volery.setting import Setting
 from volery.study.definitions import session_code
+from volery.study.slurmconf import with_conf
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
 KEY_VERSION: Final = 3
@@ -64,7 +65,7 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
     Raises:
         InputError: for an unknown architecture or parameter.
     """
-    parameters = dict(choice.parameters)
+    parameters = with_conf(choice)
     if setting.cutoff_s is not None and architectures.takes(choice.name, CUTOFF_PARAMETER):
         parameters.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
 

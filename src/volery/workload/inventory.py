@@ -67,6 +67,11 @@ class LineUse(msgspec.Struct, frozen=True):
     meaning: str
     ignored: tuple[str, ...] = ()
 
+    def text(self) -> str:
+        """The use in a line for people."""
+        parts = [self.meaning, f"not read: {', '.join(self.ignored)}" if self.ignored else ""]
+        return f"{self.place}: {'; '.join(filter(None, parts))}"
+
 
 class Inventory(msgspec.Struct, frozen=True):
     """The machines of a cluster, and the use that was made of each line of the source.

@@ -71,9 +71,17 @@ def test_the_digest_of_a_trace_sees_every_column() -> None:
         msgspec.structs.replace(base, estimate_us=array("q", [10, 19])),
         msgspec.structs.replace(base, limit_us=array("q", [NEVER, 30])),
         msgspec.structs.replace(base, deadline_us=array("q", [NEVER, 30])),
+        msgspec.structs.replace(base, partition=("long", "")),
+        msgspec.structs.replace(base, partition=("", "long")),
     ]
     assert len({base.digest(), *(trace.digest() for trace in changed)}) == 1 + len(changed)
     assert trace_of("another name", [0, 5], [[10], [20]]).digest() == base.digest()
+
+
+def test_a_job_is_submitted_to_its_partition_and_most_name_none() -> None:
+    trace = trace_of("t", [0, 5], [[10], [20]])
+    messages = [trace.submission(0)[0], msgspec.structs.replace(trace, partition=("long", "")).submission(0)[0]]
+    assert [message.job.partition for message in messages if isinstance(message, Submit)] == ["", "long"]
 
 
 def test_a_job_is_submitted_with_its_limit_and_most_have_none() -> None:

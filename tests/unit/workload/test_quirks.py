@@ -98,17 +98,18 @@ def test_unknown_switches_are_refused_with_a_suggestion() -> None:
 def test_workflows_priorities_deadlines_and_limits_move_with_their_jobs() -> None:
     trace = trace_of("t", [9, 5, 7], [[1, 2], [3], [4, 5, 6]])
     trace = msgspec.structs.replace(trace, priority=array("q", [1, 2, 3]), deadline_us=array("q", [90, -1, 70]))
-    trace = msgspec.structs.replace(trace, limit_us=array("q", [8, -1, 6]))
+    trace = msgspec.structs.replace(trace, limit_us=array("q", [8, -1, 6]), partition=("a", "b", ""))
     trace = with_parents(trace, [(), (0,), (), (), (3,), (3, 4)])
     moved = in_order(trace)
     assert moved.duration_us.tolist() == [3, 4, 5, 6, 1, 2]
     assert [moved.parents_of(task) for task in range(6)] == [(), (), (1,), (1, 2), (), (4,)]
     assert (moved.priority.tolist(), moved.deadline_us.tolist()) == ([2, 3, 1], [-1, 70, 90])
-    assert moved.limit_us.tolist() == [-1, 6, 8]
+    assert (moved.limit_us.tolist(), moved.partition) == ([-1, 6, 8], ("b", "", "a"))
     check_workflows(moved)
     cut = first_jobs(moved, 2)
     assert [cut.parents_of(task) for task in range(4)] == [(), (), (1,), (1, 2)]
     assert (cut.priority.tolist(), cut.deadline_us.tolist(), cut.limit_us.tolist()) == ([2, 3], [-1, 70], [-1, 6])
+    assert cut.partition == ("b", "")
     check_workflows(cut)
     check_workflows(first_jobs(moved, 1))
 

@@ -1,0 +1,5 @@
+"""`python -m parity` begins here."""
+
+from parity.commands import main
+
+main()

@@ -1,0 +1,286 @@
+"""The lab's replay of a recorded run: the same jobs, with the run times and submissions that were recorded."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from parity.records import RanJob, Record
+from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS
+from volery.architectures import configure, lookup
+from volery.core.errors import InputError
+from volery.core.model import NEVER, Cluster, TaskId, Time
+from volery.core.records import Records
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.sim import Network, simulate
+
+MS = 1_000
+MINUTE_US = 60_000_000
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+ROUNDS_MAX = 300
+"""Each round fixes at least one release that earlier ones decide."""
+
+
+class LabStart(NamedTuple):
+    """The start of a job in the lab, in milliseconds after the first submission, and its nodes."""
+
+    start_ms: int
+    nodes: tuple[int, ...]
+
+
+class Design(NamedTuple):
+    """A design of the lab with its parameters.
+
+    Args:
+        name: Name in the registry.
+        parameters: Parameters of the design.
+        is_pool: True if it sees one machine with all CPUs and each job as one task; else nodes, and gangs.
+    """
+
+    name: str
+    parameters: Mapping[str, str]
+    is_pool: bool = False
+
+
+PLAIN_FIFO = Design("pipeline", {"T3": "strict"}, is_pool=True)
+"""First come, first served, on a pool of CPUs: no order but that of submission, and nobody passes."""
+
+
+def lab_design(record: Record) -> Design:
+    """The design `slurm` with the lines of slurm.conf that the real one had."""
+    parameters: dict[str, str] = {}
+    partitions = []
+    for line in record.conf:
+        key, _, value = line.partition("=")
+        if key in ("SchedulerParameters", "AuthInfo"):
+            parameters |= dict(part.split("=") for part in value.split(","))
+        elif key == "PartitionName":
+            name, *settings = value.split()
+            kept = [setting for setting in settings if not setting.startswith(("Nodes=", "State="))]
+            partitions.append("/".join([name, "Nodes:ALL", *kept]).replace("=", ":"))
+        elif key not in ("SelectTypeParameters", "KillWait"):
+            parameters[key] = value
+    parameters["PartitionName"] = "+".join(partitions)
+    shares = SCENARIOS[record.scenario].shares
+    if shares:
+        parameters["accounts"] = "+".join(["root:1", *[f"{name}:{share}" for name, share in shares.items()]])
+    return Design("slurm", parameters)
+
+
+class LoopClock:
+    """The clock of the real loops: a pass of either comes in the lab when it came in Slurm.
+
+    A real pass takes some milliseconds and the next comes an interval after its end, so that a loop falls behind the
+    clock by a second in some minutes; and the two loops have different phases. The lab's backfill loop passes at whole
+    seconds, its main loop at half ones.
+
+    Args:
+        main_ms, backfill_ms: Begins of passes.
+        hour_ms: Time of the first submission within its hour. Slurm groups the ends of running jobs by half minutes of
+            the clock (`_will_run_test`), so that these are half minutes in the lab, too.
+    """
+
+    def __init__(self, main_ms: Sequence[int], backfill_ms: Sequence[int], hour_ms: int) -> None:
+        interval_ms = 1000 * INTERVAL_S
+        leading_ms, half_ms = (backfill_ms, interval_ms // 2) if backfill_ms else (main_ms, 0)
+        times = [leading_ms[0]]
+        tick = ((times[0] + hour_ms) % MINUTE_MS + MINUTE_MS) // interval_ms * interval_ms
+        ticks = [tick]
+        for earlier, later in itertools.pairwise(leading_ms):
+            between = bisect.bisect_right(main_ms, earlier)
+            if half_ms and between < len(main_ms) and main_ms[between] < min(later, earlier + interval_ms):
+                times.append(main_ms[between])
+                ticks.append(tick + half_ms)
+            tick += max(1, round((later - earlier) / interval_ms)) * interval_ms
+            times.append(later)
+            ticks.append(tick)
+        # Before and after the passes both clocks run alike.
+        self._times_ms = np.array([times[0] - MINUTE_MS, *times, times[-1] + HOUR_MS])
+        self._ticks_ms = np.array([ticks[0] - MINUTE_MS, *ticks, ticks[-1] + HOUR_MS])
+        if not half_ms:
+            self._ticks_ms += interval_ms // 2
+
+    def lab_ms(self, time_ms: float) -> float:
+        """The time in the lab of a time of the record."""
+        return float(np.interp(time_ms, self._times_ms, self._ticks_ms))
+
+    def real_ms(self, lab_ms: float) -> float:
+        """The time of the record of a time in the lab."""
+        return float(np.interp(lab_ms, self._ticks_ms, self._times_ms))
+
+
+def on_clock(record: Record, clock: LoopClock) -> Record:
+    """The record with all times on the clock of its loop."""
+
+    def moved(time_ms: int) -> int:
+        return round(clock.lab_ms(time_ms))
+
+    jobs = [
+        msgspec.structs.replace(
+            job,
+            submit_ms=moved(job.submit_ms),
+            eligible_ms=moved(job.eligible_ms),
+            attempts=tuple(
+                [
+                    msgspec.structs.replace(attempt, start_ms=moved(attempt.start_ms), end_ms=moved(attempt.end_ms))
+                    for attempt in job.attempts
+                ]
+            ),
+        )
+        for job in record.jobs
+    ]
+    return msgspec.structs.replace(record, jobs=tuple(jobs))
+
+
+def replay(record: Record, design: Design) -> list[LabStart]:
+    """The starts of the jobs of a record in the lab, in the record's order.
+
+    A job that waits for others, or for room in its throttled array, is submitted when these have ended *in the lab*:
+    runs are repeated with the releases that the last one gave, until none moves.
+
+    Raises:
+        InputError: if the releases do not settle.
+    """
+    clock = LoopClock(record.main_ms, record.backfill_ms, record.hour_ms)
+    record = on_clock(record, clock)
+    releases_us = [job.submit_ms * MS for job in record.jobs]
+    for _ in range(ROUNDS_MAX):
+        starts_us, ends_us, nodes = _run(record, design, releases_us)
+        settled_us = _releases_us(record, ends_us)
+        if settled_us == releases_us:
+            starts_ms = [round(clock.real_ms(start_us / MS)) for start_us in starts_us]
+            return list(map(LabStart, starts_ms, nodes))
+        releases_us = settled_us
+    raise InputError(f"{record.scenario}-{record.seed}", f"releases do not settle in {ROUNDS_MAX} rounds")
+
+
+def run_times_us(record: Record) -> list[Time]:
+    """The run time of each job: as recorded, or what was meant and the usual overhead, where it was cancelled."""
+    overhead_us = round(statistics.median(overheads_ms(record)) * MS)
+    return [
+        (job.attempts[-1].end_ms - job.start_ms) * MS
+        if job.attempts[-1].is_whole
+        else round(meant_ms(record, job) * MS) + overhead_us
+        for job in record.jobs
+    ]
+
+
+def meant_ms(record: Record, job: RanJob) -> float:
+    """The milliseconds for which a job was told to sleep."""
+    runs_s = record.submissions[job.submission].runs_s
+    return 1000 * runs_s[job.index]
+
+
+def overheads_ms(record: Record) -> list[float]:
+    """Milliseconds that each job that ran to its end took longer than it was told to sleep."""
+    return [
+        job.attempts[-1].end_ms - job.start_ms - meant_ms(record, job)
+        for job in record.jobs
+        if job.attempts[-1].is_whole
+    ]
+
+
+def _releases_us(record: Record, ends_us: Sequence[Time]) -> list[Time]:
+    """The time at which each job may start, when all end at given times."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for place, job in enumerate(record.jobs):
+        members[job.submission].append(place)
+
+    releases = []
+    for job in record.jobs:
+        submission = record.submissions[job.submission]
+        release_us = job.submit_ms * MS
+        if submission.dependency:
+            parents = members[submission.parent]
+            awaited = parents[job.index : job.index + 1] if submission.dependency == "aftercorr" else parents
+            release_us = max(release_us, *[ends_us[parent] for parent in awaited])
+        if 0 < submission.throttle <= job.index:
+            earlier_ends_us = sorted(ends_us[place] for place in members[job.submission][: job.index])
+            release_us = max(release_us, earlier_ends_us[job.index - submission.throttle])
+        releases.append(release_us)
+    return releases
+
+
+def _run(
+    record: Record, design: Design, releases_us: Sequence[Time]
+) -> tuple[list[Time], list[Time], list[tuple[int, ...]]]:
+    """Starts, ends and nodes of all jobs in one run of the lab."""
+    order = sorted(range(len(releases_us)), key=lambda place: (releases_us[place], place))
+    trace = (_pool_trace if design.is_pool else gang_trace)(record, order, releases_us)
+    cluster = (
+        Cluster((0,), (1,), "pool", resources=("cpus",), capacities=((NODES * CPUS,),))
+        if design.is_pool
+        else Cluster((0,) * NODES, (CPUS,) * NODES, "nodes")
+    )
+
+    entry = lookup(design.name)
+    deployment = entry.build(cluster, configure(entry, dict(design.parameters)), Streams(0))
+    records = simulate(deployment, trace, cluster, network=Network(delay_us=0))
+
+    starts_us, ends_us = [NEVER] * len(order), [NEVER] * len(order)
+    nodes: list[tuple[int, ...]] = [()] * len(order)
+    for number, place in enumerate(order):
+        tasks = range(trace.first[number], trace.first[number + 1])
+        starts_us[place] = max(records.start_us[task] for task in tasks)
+        ends_us[place] = max(records.finish_us[task] for task in tasks)
+        nodes[place] = _machines(records, tasks)
+    return starts_us, ends_us, nodes
+
+
+def _machines(records: Records, tasks: Sequence[TaskId]) -> tuple[int, ...]:
+    return tuple(sorted({records.worker[task] for task in tasks}))
+
+
+def gang_trace(record: Record, order: Sequence[int], releases_us: Sequence[Time]) -> Trace:
+    """Each job as a gang of one task per CPU on its count of nodes, with its limit, partition, account and nice.
+
+    Args:
+        record: Recorded run.
+        order: Places of jobs in the record in the order of their releases.
+        releases_us: Time of release of each job of the record.
+    """
+    jobs = [record.submissions[record.jobs[place].submission] for place in order]
+    trace = _trace(record, order, releases_us, [job.nodes * job.tasks for job in jobs])
+    return msgspec.structs.replace(
+        trace,
+        user=tuple([job.account for job in jobs]),
+        priority=array("q", [-job.nice for job in jobs]),
+        limit_us=array("q", [job.limit_min * MINUTE_US for job in jobs]),
+        gang_nodes=array("i", [job.nodes for job in jobs]),
+        partition=tuple([job.partition for job in jobs]),
+    )
+
+
+def _pool_trace(record: Record, order: Sequence[int], releases_us: Sequence[Time]) -> Trace:
+    """Each job as one task that takes its count of CPUs."""
+    jobs = [record.submissions[record.jobs[place].submission] for place in order]
+    trace = _trace(record, order, releases_us, [1] * len(jobs))
+    sizes = sorted({job.nodes * job.tasks for job in jobs})
+    return msgspec.structs.replace(
+        trace,
+        resources=("cpus",),
+        requests=tuple([(size,) for size in sizes]),
+        request=array("H", [sizes.index(job.nodes * job.tasks) for job in jobs]),
+    )
+
+
+def _trace(record: Record, order: Sequence[int], releases_us: Sequence[Time], sizes: Sequence[int]) -> Trace:
+    run_times = run_times_us(record)
+    durations_us = [run_times[place] for place in order]
+    arrivals_us = [releases_us[place] for place in order]
+    first, flat = array("q", [0]), array("q")
+    for duration_us, size in zip(durations_us, sizes, strict=True):
+        first.append(first[-1] + size)
+        flat.extend([duration_us] * size)
+    name = f"{record.scenario}-{record.seed}"
+    return Trace(name, array("q", arrivals_us), first, flat, array("q", durations_us))

@@ -1,0 +1,87 @@
+"""The lab's replay: clocks, dependencies and throttles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from scipy import stats
+
+from parity.comparison import agreement, kendall_tau
+from parity.records import Attempt, RanJob, Record
+from parity.replay import PLAIN_FIFO, LabStart, LoopClock, lab_design, replay
+from parity.scenarios import Submission
+
+
+def record_of(submissions: Sequence[Submission]) -> Record:
+    """A record in which all jobs start at once and end when they should."""
+    jobs = [
+        RanJob(place, index, round(1000 * job.at_s), 0, (Attempt(0, round(1000 * run_s), (0,), is_whole=True),))
+        for place, job in enumerate(submissions)
+        for index, run_s in enumerate(job.runs_s)
+    ]
+    passes = tuple(range(0, 60_000, 1000))
+    conf = ("SchedulerType=sched/builtin", "PartitionName=main Nodes=n[0-7] Default=YES State=UP")
+    return Record("fifo", 1, "22.05.8", conf, -3000, 0, passes, (), {}, tuple(submissions), tuple(jobs))
+
+
+def starts_s(record: Record) -> list[float]:
+    return [start.start_ms / 1000 for start in replay(record, PLAIN_FIFO)]
+
+
+def test_a_plain_fifo_lets_nobody_pass() -> None:
+    wide = Submission(0.0, (4.0,), 1, 8, 3)
+    record = record_of([wide, msgspec.structs.replace(wide, at_s=1.0), Submission(2.0, (1.0,), 1, 1, 1)])
+    assert starts_s(record) == [0, 4, 4]
+
+
+def test_a_job_waits_for_its_parents_in_the_lab() -> None:
+    parent = Submission(0.0, (4.0, 2.0), 1, 1, 1)
+    after_all = Submission(0.5, (1.0,), 1, 1, 1, dependency="afterok", parent=0)
+    after_each = Submission(0.5, (1.0, 1.0), 1, 1, 1, dependency="aftercorr", parent=0)
+    grandchild = Submission(0.5, (1.0,), 1, 1, 1, dependency="afterany", parent=1)
+    assert starts_s(record_of([parent, after_all, after_each, grandchild])) == [0, 0, 4, 4, 2, 5]
+
+
+def test_a_throttled_array_runs_so_many_tasks_at_once() -> None:
+    assert starts_s(record_of([Submission(0.0, (5.0, 2.0, 2.0, 4.0), 1, 1, 1, throttle=2)])) == [0, 0, 2, 4]
+
+
+def test_passes_of_both_loops_fall_on_the_lab_s() -> None:
+    clock = LoopClock([400, 1410, 2420], [90, 1094, 2099, 3103], hour_ms=7_000)
+    assert [clock.lab_ms(at) for at in (90, 1094, 2099, 3103)] == [67_000, 68_000, 69_000, 70_000]
+    assert [clock.lab_ms(at) for at in (400, 1410, 2420)] == [67_500, 68_500, 69_500]
+    assert clock.real_ms(clock.lab_ms(777)) == pytest.approx(777)
+
+
+def test_a_loop_alone_passes_at_half_seconds() -> None:
+    clock = LoopClock([400, 1410, 5430], [], hour_ms=0)
+    assert [clock.lab_ms(at) for at in (400, 1410, 5430)] == [60_500, 61_500, 65_500]
+
+
+def test_the_lab_has_the_lines_of_slurm_conf() -> None:
+    record = record_of([Submission(0.0, (4.0,), 1, 1, 1)])
+    conf = (*record.conf[1:], "SchedulerParameters=sched_interval=1,bf_interval=2", "AuthInfo=cred_expire=5")
+    design = lab_design(msgspec.structs.replace(record, conf=conf))
+    assert design.parameters == {
+        "sched_interval": "1", "bf_interval": "2", "cred_expire": "5", "PartitionName": "main/Nodes:ALL/Default:YES",
+    }  # fmt: skip
+
+
+def test_agreement_counts_only_jobs_that_waited() -> None:
+    record = record_of([Submission(float(at), (4.0,), 1, 1, 1) for at in range(4)])
+    late = [
+        msgspec.structs.replace(job, attempts=(Attempt(at_ms, at_ms + 1, (0,), is_whole=True),))
+        for job, at_ms in zip(record.jobs, (500, 3000, 9000, 6000), strict=True)
+    ]
+    record = msgspec.structs.replace(record, jobs=tuple(late))
+    starts = [LabStart(99_000, (5,)), LabStart(3000, (0,)), LabStart(6000, (0,)), LabStart(7500, (1,))]
+    found = agreement(record, starts)
+    assert (found.tau, found.median_s, found.p95_s) == (pytest.approx(1 / 3), 1.5, 3.0)
+    assert found.same_nodes == pytest.approx(2 / 3)
+
+
+def test_tau_is_that_of_scipy_with_ties() -> None:
+    first, second = [1, 2, 2, 3, 5, 4, 7, 7], [2, 1, 2, 3, 3, 6, 5, 9]
+    assert kendall_tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
