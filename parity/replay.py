@@ -154,7 +154,8 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     """
     clock = LoopClock(record.main_ms, record.backfill_ms, record.hour_ms)
     record = on_clock(record, clock)
-    releases_us = [job.submit_ms * MS for job in record.jobs]
+    # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
+    releases_us = _releases_us(record, [job.attempts[-1].end_ms * MS for job in record.jobs])
     for _ in range(ROUNDS_MAX):
         starts_us, ends_us, nodes = _run(record, design, releases_us)
         settled_us = _releases_us(record, ends_us)
