@@ -62,7 +62,7 @@ def start(slurm: Slurm, port: int, shares: Mapping[str, int]) -> None:
 
     users = folder / "users.sql"
     users.write_text(USER_SQL)
-    server = slurm.daemon("mariadbd", f"--defaults-file={conf}", f"--init-file={users}")
+    server = slurm.daemon("mariadbd", f"--defaults-file={conf}", f"--init-file={users}", words="database")
     log = folder / "database.log"
     wait_for(lambda: log.exists() and "ready for connections" in log.read_text(), "mariadbd", log, [server])
 

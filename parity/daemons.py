@@ -112,7 +112,8 @@ def wait_for(condition: Callable[[], bool], subject: str, log: Path, daemons: Se
     while not condition():
         has_ended = any(daemon.poll() is not None for daemon in daemons)
         if has_ended or time.monotonic() > deadline:
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            texts = [path.read_text(errors="replace") for path in (log.with_suffix(".out"), log) if path.exists()]
+            lines = "\n".join(texts).splitlines()
             reasons = [line.split("]", 1)[-1].strip() for line in lines if "error" in line or "fatal" in line]
             when = "it ended" if has_ended else f"not within {START_S:.0f} s"
             reason = reasons[-1] if reasons else f"{log.name} has no error"
@@ -176,8 +177,8 @@ class Slurm:
         wait_for(lambda: self.answers("scontrol", "ping"), "slurmctld", self.log, [controller])
         for node in range(NODES):
             (self.folder / f"spool-n{node}").mkdir()
-            slurmd = self.daemon("slurmd", "-D", "-N", f"n{node}")
             log = self.folder / f"slurmd-n{node}.log"
+            slurmd = self.daemon("slurmd", "-D", "-N", f"n{node}", words=log.stem)
             wait_for(log.exists, f"slurmd of node n{node}", log, [slurmd])
         wait_for(
             lambda: self.output("sinfo", "-h", "-N", "-o", "%t").split().count("idle") >= NODES,
@@ -187,12 +188,12 @@ class Slurm:
         self.output("scontrol", "update", "PartitionName=main", "State=UP")
         wait_for(lambda: "SchedulerParameters=" in self.log.read_text(), "slurmctld", self.log, [controller])
 
-    def daemon(self, name: str, *arguments: str) -> Daemon:
-        """Start a program that `stop` will end, its words in NAME.out."""
-        with (self.folder / f"{name}.out").open("ab") as words:
+    def daemon(self, name: str, *arguments: str, words: str = "") -> Daemon:
+        """Start a program that `stop` will end, and whose output goes to WORDS.out, or else to NAME.out."""
+        with (self.folder / f"{words or name}.out").open("ab") as output:
             started = subprocess.Popen(
                 [program(name), *arguments],
-                env=self.environment, cwd=self.folder, stdout=words, stderr=words, start_new_session=True,
+                env=self.environment, cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self._daemons.append(started)
         return started

@@ -5,10 +5,12 @@ from __future__ import annotations
 import bisect
 import itertools
 import statistics
+import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,6 +24,7 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Network, simulate
+from volery.study.slurmconf import read_conf
 
 MS = 1_000
 MINUTE_US = 60_000_000
@@ -48,7 +51,7 @@ class Design(NamedTuple):
     """
 
     name: str
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, Any]
     is_pool: bool = False
 
 
@@ -57,20 +60,11 @@ PLAIN_FIFO = Design("pipeline", {"T3": "strict"}, is_pool=True)
 
 
 def lab_design(record: Record) -> Design:
-    """The design `slurm` with the lines of slurm.conf that the real one had."""
-    parameters: dict[str, str] = {}
-    partitions = []
-    for line in record.conf:
-        key, _, value = line.partition("=")
-        if key in ("SchedulerParameters", "AuthInfo"):
-            parameters |= dict(part.split("=") for part in value.split(","))
-        elif key == "PartitionName":
-            name, *settings = value.split()
-            kept = [setting for setting in settings if not setting.startswith(("Nodes=", "State="))]
-            partitions.append("/".join([name, "Nodes:ALL", *kept]).replace("=", ":"))
-        elif key not in ("SelectTypeParameters", "KillWait"):
-            parameters[key] = value
-    parameters["PartitionName"] = "+".join(partitions)
+    """The design `slurm` with the slurm.conf that the real one had."""
+    with tempfile.TemporaryDirectory(prefix="parity-") as folder:
+        conf = Path(folder) / "slurm.conf"
+        conf.write_text("\n".join([*record.conf, f"NodeName=n[0-{NODES - 1}] CPUs={CPUS}", ""]))
+        parameters = dict(read_conf(conf).parameters)
     shares = SCENARIOS[record.scenario].shares
     if shares:
         parameters["accounts"] = "+".join(["root:1", *[f"{name}:{share}" for name, share in shares.items()]])
@@ -92,23 +86,30 @@ class LoopClock:
 
     def __init__(self, main_ms: Sequence[int], backfill_ms: Sequence[int], hour_ms: int) -> None:
         interval_ms = 1000 * INTERVAL_S
-        leading_ms, half_ms = (backfill_ms, interval_ms // 2) if backfill_ms else (main_ms, 0)
-        times = [leading_ms[0]]
-        tick = ((times[0] + hour_ms) % MINUTE_MS + MINUTE_MS) // interval_ms * interval_ms
-        ticks = [tick]
+        leading_ms = backfill_ms or main_ms
+        tick_ms = ((leading_ms[0] + hour_ms) % MINUTE_MS + MINUTE_MS) // interval_ms * interval_ms
+        knots = [(float(leading_ms[0]), float(tick_ms))]
         for earlier, later in itertools.pairwise(leading_ms):
-            between = bisect.bisect_right(main_ms, earlier)
-            if half_ms and between < len(main_ms) and main_ms[between] < min(later, earlier + interval_ms):
-                times.append(main_ms[between])
-                ticks.append(tick + half_ms)
-            tick += max(1, round((later - earlier) / interval_ms)) * interval_ms
-            times.append(later)
-            ticks.append(tick)
+            count = max(1, round((later - earlier) / interval_ms))
+            # Where nothing was to do, the backfill loop made no pass.
+            for begin_ms in (earlier + (later - earlier) * skipped / count for skipped in range(count)):
+                end_ms = begin_ms + (later - earlier) / count
+                # Without a pass of the main loop, the lab's comes where it finds nothing: just after the other loop's.
+                place = bisect.bisect_right(main_ms, begin_ms)
+                passes = main_ms[place : place + 1] if backfill_ms else ()
+                main_pass_ms = passes[0] if passes and passes[0] < end_ms else begin_ms + 1
+                knots += [(main_pass_ms, tick_ms + interval_ms / 2), (end_ms, tick_ms + interval_ms)]
+                tick_ms += interval_ms
+
         # Before and after the passes both clocks run alike.
-        self._times_ms = np.array([times[0] - MINUTE_MS, *times, times[-1] + HOUR_MS])
-        self._ticks_ms = np.array([ticks[0] - MINUTE_MS, *ticks, ticks[-1] + HOUR_MS])
-        if not half_ms:
-            self._ticks_ms += interval_ms // 2
+        knots = [
+            (knots[0][0] - MINUTE_MS, knots[0][1] - MINUTE_MS),
+            *knots,
+            (knots[-1][0] + HOUR_MS, tick_ms + HOUR_MS),
+        ]
+        self._times_ms, self._ticks_ms = np.array(knots).T
+        if not backfill_ms:
+            self._ticks_ms = self._ticks_ms + interval_ms / 2
 
     def lab_ms(self, time_ms: float) -> float:
         """The time in the lab of a time of the record."""
@@ -153,7 +154,8 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     """
     clock = LoopClock(record.main_ms, record.backfill_ms, record.hour_ms)
     record = on_clock(record, clock)
-    releases_us = [job.submit_ms * MS for job in record.jobs]
+    # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
+    releases_us = _releases_us(record, [job.attempts[-1].end_ms * MS for job in record.jobs])
     for _ in range(ROUNDS_MAX):
         starts_us, ends_us, nodes = _run(record, design, releases_us)
         settled_us = _releases_us(record, ends_us)

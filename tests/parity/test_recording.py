@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from parity.records import Attempt, read_record
 from parity.recording import node_numbers, read_run
+from parity.records import Attempt, read_record
 from parity.scenarios import SCENARIOS, Submission
 from volery.core.errors import InputError
 

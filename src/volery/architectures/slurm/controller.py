@@ -1,9 +1,9 @@
 """The controller of Slurm (slurmctld): takes jobs, and starts them in its two loops.
 
 The main loop considers jobs in their order, and a job that does not fit closes its partition for all jobs behind it. It
-runs at the end of a job, some time after a submission, and over the whole queue at intervals. The backfill loop runs at
-intervals of its own. A job is also tried at its submission, unless scheduling is deferred or a job goes before it.
-Source: `job_allocate`, `_schedule` and `backfill_agent` of Slurm 22.05.
+runs some time after a submission or an end, at once after the end of a job that was killed (with an Epilog, of any),
+and over the whole queue at intervals. The backfill loop runs at intervals of its own. A job of salloc or srun is tried
+at its submission, too. Source: `job_allocate`, `queue_job_scheduler`, `_schedule` and `backfill_agent` of Slurm 22.05.
 """
 
 from __future__ import annotations
