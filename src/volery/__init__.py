@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from volery.lab import *  # noqa: F403 - the names below
+    from volery.lab.surface import *  # noqa: F403 - the names below
 
 __version__ = "0.1.0"
 __all__ = [  # noqa: F405 - imported for type checkers, above, and by `__getattr__`
@@ -32,7 +32,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """A name of the lab, whose libraries are imported when it is first used; a submodule is none of them."""
         if name in __all__:
-            return getattr(import_module("volery.lab"), name)
+            return getattr(import_module("volery.lab.surface"), name)
         raise AttributeError(f"module 'volery' has no attribute {name!r}")
 
 

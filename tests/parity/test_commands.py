@@ -30,15 +30,15 @@ def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Programs that all succeed and do nothing; as root."""
     for name in daemons.PROGRAMS:
         fake_program(tmp_path, name)
-    monkeypatch.setattr(daemons.shutil, "which", lambda name, path=None: str(tmp_path / name))
-    monkeypatch.setattr(daemons.os, "geteuid", lambda: 0)
+    monkeypatch.setattr("parity.daemons.shutil.which", lambda name, path=None: str(tmp_path / name))
+    monkeypatch.setattr("parity.daemons.os.geteuid", lambda: 0)
     return tmp_path
 
 
 def test_a_machine_without_slurm_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(daemons.shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr("parity.daemons.shutil.which", lambda name, path=None: None)
     assert status_of("record", "fifo", "--seed", "1") == 2
     assert "error: slurmctld: this program is not installed: apt-get install slurmctld" in capfd.readouterr().err
 
@@ -46,7 +46,7 @@ def test_a_machine_without_slurm_is_told_what_to_install(
 def test_only_root_starts_jobs(
     fake_slurm: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(daemons.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("parity.daemons.os.geteuid", lambda: 1000)
     assert status_of("record", "fifo", "--seed", "1") == 2
     assert "must be started by root: use sudo" in capfd.readouterr().err
 

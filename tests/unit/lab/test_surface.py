@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import volery as vo
-import volery.lab
+from volery.lab import surface
 
 FUNCTIONS = ("architecture", "cluster", "compare", "load", "simulate", "trace")
 CLASSES = ("ClusterSource", "Comparison", "Design", "Picture", "Simulation", "TraceSource")
@@ -22,7 +22,7 @@ CPU_S_MAX = 0.3
 
 def test_the_public_names_are_these() -> None:
     public = {*FUNCTIONS, *CLASSES, *ERRORS}
-    assert set(vo.__all__) == set(volery.lab.__all__) == public
+    assert set(vo.__all__) == set(surface.__all__) == public
     assert set(dir(vo)) == public | {"__version__"}
     with pytest.raises(AttributeError, match="no attribute 'comparison'"):
         vo.comparison  # type: ignore[attr-defined]  # noqa: B018 - it is not there
@@ -49,7 +49,9 @@ def test_the_page_names_every_function_and_every_property(name: str) -> None:
         assert [member for member in members if f"`.{member}" not in page] == []
 
 
-@pytest.mark.parametrize("words", ["from volery import study", "import volery.study", "from volery.lab import trace"])
+@pytest.mark.parametrize(
+    "words", ["from volery import study", "import volery.study", "from volery.lab.surface import trace"]
+)
 def test_modules_of_the_package_can_be_imported_first(words: str) -> None:
     subprocess.run([sys.executable, "-c", words], check=True)
 

@@ -57,7 +57,7 @@ def simulated(jobs: Trace, cluster: Cluster, **parameters: Any) -> Records:
     return simulate(deployment, jobs, cluster, network=Network(0), options=Options(check=True))
 
 
-def starts(*jobs: RigidJob, cluster: Cluster | int = 4, **parameters: Any) -> list[float]:
+def starts(*jobs: RigidJob, cluster: Any = 4, **parameters: Any) -> list[float]:
     """The start of each job, seconds; of an array, those of its elements."""
     machines = Cluster.uniform(cluster) if isinstance(cluster, int) else cluster
     workload = trace(*jobs)

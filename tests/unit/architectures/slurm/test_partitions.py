@@ -115,7 +115,7 @@ def shares(
     table = NodeFacts(Cluster.uniform(len(free), slots=4), weights)
     nodes = Nodes(table, [table.packing.free((cores,)) for cores in free])
     need = JobNeed(task_count, node_count, per_node, (), 0, False, task_count)
-    return [tuple(share) for share in nodes.choose(need, table.every) or ()]
+    return [(node, tasks) for node, tasks in nodes.choose(need, table.every) or ()]
 
 
 @pytest.mark.parametrize(
