@@ -26,10 +26,10 @@ def demand_slurm(*, accounting: bool) -> None:
 def processes_of(folder: str) -> list[str]:
     """Processes with a SLURM_CONF in such a folder."""
     texts = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
+    for folder_of_process in Path("/proc").iterdir():
+        if folder_of_process.name.isdigit():
             try:
-                texts.append((process / "environ").read_text(errors="replace"))
+                texts.append((folder_of_process / "environ").read_text(errors="replace"))
             except OSError:
                 continue
     return [text for text in texts if f"SLURM_CONF={folder}" in text]

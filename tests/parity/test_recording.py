@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -108,4 +108,4 @@ def test_a_workload_has_the_load_of_its_scenario(name: str) -> None:
     assert scenario.load >= 1.3
     assert workload == scenario.workload(3) != scenario.workload(4)
     assert all(job.parent < place for place, job in enumerate(workload))
-    assert cast(float, workload[0].at_s) == 0
+    assert workload[0].at_s == 0

@@ -7,7 +7,7 @@ import pytest
 from parity.comparison import FIFO_TAU_MOST, LOAD_LEAST, TAU_LEAST, WAITED_LEAST
 from parity.page import PAGE, page
 from parity.records import recorded
-from parity.results import read_results, results
+from parity.results import Result, read_results, results
 from parity.scenarios import SCENARIOS
 
 ROWS = read_results()
@@ -25,7 +25,7 @@ def test_every_scenario_has_its_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.scenario}-{row.seed}")
-def test_every_run_keeps_the_conditions(row) -> None:  # type: ignore[no-untyped-def]
+def test_every_run_keeps_the_conditions(row: Result) -> None:
     assert row.conditions.load >= LOAD_LEAST
     assert row.conditions.waited >= WAITED_LEAST
     assert row.fifo.tau < FIFO_TAU_MOST or row.scenario == "fifo"
