@@ -27,9 +27,14 @@ looks together keep 95 % (`volery.statistics.Looks`). The last look that has all
 were drawn for other claims count, also against what fewer seeds decided.
 
 Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of
-both gets two judgements. Orders and bounds count there. A number that a source prints of its own workload does not: a
-workload made here can neither confirm nor refute it, so that it is shown beside ours, and counted nowhere. A claim
-whose number the source prints of any workload, as a guarantee of its mechanism, says so (`any_workload`), and counts.
+both gets two judgements. Orders count there, and bounds that a mechanism keeps. A number that a source prints of its
+own workload does not: a workload made here can neither confirm nor refute it, so that it is shown beside ours, and
+counted nowhere. So it is with a bound that is such a number (`measured`): "within 14 % of optimal" was measured, too. A
+claim whose number the source prints of any workload, as a guarantee of its mechanism, says so (`any_workload`), and
+counts.
+
+A question of ours, of which the source says nothing, says so (`ours`). It has no sentence, and its verdict is shown and
+counted nowhere, on whatever workload.
 
 A number that a source prints ("about") is reproduced within 20 % of it, or within half a unit of its last printed
 digit, whichever is larger. The precision is read from the number as the source prints it. The unit may differ from the
@@ -58,7 +63,7 @@ EFFECT_PERCENT: Final = 5.0
 """What a strict order must show, unless the claim's own size is smaller."""
 Verdict = Literal[
     "reproduced", "differs", "holds on a stand-in", "fails on a stand-in", "of the program, not of the text",
-    "not decided", "not decidable", "not tried", "number on a stand-in", "by construction",
+    "not decided", "not decidable", "not tried", "number on a stand-in", "our question", "by construction",
 ]  # fmt: skip
 REPRODUCED: Final[Verdict] = "reproduced"
 DIFFERS: Final[Verdict] = "differs"
@@ -69,12 +74,15 @@ UNDECIDED: Final[Verdict] = "not decided"
 UNDECIDABLE: Final[Verdict] = "not decidable"
 NOT_TRIED: Final[Verdict] = "not tried"
 STAND_IN_NUMBER: Final[Verdict] = "number on a stand-in"
+OUR_QUESTION: Final[Verdict] = "our question"
 BY_CONSTRUCTION: Final[Verdict] = "by construction"
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 HOLDING: Final = frozenset({REPRODUCED, STAND_IN_HOLDS})
 FAILING: Final = frozenset({DIFFERS, STAND_IN_FAILS, OF_THE_PROGRAM})
 """Verdicts against the words of a source; its program may do what they say."""
-UNCOUNTED: Final = frozenset({STAND_IN_NUMBER, BY_CONSTRUCTION})
+SHOWN_ALONE: Final = frozenset({STAND_IN_NUMBER, OUR_QUESTION})
+"""Verdicts whose cases tell beside them whether ours agrees."""
+UNCOUNTED: Final = SHOWN_ALONE | {BY_CONSTRUCTION}
 """Verdicts that speak neither for a claim nor against it; all others count, and those that are neither holding nor
 failing leave the claim open."""
 PROGRAM: Final = "published-code"
@@ -132,6 +140,8 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         printed: the number of an "about" as the source prints it, without its unit; its precision is read from it.
         tolerance: where the percent or margin of a "within" comes from.
         effect: percent of the right side that a strict order must exceed; 0 in a first form older than this rule.
+        measured: whether the bound is a number that the source measured itself, on its own workload.
+        ours: whether the source says nothing of it, and the question is ours; then there is no sentence.
         any_workload: why the source prints a number of any workload, so that a stand-in can refute it.
         input: the chosen input that sets the outcome; the verdict is then "by construction".
         program_of: id of the claim that tests the words of the source, where this one tests what its program does in
@@ -158,6 +168,8 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     printed: str = ""
     tolerance: str = ""
     effect: Annotated[float, msgspec.Meta(ge=0, lt=100)] = EFFECT_PERCENT
+    measured: bool = False
+    ours: bool = False
     any_workload: str = ""
     input: str = ""
     program_of: str = ""
@@ -167,7 +179,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def is_number(self) -> bool:
         """True if it holds a measure against a number that the source prints of its own workload."""
         is_printed = self.relation == "about" or (self.relation == "within" and isinstance(self.right, float))
-        return is_printed and not self.any_workload
+        return (is_printed or self.measured) and not self.any_workload
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -382,6 +394,8 @@ def _check_sentence(claim: Claim, place: str) -> None:
         raise InputError(
             f"{place}.sentence", "is empty; give the sentence as the source prints it, or quoted = false without it"
         )
+    if claim.ours and claim.quoted:
+        raise InputError(f"{place}.ours", "is true, but the source says it; leave one of ours and the sentence out")
     if claim.sentence and not claim.quoted:
         raise InputError(
             f"{place}.quoted", 'is false, but a sentence is given; our own words go to says, with sentence = ""'
@@ -390,6 +404,8 @@ def _check_sentence(claim: Claim, place: str) -> None:
 
 def _check_tolerance(claim: Claim, place: str) -> None:
     relation = claim.relation
+    if claim.measured and relation in ("about", "within"):
+        raise InputError(f"{place}.measured", f"goes with a bound or an order, not with {relation!r}; leave it out")
     if relation != "about" and claim.printed:
         raise InputError(f"{place}.printed", f"goes with relation 'about', not with {relation!r}; leave it out")
     if relation == "within":

@@ -51,7 +51,7 @@ FINISHED_RUNS: Final = Path("results/reproduce")
 STYLES: Final = {
     "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
     "of the program, not of the text": "bold red", "not decided": "yellow", "not decidable": "yellow",
-    "not tried": "dim", "number on a stand-in": "dim", "by construction": "dim",
+    "not tried": "dim", "number on a stand-in": "dim", "our question": "dim", "by construction": "dim",
 }  # fmt: skip
 
 Chosen = Annotated[list[str] | None, argument("Experiments, see list; all where none is named.", "[NAME]...")]

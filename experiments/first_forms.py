@@ -23,7 +23,7 @@ from experiments.records import Record, content_sha256, said, sha256_of
 
 FIRST_FORMS: Final = "first_forms.jsonl"
 FIRST_TEXTS: Final = "first_texts.jsonl"
-WORDED: Final = ("section", "says", "sentence", "published", "any_workload", "input", "program_of")
+WORDED: Final = ("section", "says", "sentence", "published", "measured", "ours", "any_workload", "input", "program_of")
 """The fields of a claim that tell what the source says, and what its verdict stands for."""
 HASH_DIGITS: Final = 16
 TESTED: Final = (

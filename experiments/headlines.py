@@ -13,9 +13,14 @@ The word is never typed. It follows from the variants, each of which rests on th
 A variant is a setting in which the whole claim was measured, or says that it is a part of the claim (`part = true`).
 All settings together are one part: where none of them holds, a part that holds makes "in part".
 
+The border between the two: "in part" names what the claim says, "only under" names where it is so.
+
 A number that a source prints of its own workload is shown on a stand-in, where it agrees or misses. By itself it makes
 neither "comes out" nor "does not"; one that agrees makes "only under" or "in part" where another variant, which was
-run, does not.
+run, does not. Where all agree the word stays "not decided", and the page adds that they do; so it adds where all that
+is decided fails, and something is open.
+
+A question of ours is no variant: it shows a cause, as a row of the switch.
 """
 
 from __future__ import annotations
@@ -32,7 +37,8 @@ from experiments.claims import (
     FAILING,
     HOLDING,
     NOT_TRIED,
-    STAND_IN_NUMBER,
+    OUR_QUESTION,
+    SHOWN_ALONE,
     Claim,
     ClaimCase,
     Judgement,
@@ -61,6 +67,9 @@ OPEN: Final[Outcome] = "open"
 SHOWN: Final[Outcome] = "shown"
 GOOD: Final = frozenset({HOLDS, AGREES})
 ON_STAND_IN: Final = "on a stand-in"
+NUMBER_AGREES: Final = "the number agrees"
+NUMBER_MISSES: Final = "the number is missed"
+SO_FAR_FAILS: Final = "what is decided fails"
 
 _SENTENCE_END: Final = re.compile(r"[\w)%`]{2}[.?!](?=\s+[A-Z`]|\s*\Z)")
 SENTENCES: Final = 2
@@ -177,7 +186,7 @@ def _outcome(judgement: Judgement | None, is_cut: bool) -> Outcome:
         return OPEN
     if judgement.verdict == BY_CONSTRUCTION:
         return SHOWN
-    if judgement.verdict == STAND_IN_NUMBER:
+    if judgement.verdict in SHOWN_ALONE:
         if any(case.agrees is False for case in judgement.cases):
             return MISSES
         return AGREES if all(case.agrees for case in judgement.cases) else SHOWN
@@ -243,14 +252,20 @@ def _lacks_a_part(variants: Sequence[Shown]) -> bool:
 
 
 def word_in_full(variants: Sequence[Shown]) -> str:
-    """The word with "on a stand-in" where all was, and with the names of what holds where others do not."""
-    word = word_of(variants)
-    text = f"{word}, {ON_STAND_IN}" if is_on_stand_ins(variants) else word
-    if word not in (IN_PART, ONLY_UNDER):
-        return text
-    holding = [variant.evidence for variant in variants if variant.outcome in GOOD]
-    names = [evidence.name for evidence in holding if word == IN_PART or not evidence.part]
-    return f"{text}: {'; '.join(names)}"
+    """The word with what holds where others do not, with how undecided it is, and whether all was on stand-ins."""
+    word, outcomes = word_of(variants), {variant.outcome for variant in variants if variant.is_run}
+    text: str = word
+    if word in (IN_PART, ONLY_UNDER):
+        holding = [variant.evidence for variant in variants if variant.outcome in GOOD]
+        names = [evidence.name for evidence in holding if word == IN_PART or not evidence.part]
+        text = f"{word}: {'; '.join(names)}"
+    elif word == NOT_DECIDED and outcomes == {AGREES}:
+        text = f"{word}: {NUMBER_AGREES}"
+    elif word == NOT_DECIDED and outcomes == {MISSES}:
+        text = f"{word}: {NUMBER_MISSES}"
+    elif word == NOT_DECIDED and FAILS in outcomes:
+        text = f"{word}: {SO_FAR_FAILS}"
+    return f"{text} ({ON_STAND_IN})" if is_on_stand_ins(variants) else text
 
 
 def is_on_stand_ins(variants: Sequence[Shown]) -> bool:
@@ -266,6 +281,10 @@ def check_headline(headline: Headline, variants: Sequence[Shown], place: str) ->
         InputError: at `place`, when it does not come out and nothing says what was tried, when it does not, in part
             or only under something and nothing says why, or when `why` was written for another word, or is too long.
     """
+    for number, variant in enumerate(variants):
+        if OUR_QUESTION in variant.verdicts:
+            problem = "rests on a question of ours, of which the source says nothing"
+            raise InputError(f"{place}.variant[{number}]", f"{problem}; make it a row of switch")
     word = word_of(variants)
     if word == DOES_NOT and not headline.tried:
         raise InputError(

@@ -14,7 +14,9 @@ from experiments.claims import (
     DIFFERS,
     EVERY,
     NOT_TRIED,
+    OUR_QUESTION,
     REPRODUCED,
+    SHOWN_ALONE,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
     STAND_IN_NUMBER,
@@ -227,8 +229,9 @@ class _Trial:
             verdict = NOT_TRIED if why == UNFINISHED else UNDECIDABLE
             return ClaimCase(self.workload, self.population, verdict, why=why, stand_in=self.stand_in)
         outcome = FAILS if failed else HOLDS if self.outcome == HOLDS else OPEN
-        is_shown = self.stand_in and self.claim.is_number
-        verdict = STAND_IN_NUMBER if is_shown else _word(outcome, self.stand_in)
+        is_shown = self.claim.ours or (self.stand_in and self.claim.is_number)
+        shown = OUR_QUESTION if self.claim.ours else STAND_IN_NUMBER
+        verdict = shown if is_shown else _word(outcome, self.stand_in)
         interval = self._interval(self.look.confidence)
         against = None
         if isinstance(self.claim.right, Side):
@@ -361,6 +364,8 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     verdict, reason = _together(cases, stand_in)
     if claim.input:
         verdict, reason = BY_CONSTRUCTION, claim.input
+    elif claim.ours:
+        verdict = OUR_QUESTION
     elif stand_in and verdict not in (UNDECIDED, UNDECIDABLE, NOT_TRIED):
         reason = "; ".join(part for part in (reason, _stand_ins_text(trials, scope.stand_ins)) if part)
     return Judgement(claim.id, reading, verdict, reason, cases, stand_in)
@@ -370,9 +375,9 @@ def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]
     """The verdict over cases of one kind, and the reason for it."""
     if not cases:
         return UNDECIDABLE, "nothing was measured"
-    shown = [case for case in cases if case.verdict == STAND_IN_NUMBER]
+    shown = [case for case in cases if case.verdict in SHOWN_ALONE]
     if shown:
-        return STAND_IN_NUMBER, _agreement(shown)
+        return shown[0].verdict, _agreement(shown)
     failed = [case for case in cases if case.verdict in (DIFFERS, STAND_IN_FAILS)]
     if failed:
         return _word(FAILS, stand_in), _where(failed, cases)
@@ -387,11 +392,12 @@ def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]
 
 
 def _agreement(shown: Sequence[ClaimCase]) -> str:
-    """In how many cases our number is the printed one, and in how many that is open."""
+    """In how many cases ours is the printed number, or what we asked is so, and in how many that is open."""
     agreeing, is_open = (sum(case.agrees is word for case in shown) for word in (True, None))
+    what = "so" if shown[0].verdict == OUR_QUESTION else "the printed number"
     if len(shown) == 1:
-        return f"{'maybe ' if is_open else '' if agreeing else 'not '}the printed number"
-    return f"the printed number in {agreeing} of {len(shown)} cases" + (f", open in {is_open}" if is_open else "")
+        return f"{'maybe ' if is_open else '' if agreeing else 'not '}{what}"
+    return f"{what} in {agreeing} of {len(shown)} cases" + (f", open in {is_open}" if is_open else "")
 
 
 def _stand_ins_text(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:

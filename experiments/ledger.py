@@ -18,7 +18,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from experiments.claims import FAILING, HOLDING, NOT_TRIED, OF_THE_PROGRAM, PROGRAM, Claim, Judgement, Name, Verdict
+from experiments.claims import (
+    FAILING,
+    HOLDING,
+    NOT_TRIED,
+    OF_THE_PROGRAM,
+    OUR_QUESTION,
+    PROGRAM,
+    Claim,
+    Judgement,
+    Name,
+    Verdict,
+)
 from experiments.experiment import PAPERS, Experiment, claim_id, names, read_experiment, read_toml
 from experiments.first_forms import FirstForm, read_first_forms
 from experiments.headlines import Evidence, Headline, Shown, read_headlines, shown
@@ -121,7 +132,7 @@ class Ledger(msgspec.Struct, frozen=True):
             if verdict in FAILING and any(judgement.verdict in HOLDING for judgement in programs):
                 verdict = OF_THE_PROGRAM
             verdicts.append(ClaimVerdict(verdict, tuple(dict.fromkeys([*readings, *programs])), stand_in))
-        return verdicts or [ClaimVerdict(NOT_TRIED)]
+        return verdicts or [ClaimVerdict(OUR_QUESTION if claim.ours else NOT_TRIED)]
 
     def verdicts(self, experiments: Iterable[Experiment]) -> Counter[str]:
         """The number of verdicts of each kind, over readings; a claim without a judgement is not tried."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, VERDICTS, Claim, Judgement
+from experiments.claims import BY_CONSTRUCTION, NOT_TRIED, OUR_QUESTION, VERDICTS, Claim, Judgement
 from experiments.headlines import (
     AGREES,
     HEADLINES,
@@ -240,9 +240,15 @@ def _reasons(number: int, headline: Headline, variants: Sequence[Shown], switch:
         return ""
     tried = f"*Tried:* {headline.tried.strip()}" if headline.tried else ""
     lead = " ".join(part for part in (f"**{number}, {word_of(variants)}.**", headline.why.strip(), tried) if part)
-    rows = [(row.evidence.name, _bars(row) or _ours(row), ", ".join(row.verdicts)) for row in switch]
+    rows = [(row.evidence.name, _bars(row) or _ours(row), _verdicts(row)) for row in switch]
     table = _table(("setting", "ours", "verdict"), rows) if rows else ""
     return "\n\n".join(part for part in (lead, table) if part)
+
+
+def _verdicts(row: Shown) -> str:
+    """The verdicts on a row of a switch, and the answer where the question is ours."""
+    answer = {AGREES: ": yes", MISSES: ": no", SHOWN: ": open"}.get(row.outcome, "")
+    return ", ".join(row.verdicts) + (answer if row.verdicts == [OUR_QUESTION] else "")
 
 
 def _bars(evidence: Shown) -> str:

@@ -5,8 +5,8 @@ things/SOURCE.toml    the title of the source, and one table [[thing]] per numbe
 Whether a thing comes out is written nowhere: it follows from the verdicts on its claims.
 
     absent                 it is not built, for the reason given
-    built                  no claim on it counts, or most that count are open, or a printed number has no workload here
-    built and comes out    none of its claims fails, most are decided, and each number was tested on its own workload
+    built                  no claim on it counts, or one that counts is open, or a printed number has no workload here
+    built and comes out    all claims on it that count hold, and each number was tested on its own workload
     built and does not     a claim on it fails
 """
 
@@ -76,8 +76,7 @@ def status_of(thing: Thing, verdicts: Iterable[str]) -> Status:
     # "Up to three times" does not come out because an order holds that is a part of it.
     if STAND_IN_NUMBER in all_verdicts:
         return BUILT
-    holding = sum(verdict in HOLDING for verdict in counted)
-    return COMES_OUT if 2 * holding > len(counted) else BUILT
+    return COMES_OUT if counted and all(verdict in HOLDING for verdict in counted) else BUILT
 
 
 def read_sources(folder: Path) -> dict[str, Source]:

@@ -126,6 +126,7 @@ def test_a_record_of_every_experiment_that_was_run_fits_its_claims() -> None:
         ('sentence = "Megha performs no worse than Pigeon."\n', "", "small.claim[0].sentence", "is missing; give the"),
         ('"Megha performs no worse than Pigeon."', '""', "small.claim[0].sentence", "quoted = false"),
         ('id = "c"', 'id = "c"\nquoted = false', "small.claim[0].quoted", "our own words go to says"),
+        ('id = "c"', 'id = "c"\nours = true', "small.claim[0].ours", "the source says it"),
         ('relation = "<="', 'relation = "about"', "small.claim[0].printed", "is missing: 'about' needs the number"),
         ('relation = "<="', 'relation = "about"\nprinted = "ten"', "small.claim[0].printed", "'ten' is no number"),
         ('relation = "<="', 'relation = "about"\nprinted = "3"', "small.claim[0].printed", "3 is printed and 1 is"),

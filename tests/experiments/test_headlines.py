@@ -9,6 +9,7 @@ from experiments.claims import (
     BY_CONSTRUCTION,
     DIFFERS,
     OF_THE_PROGRAM,
+    OUR_QUESTION,
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
@@ -33,12 +34,15 @@ from experiments.headlines import (
     OPEN,
     SHOWN,
     Evidence,
+    Headline,
     Shown,
+    check_headline,
     shown,
     word_in_full,
     word_of,
 )
 from experiments.papers import variant_text
+from volery.core.errors import InputError
 
 CLAIM = Claim("id", "6", "says", "10", Side("delay_s.p50", "a"), "<", 10.0)
 
@@ -121,7 +125,8 @@ def test_the_word_follows_from_the_variants(outcomes: tuple[str, ...], word: str
     variants = [variant(judgements[outcome], name=f"{outcome} {n}") for n, outcome in enumerate(outcomes)]
     assert word_of(variants) == word
     held = [f"{outcome} {n}" for n, outcome in enumerate(outcomes) if outcome in (HOLDS, AGREES)]
-    assert word_in_full(variants) == (f"only under: {'; '.join(held)}" if word == ONLY_UNDER else word)
+    in_full = word_in_full(variants)
+    assert in_full == f"only under: {'; '.join(held)}" if word == ONLY_UNDER else in_full.partition(":")[0] == word
 
 
 HELD, FAILED = judged(REPRODUCED), judged(DIFFERS)
@@ -156,11 +161,26 @@ def test_an_agreeing_number_beside_what_was_not_run_is_not_decided() -> None:
 def test_the_word_names_the_stand_in_where_all_that_was_run_was_on_one() -> None:
     on_one = msgspec.structs.replace(judged(STAND_IN_HOLDS), stand_in=True)
     failing = msgspec.structs.replace(judged(STAND_IN_FAILS), stand_in=True)
-    assert word_in_full([variant(on_one)]) == "comes out, on a stand-in"
-    assert word_in_full([variant(on_one), variant(name="not run")]) == "only under, on a stand-in: here"
-    assert word_in_full([variant(failing)]) == "does not, on a stand-in"
+    assert word_in_full([variant(on_one)]) == "comes out (on a stand-in)"
+    assert word_in_full([variant(on_one), variant(name="not run")]) == "only under: here (on a stand-in)"
+    assert word_in_full([variant(failing)]) == "does not (on a stand-in)"
     assert word_in_full([variant(on_one), variant(HELD)]) == "comes out"
     assert word_in_full([variant()]) == "not decided"
+
+
+def test_what_is_not_decided_says_which_way_it_points() -> None:
+    agreeing, missing = (judged(STAND_IN_NUMBER, agrees=agrees) for agrees in (True, False))
+    assert word_in_full([variant(agreeing), variant(name="not run")]) == "not decided: the number agrees"
+    assert word_in_full([variant(missing)]) == "not decided: the number is missed"
+    assert word_in_full([variant(FAILED), variant(judged(UNDECIDED))]) == "not decided: what is decided fails"
+    assert word_in_full([variant(judged(UNDECIDED))]) == "not decided"
+
+
+def test_a_question_of_ours_is_no_variant() -> None:
+    asked = [variant(judged(OUR_QUESTION, agrees=True))]
+    headline = Headline("a claim", "a number", (asked[0].evidence,))
+    with pytest.raises(InputError, match=r"a.variant\[0\]: rests on a question of ours"):
+        check_headline(headline, asked, "a")
 
 
 def test_a_cell_marks_numbers_on_stand_ins_and_stand_ins_beside_others() -> None:

@@ -14,6 +14,7 @@ from experiments.claims import (
     BY_CONSTRUCTION,
     DIFFERS,
     NOT_TRIED,
+    OUR_QUESTION,
     REPRODUCED,
     STAND_IN_FAILS,
     STAND_IN_HOLDS,
@@ -316,6 +317,27 @@ def test_a_printed_number_on_a_stand_in_is_shown_and_neither_holds_nor_fails(
     [counted] = judge(claim("about", printed="10", any_workload="a guarantee"), where, found)
     assert counted.verdict == {True: STAND_IN_HOLDS, False: STAND_IN_FAILS, None: UNDECIDED}[agrees]
     assert counted.cases[0].agrees is None
+
+
+def test_a_bound_that_the_source_measured_is_shown_on_a_stand_in_and_counts_on_its_own_workload() -> None:
+    where = scope(("slice", "w"), seeds=2, slice="the whole trace")
+    values = {("a", "slice", "p"): [20.0, 20.1], ("a", "w", "p"): [20.0, 20.1]}
+    own, stand_in = judge(claim("<=", measured=True), where, lookup(values))
+    assert (own.verdict, own.cases[0].agrees) == (DIFFERS, None)
+    assert (stand_in.verdict, stand_in.cases[0].agrees) == (STAND_IN_NUMBER, False)
+    assert [judged.verdict for judged in judge(claim("<="), where, lookup(values))] == [DIFFERS, STAND_IN_FAILS]
+
+
+@pytest.mark.parametrize(
+    ("values", "agrees", "why"),
+    [([1.0, 1.1], True, "so"), ([20.0, 21.0], False, "not so"), ([1.0, 99.0], None, "maybe so")],
+)
+def test_a_question_of_ours_is_shown_on_every_workload(values: list[float], agrees: bool | None, why: str) -> None:
+    where = scope(("slice", "w"), seeds=2, slice="the whole trace")
+    found = lookup({("a", "slice", "p"): values, ("a", "w", "p"): values})
+    for judged in judge(claim("<", ours=True), where, found):
+        assert (judged.verdict, judged.why) == (OUR_QUESTION, why)
+        assert judged.cases[0].agrees is agrees
 
 
 def test_a_closed_form_and_another_measure_count_on_a_stand_in() -> None:

@@ -59,6 +59,15 @@ def test_pieces_of_a_sentence_follow_each_other(sentence: str, stands: bool) -> 
     assert stands_in(sentence, text) == stands
 
 
+@pytest.mark.parametrize("name", names(FOLDER))
+def test_what_a_source_at_hand_does_not_say_is_a_question_of_ours(name: str) -> None:
+    experiment = read_experiment(FOLDER, name)
+    of_source = [claim for claim in experiment.claim if not (claim.quoted or claim.program_of or claim.ours)]
+    unsaid = [claim_id(name, claim.id) for claim in of_source if experiment.paper in WHOLE]
+    unsaid += [claim_id(name, claim.id) for claim in of_source if claim.published.startswith(("our", "ours:"))]
+    assert not unsaid, f"give the sentence, or ours = true: {unsaid}"
+
+
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="the texts of the sources (../shared/seeds) are not here")
 @pytest.mark.parametrize("name", names(FOLDER))
 def test_sentences_are_as_the_source_prints_them(name: str) -> None:
