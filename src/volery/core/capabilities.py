@@ -125,6 +125,8 @@ class GangPlacement(msgspec.Struct, frozen=True):
 
     Args:
         shapes: True if it places gangs in their shapes; False: it takes no gang that has one.
+        unlike_members: True if members may need different things; False: each is taken to need what any of them does.
     """
 
     shapes: bool = True
+    unlike_members: bool = True

@@ -78,7 +78,9 @@ def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path
         '[axes]\narchitectures = ["oracle"]\n'
     )
     ended = command("run", study, "--strict")
-    assert (ended.status, ended.out.startswith(HALF)) == (3, True)
+    first_line, rest = ended.out.split("\n", 1)
+    assert "one task each" in first_line, "rigid jobs, for a design that starts tasks one by one"
+    assert (ended.status, rest.startswith(HALF)) == (3, True)
     study.write_text(study.read_text().replace('"finished"', '"well"'))
     ended = command("run", study)
     assert (ended.status, "there is no 'well'" in ended.err) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.conformance.made import records_of
 
@@ -63,7 +64,8 @@ def test_jobs_that_are_not_cancelled_end_as_ever(answers: list[int], end: int, p
 
 
 def test_a_gang_starts_at_one_instant_or_never() -> None:
-    _demand_together(CASE, records_of(CASE, {0: (0, 500, 4_500), 1: (1, 500, 4_500), 2: (2, 700, 4_700)}, {}, {}))
-    _demand_together(CASE, records_of(CASE, {}, {}, {}))
+    gangs = msgspec.structs.replace(CASE, gangs=True)
+    _demand_together(gangs, records_of(gangs, {0: (0, 500, 4_500), 1: (1, 500, 4_500), 2: (2, 700, 4_700)}, {}, {}))
+    _demand_together(gangs, records_of(gangs, {}, {}, {}))
     with pytest.raises(NonconformanceError, match="the tasks of gang 0 started at 2 different times"):
-        _demand_together(CASE, records_of(CASE, {0: (0, 500, 4_500), 1: (1, 501, 4_501)}, {}, {}))
+        _demand_together(gangs, records_of(gangs, {0: (0, 500, 4_500), 1: (1, 501, 4_501)}, {}, {}))

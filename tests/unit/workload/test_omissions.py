@@ -363,7 +363,7 @@ def test_memory_that_was_used_is_no_request(tmp_path: Path) -> None:
     trace, reading = load_workload(tmp_path / "trace", resources=("cpu_milli", "memory_mb"))
     assert reading is not None
     assert reading.left_out is not None
-    assert [trace.requests[k] for k in trace.request] == [(4000, 0), (4000, 4)]
+    assert [trace.requests[k] for k in trace.request] == [(1000, 0)] * 4 + [(1000, 1)] * 4, "a task per processor"
     assert counts(reading.left_out) == {unknown_request("memory_mb"): 1}
 
 

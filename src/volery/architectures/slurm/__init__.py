@@ -23,7 +23,8 @@ from volery.architectures.slurm.configuration import (
     weights_of,
 )
 from volery.architectures.slurm.controller import Controller
-from volery.architectures.slurm.nodes import NodeFacts
+from volery.architectures.slurm.jobs import PendingQueue
+from volery.architectures.slurm.nodes import NodeFacts, Nodes
 from volery.architectures.slurm.parameters import PLACE, SlurmConfig
 from volery.architectures.slurm.priority import ClusterSize
 from volery.architectures.slurm.site import Fit, SlurmSite
@@ -55,7 +56,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
 
     controller = Controller(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
-    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement())
+    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False))
 
 
 SLURM = Architecture(
@@ -67,20 +68,22 @@ SLURM = Architecture(
     stages={
         Stage.J1: Realisation("Controller.on_submit"),
         Stage.J2: Realisation("Fit.is_possible", "full", "the limits and nodes of a partition"),
-        Stage.J3: Realisation("PendingQueue.add", "full", "tier, priority, submission"),
+        Stage.J3: Realisation(PendingQueue.add.__qualname__, "full", "tier, priority, submission"),
         Stage.J4: Realisation("Controller.on_submit", "full", "one job at a time"),
         Stage.J6: Realisation("Controller.on_completed", "full", "JobDone after the last task"),
-        Stage.T2: Realisation("PendingQueue.add", "full", "tasks of a job together, or as elements of an array"),
+        Stage.T2: Realisation(
+            PendingQueue.add.__qualname__, "full", "tasks of a job together, or as elements of an array"
+        ),
         Stage.T3: Realisation("Controller._pass", "full", "main loop, and backfilling with a plan"),
         Stage.T4: Realisation("Controller._start"),
         Stage.T5: Realisation(Node.on_launch.__qualname__, "partial", "launch without staging"),
         Stage.T7: Realisation("Controller.on_completed"),
-        Stage.T10: Realisation("PreemptionRules.candidates", "full", "by partition or QOS", "PreemptType"),
-        Stage.R1: Realisation("Nodes.choose", "full", "the nodes of a partition"),
-        Stage.R2: Realisation("SlurmSite.allowed", "full", "partitions and advance reservations"),
-        Stage.R3: Realisation("Nodes.choose", "full", "constraint bit vectors"),
-        Stage.R4: Realisation("Nodes.choose", "full", "cores and other resources, or whole nodes"),
-        Stage.R5: Realisation("Nodes.choose", "full", "tightest set of consecutive nodes"),
+        Stage.T10: Realisation("Controller._victims", "full", "by partition or QOS", "PreemptType"),
+        Stage.R1: Realisation(Nodes.choose.__qualname__, "full", "the nodes of a partition"),
+        Stage.R2: Realisation("Controller._pass", "full", "partitions and advance reservations"),
+        Stage.R3: Realisation(Nodes.choose.__qualname__, "full", "constraint bit vectors"),
+        Stage.R4: Realisation(Nodes.choose.__qualname__, "full", "cores and other resources, or whole nodes"),
+        Stage.R5: Realisation(Nodes.choose.__qualname__, "full", "tightest set of consecutive nodes"),
     },
     build=build,
     conformance=Conformance(
