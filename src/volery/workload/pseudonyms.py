@@ -22,7 +22,7 @@ from volery.core.model import SECOND
 from volery.workload.convert import shifted
 from volery.workload.files import numbered_lines
 from volery.workload.formats import format_of, read_source
-from volery.workload.formats.own import far_of
+from volery.workload.formats.own import far_of, limits_of
 from volery.workload.formats.source import Noticed
 from volery.workload.table import SCHEMA, VERSION, TableManifest, table_output
 
@@ -114,9 +114,9 @@ def anonymise(
             table.add(batch)
         remarks = (*source_format.remarks, f"{', '.join((*NAMED, *IDS))} are keyed hashes")
         manifest = TableManifest(VERSION, "", "", source_format.name, f"volery {volery.__version__}", remarks)
-        manifest = TableManifest(VERSION, "", "", source_format.name, f"volery {volery.__version__}", remarks)
         counts = {"noticed": dict(+noticed), "rows_read": table.rows, "rows": table.rows}
-        table.finish(msgspec.structs.replace(manifest, **counts, far_permille=far_of(source, source_format)))
+        meaning = {"far_permille": far_of(source, source_format), "limits": limits_of(source, source_format)}
+        table.finish(msgspec.structs.replace(manifest, **counts, **meaning))
 
     names = {name: len(texts) for name, texts in hashes.names.items() if texts}
     return Pseudonyms(table.rows, names, shift_days)
