@@ -101,6 +101,7 @@ def compare(
 
     _check_call(axes, baseline, folder, processes)
     check_type("force", force, bool, "True or False")
+    check_type("progress", progress, bool, "True or False")
     labels, definitions = chosen_designs(designs, "designs")
     setting = _setting(setting, trace, workers, cluster, axes or {})
     named = setting | {"designs": labels, "folder": folder}
@@ -118,7 +119,7 @@ def compare(
 
     if results.interrupted:
         raise KeyboardInterrupt
-    return Comparison(results, watcher.columns, definitions)
+    return Comparison(results, watcher.columns, definitions, is_silent=not progress)
 
 
 def simulate(
@@ -145,6 +146,7 @@ def simulate(
     setting: dict[str, Any] = dict(options)
     progress = setting.pop("progress", True)
     check_type("seed", seed, int, "a whole number")
+    check_type("progress", progress, bool, "True or False")
     labels, definitions = chosen_designs([design], "design")
     setting = _setting(setting, trace, workers, cluster, {})
 

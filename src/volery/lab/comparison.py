@@ -49,10 +49,17 @@ class Comparison(Shown):
         digests: (label, seed) of each finished run -> SHA-256 of what happened to its tasks.
     """
 
-    def __init__(self, results: Results, columns: Mapping[str, Mapping[str, Any]], definitions: Definitions) -> None:
+    def __init__(
+        self,
+        results: Results,
+        columns: Mapping[str, Mapping[str, Any]],
+        definitions: Definitions,
+        is_silent: bool = False,
+    ) -> None:
         self._results = results
         self._columns = columns
         self._definitions = definitions
+        self._is_silent = is_silent
         self._tables: dict[str, pa.Table] = {}
         self.folder = results.folder
         self.digests = {(run.label, run.seed): run.digest for run in results.runs}
@@ -136,12 +143,19 @@ class Comparison(Shown):
         study, keys = self._results.study, self._results.keys
         with self._definitions.handed_over():
             runs = in_table_order(outline(study, recorded_parameters), study)
-        labelled_runs = ((run, keys.get((run.spec.label, run.spec.seed))) for run in runs)
-        return [msgspec.structs.replace(run, key=key) for run, key in labelled_runs if key is not None]
+        # Whether gangs were read as tasks depends on all designs, and this session may not know some of them.
+        were_gangs_tasks = {(run.label, run.seed): run.are_gangs_tasks for run in self._results.runs}
+        finished_runs = []
+        for run in runs:
+            place = run.spec.label, run.spec.seed
+            if place in keys and place in were_gangs_tasks:
+                spec = msgspec.structs.replace(run.spec, are_gangs_tasks=were_gangs_tasks[place])
+                finished_runs.append(msgspec.structs.replace(run, key=keys[place], spec=spec))
+        return finished_runs
 
     def _run_tasks(self) -> Iterator[pa.Table]:
         labels = labels_of(self._results.study)
-        with CALLS, self._definitions.handed_over(), LiveProgress(silent=False) as watcher:
+        with CALLS, self._definitions.handed_over(), LiveProgress(self._is_silent) as watcher:
             for run in self._finished_runs():
                 execution = again(run, watcher)
                 if execution.outcome.summary.digest != self.digests[run.spec.label, run.spec.seed]:

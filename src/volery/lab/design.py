@@ -19,6 +19,7 @@ from volery.core.errors import InputError
 from volery.core.stages import Stage
 from volery.lab.errors import arguments_named, check_type
 from volery.lab.shown import Shown
+from volery.study.definitions import one_call
 from volery.study.spec import parse_architecture, written
 
 Policies = Mapping[Stage, Mapping[str, type[policies.Policy]]]
@@ -38,7 +39,8 @@ class Definitions(msgspec.Struct, frozen=True):
         designs = architectures.SESSION.set(self.designs)
         session_policies = policies.SESSION.set(self.policies)
         try:
-            yield
+            with one_call():
+                yield
         finally:
             architectures.SESSION.reset(designs)
             policies.SESSION.reset(session_policies)

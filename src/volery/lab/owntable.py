@@ -6,6 +6,7 @@ import atexit
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -104,6 +105,7 @@ def _in_schema(table: pa.Table) -> pa.Table:
     if not RUNTIMES & given.keys():
         raise InputError("source", "has no column 'runtime_s' (or runtime_us; or start_s and end_s)")
 
+    _check_submissions(given)
     count = table.num_rows
     numbers = pa.array([str(number) for number in range(count)], pa.string())
     defaults = {"job": numbers, "task": numbers, "instances": pa.repeat(pa.scalar(1, pa.int64()), count)}
@@ -113,6 +115,36 @@ def _in_schema(table: pa.Table) -> pa.Table:
         for field in SCHEMA
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _check_submissions(columns: Mapping[str, Any]) -> None:
+    """Refuse a submission before the time 0, and two of one job.
+
+    Raises:
+        InputError: naming the first row.
+    """
+    for target in ("submit_us", "task_submit_us"):
+        if target in columns and (row := pc.index(pc.less(columns[target], 0), True).as_py()) >= 0:
+            name = target.removesuffix("us") + "s"
+            seconds = columns[target][row].as_py() / SECOND
+            raise InputError(
+                f"source, row {row}", f"{name} is {seconds:g}; give times from 0 on, as by subtracting one"
+            )
+
+    if not {"job", "submit_us"} <= columns.keys():
+        return
+    grouped = pa.table({name: columns[name] for name in ("job", "submit_us")}).group_by("job")
+    spans = grouped.aggregate([("submit_us", "min"), ("submit_us", "max")])
+    if pc.all(pc.equal(spans["submit_us_min"], spans["submit_us_max"])).as_py() is not False:
+        return
+
+    first: dict[Any, int] = {}
+    for row, (job, submit_us) in enumerate(
+        zip(columns["job"].to_pylist(), columns["submit_us"].to_pylist(), strict=True)
+    ):
+        if submit_us is not None and first.setdefault(job, submit_us) != submit_us:
+            problem = f"job {job!r} has another submit_s than in its rows before; give its tasks' own as task_submit_s"
+            raise InputError(f"source, row {row}", problem)
 
 
 def _cast(column: Any, name: str, kind: pa.DataType) -> Any:

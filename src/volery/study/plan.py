@@ -124,8 +124,15 @@ def are_gangs_tasks(setting: Setting, choices: Iterable[tuple[ArchitectureChoice
     """
     if setting.gangs is not None or not workload.states_gangs(setting.trace, setting.columns):
         return False
-    designs = [architectures.choose(choice.name, parameters) for choice, parameters in choices]
-    return not all(GANGS in used_features(*design) for design in designs)
+    return not all(_starts_gangs(choice.name, parameters) for choice, parameters in choices)
+
+
+def _starts_gangs(name: str, parameters: Mapping[str, Value]) -> bool:
+    """True for a design that starts gangs whole, and for one of a recorded run that is unknown now."""
+    try:
+        return GANGS in used_features(*architectures.choose(name, parameters))
+    except InputError:
+        return True
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from volery import architectures
+from volery import architectures, workload
 from volery.architectures.megha.designs import MEGHA
 from volery.core.errors import InputError
 from volery.study.plan import (
@@ -19,7 +19,9 @@ from volery.study.plan import (
     code_digest,
     in_table_order,
     inputs_code_digest,
+    outline,
     plan,
+    recorded_parameters,
     run_key,
 )
 from volery.study.runner import compare_spec
@@ -166,3 +168,11 @@ def test_foreign_code_counts_by_its_own_file(tmp_path: Path, monkeypatch: pytest
     mine = msgspec.structs.replace(MEGHA, name="mine", build=build)
     monkeypatch.setattr(architectures, "REGISTRY", architectures.REGISTRY | {"mine": mine})
     assert len({code_digest("mine"), code_digest("megha"), code_digest()}) == 3
+
+
+def test_a_recorded_study_with_gangs_is_outlined_where_its_design_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "states_gangs", lambda *_: True)
+    study = compare_spec(("mine", "sparrow"), {"trace": "syn:5x4", "workers": 50}, [0])
+    assert [run.spec.architecture for run in outline(study, recorded_parameters)] == ["mine", "sparrow"]
+    with pytest.raises(InputError, match="mine"):
+        outline(study)
