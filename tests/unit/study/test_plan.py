@@ -12,10 +12,6 @@ from volery import architectures, workload
 from volery.architectures.megha.designs import MEGHA
 from volery.core.errors import InputError
 from volery.study.plan import (
-    PACKAGE,
-    _closure,
-    _meaning,
-    _parsed,
     code_digest,
     in_table_order,
     inputs_code_digest,
@@ -25,6 +21,7 @@ from volery.study.plan import (
     run_key,
 )
 from volery.study.runner import compare_spec
+from volery.study.sources import PACKAGE, closure
 from volery.study.spec import RunSpec, StudySpec
 
 BASE: dict[str, Any] = {"architecture": "megha", "trace": "syn:5x6", "workers": 50}
@@ -125,7 +122,7 @@ def test_the_cutoff_goes_to_architectures_that_take_one_unless_they_were_given_t
 
 
 def files(*modules: str) -> set[str]:
-    return {path.relative_to(PACKAGE).as_posix() for path in _closure(set(modules))}
+    return {path.relative_to(PACKAGE).as_posix() for path in closure(set(modules))}
 
 
 def test_a_design_depends_on_its_own_folder_the_kernel_and_its_policies_and_on_no_other_design() -> None:
@@ -142,22 +139,6 @@ def test_number_tables_belong_to_the_inputs() -> None:
 def test_designs_differ_and_presets_of_one_design_agree() -> None:
     assert code_digest("megha") == code_digest("central") != code_digest("pigeon")
     assert len({code_digest(), code_digest("megha", "pigeon"), code_digest("megha"), inputs_code_digest()}) == 4
-
-
-def test_comments_docstrings_and_blank_lines_mean_nothing(tmp_path: Path) -> None:
-    bare, dressed = tmp_path / "a.py", tmp_path / "b.py"
-    bare.write_text("def f(x):\n    return x\n")
-    dressed.write_text('"""Says."""\n\n# why\n\ndef f(x):  # what\n    """Says\n    more."""\n\n    return x\n')
-    assert _meaning(bare) == _meaning(dressed)
-    dressed.write_text("def f(x):\n    return x + 1\n")
-    _parsed.cache_clear()
-    assert _meaning(bare) != _meaning(dressed)
-
-
-def test_a_hash_sign_in_a_text_is_no_comment(tmp_path: Path) -> None:
-    path = tmp_path / "a.py"
-    path.write_text('x = "# y"\n')
-    assert _meaning(path) == b'x = "# y"'
 
 
 @pytest.mark.slow
