@@ -166,25 +166,19 @@ def _check_submissions(columns: Mapping[str, Any]) -> None:
     Raises:
         InputError: naming the first row.
     """
-    for target in ("submit_us", "task_submit_us"):
-        if target in columns and (row := pc.index(pc.less(columns[target], 0), True).as_py()) >= 0:
-            name = target.removesuffix("us") + "s"
-            seconds = columns[target][row].as_py() / SECOND
+    for target in {"submit_us", "task_submit_us"} & columns.keys():
+        if (row := pc.index(pc.less(columns[target], 0), True).as_py()) >= 0:
+            place, seconds = f"source, row {row}", columns[target][row].as_py() / SECOND
             raise InputError(
-                f"source, row {row}", f"{name} is {seconds:g}; give times from 0 on, as by subtracting one"
+                place,
+                f"{target.removesuffix('us')}s is {seconds:g}; subtract the earliest time from all",
             )
 
     if not {"job", "submit_us"} <= columns.keys():
         return
-    grouped = pa.table({name: columns[name] for name in ("job", "submit_us")}).group_by("job")
-    spans = grouped.aggregate([("submit_us", "min"), ("submit_us", "max")])
-    if pc.all(pc.equal(spans["submit_us_min"], spans["submit_us_max"])).as_py() is not False:
-        return
-
     first: dict[Any, int] = {}
-    for row, (job, submit_us) in enumerate(
-        zip(columns["job"].to_pylist(), columns["submit_us"].to_pylist(), strict=True)
-    ):
+    for row, job_and_time in enumerate(zip(*(columns[name].to_pylist() for name in ("job", "submit_us")), strict=True)):
+        job, submit_us = job_and_time
         if submit_us is not None and first.setdefault(job, submit_us) != submit_us:
             problem = f"job {job!r} has another submit_s than in its rows before; give its tasks' own as task_submit_s"
             raise InputError(f"source, row {row}", problem)

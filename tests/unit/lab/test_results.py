@@ -186,11 +186,12 @@ def test_numbers_and_arrays_of_numpy_are_numbers_and_lists() -> None:
     axes = {"load": [0.5, 0.9], "sparrow.probe_ratio": [2, 3]}
     assert counted.digests == vo.compare("sparrow", **WORK, seeds=2, slots=2, axes=axes).digests
 
-    design = vo.architecture("sparrow", probe_ratio=np.int64(3))
-    run = vo.simulate(design, **WORK, load=np.float64(0.5), slots=2, seed=np.int64(1))
+    number: Any = np.int64(3)
+    design = vo.architecture("sparrow", probe_ratio=number)
+    run = vo.simulate(design, **WORK, load=np.float64(0.5), slots=2, seed=number - 2)
     assert run.digest in counted.digests.values()
-    assert vo.trace("syn:5x4", jobs=np.int64(2), seed=np.int64(1)).jobs.num_rows == 2
-    assert vo.cluster(np.int64(3), slots=np.int64(2)).machines["slots"].to_pylist() == [2, 2, 2]
+    assert vo.trace("syn:5x4", jobs=number, seed=number).jobs.num_rows == 3
+    assert vo.cluster(number, slots=number).machines["slots"].to_pylist() == [3, 3, 3]
     assert vo.architecture("pipeline", tags=True).label == "pipeline:tags=true"
 
 

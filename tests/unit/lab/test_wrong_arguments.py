@@ -156,7 +156,12 @@ TIMES = {"submit_s": [1.0], "runtime_s": [1.0]}
         (pa.table(TIMES | {"runtime_s": [float("inf")]}), {}, "source, row 0", "give a finite number, or null"),
         (pa.table(TIMES | {"runtim_s": [1.0]}), {}, "source", "did you mean 'runtime_s'?"),
         (pa.table(TIMES | {"runtime_s": [-1.0]}), {}, "source", "a runtime below 0"),
-        (pa.table(TIMES | {"submit_s": [-1.0]}), {}, "source, row 0", "submit_s is -1; give times from 0 on"),
+        (
+            pa.table(TIMES | {"submit_s": [-1.0]}),
+            {},
+            "source, row 0",
+            "submit_s is -1; subtract the earliest time from all",
+        ),
         (
             pa.table({"job": ["a", "b", "a"], "submit_s": [0.0, 1.0, 2.0], "runtime_s": [1.0, 1.0, 1.0]}),
             {},
