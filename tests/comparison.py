@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from volery.lab.errors import plain
 from volery.setting import SettingFields
 from volery.study import Results, Watcher, compare_spec, run_study
-from volery.study.runner import builtin
 
 
 def compare(
@@ -25,7 +25,7 @@ def compare(
     **setting: Unpack[SettingFields],
 ) -> Results:
     """The results of a study of one setting, or of its axes."""
-    values = {name: builtin(value) for name, value in setting.items() if value is not None}
+    values = {name: plain(value) for name, value in setting.items() if value is not None}
     study = compare_spec(
         architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s, axes=axes
     )

@@ -35,6 +35,8 @@ from volery.study.results import labels_of, table_of, with_nulls
 from volery.study.runner import again
 
 Choice = TypeVar("Choice")
+Columns = Mapping[str, Mapping[str, Any]]
+"""Columns of jobs of a run by its key."""
 CHANCES: Final = {"seeds": "differences", "jobs": "on_days_like_this"}
 """Chance of a comparison -> the list of the results that has it."""
 DIFFERENCE_TEXTS: Final = frozenset({"chance", "a", "b", "jobs", "quantity", "unit", "method", "verdict"})
@@ -50,11 +52,7 @@ class Comparison(Shown):
     """
 
     def __init__(
-        self,
-        results: Results,
-        columns: Mapping[str, Mapping[str, Any]],
-        definitions: Definitions,
-        is_silent: bool = False,
+        self, results: Results, columns: Columns, definitions: Definitions, *, is_silent: bool = False
     ) -> None:
         self._results = results
         self._columns = columns
@@ -144,14 +142,12 @@ class Comparison(Shown):
         with self._definitions.handed_over():
             runs = in_table_order(outline(study, recorded_parameters), study)
         # Whether gangs were read as tasks depends on all designs, and this session may not know some of them.
-        were_gangs_tasks = {(run.label, run.seed): run.are_gangs_tasks for run in self._results.runs}
-        finished_runs = []
-        for run in runs:
-            place = run.spec.label, run.spec.seed
-            if place in keys and place in were_gangs_tasks:
-                spec = msgspec.structs.replace(run.spec, are_gangs_tasks=were_gangs_tasks[place])
-                finished_runs.append(msgspec.structs.replace(run, key=keys[place], spec=spec))
-        return finished_runs
+        readings = {(run.label, run.seed): {"are_gangs_tasks": run.are_gangs_tasks} for run in self._results.runs}
+        return [
+            msgspec.structs.replace(run, key=keys[place], spec=msgspec.structs.replace(run.spec, **readings[place]))
+            for run in runs
+            if (place := (run.spec.label, run.spec.seed)) in keys
+        ]
 
     def _run_tasks(self) -> Iterator[pa.Table]:
         labels = labels_of(self._results.study)
@@ -230,7 +226,7 @@ class Simulation(Comparison):
     def __init__(
         self,
         results: Results,
-        columns: Mapping[str, Mapping[str, Any]],
+        columns: Columns,
         definitions: Definitions,
         records: Records,
         cluster: Cluster,

@@ -119,8 +119,7 @@ def architecture(design: str | Architecture, **parameters: object) -> Design:
             session_policies[_stage_of(name, kind, text)] = {text: kind}
             text += "" if isinstance(value, type) else _settings_of(value)
         else:
-            check_type(name, value, (str, int, float, bool), "a text, a number, or a policy of a stage")
-            text = written(value)
+            text = written(check_type(name, value, (str, int, float, bool), "a text, a number, or a policy of a stage"))
         if "," in text or not text:
             raise InputError(name, f"{text!r} is empty or holds a comma, which separates parameters; give one value")
         texts.append(f"{name}={text}")
@@ -128,7 +127,7 @@ def architecture(design: str | Architecture, **parameters: object) -> Design:
     joint = "," if ":" in label else ":"
     definitions = Definitions(designs, session_policies)
     try:
-        with arguments_named({"design": design}):
+        with arguments_named({"design": label}):
             return Design(label + (joint + ",".join(texts) if texts else ""), definitions)
     except InputError as error:
         parameter = error.place.rpartition(":")[2]

@@ -266,15 +266,6 @@ def study_end(writer: ResultsWriter, baseline: str = "") -> StudyEnd:
     return StudyEnd(reason, baseline_label, len(comparisons[-1]), tuple(looks_told), auto.seeds_max, auto.budget_s)
 
 
-def builtin(value: Any) -> Any:
-    """A value as a study file has it: tables, lists and texts; a path stays, and is made absolute."""
-    if isinstance(value, Mapping):
-        return msgspec.to_builtins(dict(value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return list(value)
-    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-
-
 def compare_spec(
     architectures: Sequence[str],
     setting: Mapping[str, Any],
