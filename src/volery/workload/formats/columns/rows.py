@@ -48,11 +48,12 @@ TYPES: Final = {
 MISFIT_US: Final = 1_000_000
 """Difference of a runtime and its times that comes of seconds that were cut."""
 
-CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us")
+CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us", "task_submit_us")
 UNIT: Final = 1000.0
 """Thousandths in a core or device."""
 DEPENDENCY: Final = re.compile(r"\b\d[\w+]*")
 """Ids of jobs in a dependency, as `afterok:101:102,afterany:103_2`."""
+ATTEMPT_COLUMNS: Final = ("task", "submit_us", "task_submit_us", "parents")
 
 Mask = NDArray[np.bool_]
 
@@ -281,6 +282,9 @@ class MappedRows:
         """Tasks and submissions of rows, where further ones of a job are attempts: a task each, one by one."""
         submits_us, tasks = columns["submit_us"].to_pylist(), columns["task"].to_pylist()
         rows = zip(columns["job"].to_pylist(), list(submits_us), columns["end_us"].to_pylist(), strict=True)
+        # Dependencies make one job of all rows of a job: only waits and submissions keep its attempts apart there.
+        parents = columns["parents"].to_pylist() if self._map.given("dependency") else None
+        comes_us: list[int | None] = [None] * len(tasks)
 
         for row, (job, submit_us, end_us) in enumerate(rows):
             key = hash(job)  # the texts themselves would be most of a large trace
@@ -291,8 +295,15 @@ class MappedRows:
                 # Without a submission of its own it came when the attempt before ended, as a requeued job does.
                 if submit_us is not None and (earlier_end_us := self._ends_us[key]) is not None:
                     submits_us[row] = max(submit_us, earlier_end_us)
+                if parents is not None:
+                    comes_us[row] = submits_us[row]
+                    parents[row] = [*(parents[row] or ()), str(self._attempt_counts[key] - 1)]
             self._ends_us[key] = end_us
-        return {"task": pa.array(tasks, pa.string()), "submit_us": pa.array(submits_us, pa.int64())}
+
+        values = tasks, submits_us, comes_us, columns["parents"] if parents is None else parents
+        return {
+            name: pa.array(texts, SCHEMA.field(name).type) for name, texts in zip(ATTEMPT_COLUMNS, values, strict=True)
+        }
 
     def _dependencies(self, chunk: Chunk) -> pa.Array:
         """Jobs that a job waits for; they are no tasks of it, so that a run counts the waits and does not heed them."""
@@ -328,6 +339,7 @@ class MappedRows:
         changed = pc.if_else(pc.fill_null(waited, False), CAME_BEFORE, batch.column("changed"))
         columns = dict(zip(SCHEMA.names, batch.columns, strict=True)) | {"changed": changed}
         columns |= {name: pc.subtract(columns[name], since_us) for name in CLOCKS}
+        columns["task_submit_us"] = pc.if_else(pc.less(columns["task_submit_us"], 0), 0, columns["task_submit_us"])
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
 
 

@@ -383,3 +383,34 @@ def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
         (tmp_path / "t.csv").write_text(words.replace(",60,", ",0,"))
         with pytest.raises(InputError, match=r"t\.csv:2: the limit is 0 s, in which no job can run"):
             load_workload(tmp_path / "t.csv", columns=str(tmp_path / "m.toml"))
+
+
+@pytest.mark.parametrize("waits", ["", "afterok:7"])
+def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, waits: str) -> None:
+    """One dependency in the file makes one job of the rows of each, of which the attempts wait for each other."""
+    text = "id,came,begun,ended,n,after\n" + (
+        "1,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:01:40,2,\n"
+        f"1,2024-03-01 09:00:00,2024-03-01 09:01:50,2024-03-01 09:03:20,2,{waits}\n"
+        "2,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:00:10,1,afterok:1\n"
+    )
+    columns = "[source]\nattempts = true\n" + TIMES + 'nodes = "n"\ndependency = "after"\n'
+    rows = read(tmp_path, columns, text)
+    assert rows[1].parents == [*(["job 7"] if waits else []), "0"]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.job_count == 2
+    assert sorted(trace.duration_us) == [10 * S, 90 * S, 100 * S]
+    assert not trace.gang_nodes
+    assert trace.submit_us.tolist().count(100 * S) == 1
+    assert trace.parents.tolist() == [trace.duration_us.index(100 * S)]
+
+
+def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> None:
+    text = "id,came,begun,ended,after\n" + (
+        "1,2024-03-01 08:00,2024-03-01 08:00,2024-03-01 08:10,\n"
+        "1,2024-03-01 08:00,2024-03-01 08:20,2024-03-01 09:10,\n"
+        "2,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:10,afterok:1\n"
+    )
+    columns = "[source]\nattempts = true\n" + TIMES + 'dependency = "after"\n[window]\nfrom = "2024-03-01 09:00"\n'
+    assert [row.task_submit_us for row in read(tmp_path, columns, text)] == [0, None]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.arrival_us.tolist() == [0, 0]
