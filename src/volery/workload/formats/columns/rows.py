@@ -77,6 +77,7 @@ class MappedRows:
         self._window_us = self._moments()
         self._ends_us: dict[int, int | None] = {}
         self._attempt_counts: Counter[int] = Counter()
+        self._first_cluster = ""
         self._rows = self._rows_in_window = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -222,6 +223,7 @@ class MappedRows:
         columns: dict[str, Any] = {
             name: self._column(name, chunk) for name in ("job", "task", "user", "group", "partition", "priority")
         }
+        columns["job"] = self._job_ids(columns["job"], chunk)
         columns["task"] = pc.fill_null(columns["task"], "0")
         columns["line"] = pa.array(chunk.lines, pa.int64())
         columns["parents"] = self._dependencies(chunk)
@@ -250,8 +252,13 @@ class MappedRows:
         one = pa.scalar(1, pa.int64())
         nodes, tasks, array = (self._column(name, chunk) for name in ("nodes", "tasks", "array"))
         counts = {"node": pc.fill_null(nodes, 1), "task": pc.coalesce(tasks, nodes, one)}
+        # What ran had a node and a task, also where its source states 0 of them.
+        if self._map.states_runs:
+            counts = {name: pc.max_element_wise(count, 1) for name, count in counts.items()}
         # Each node holds a part of the job, and be it without a task.
         size = pc.max_element_wise(counts["task"], counts["node"]) if self._map.given("nodes") else counts["task"]
+        # Each of the jobs that a row of an array stands for asks for all that the row states.
+        size = pc.if_else(pc.is_valid(array), 1, size)
 
         cores = self._amounts("cores", chunk, counts)
         counts["core"] = pc.divide(cores, UNIT)
@@ -278,26 +285,41 @@ class MappedRows:
         """True where a map states what each task asks for, so that no part has to be whole."""
         return all(entry.per == "task" for entry in self._map.given(target))
 
+    def _job_ids(self, jobs: pa.Array, chunk: Chunk) -> pa.Array:
+        """Ids of jobs: those of other clusters than the first of the file begin with the cluster, as `B/5`."""
+        clusters = self._column("cluster", chunk)
+        if clusters.null_count == len(clusters):
+            return jobs
+        self._first_cluster = self._first_cluster or str(pc.drop_null(clusters)[0])
+        is_other = _true(pc.not_equal(clusters, self._first_cluster))
+        return pc.if_else(is_other, pc.binary_join_element_wise(clusters, jobs, "/"), jobs)
+
     def _attempts(self, columns: dict[str, Any]) -> dict[str, pa.Array]:
         """Tasks and submissions of rows, where further ones of a job are attempts: a task each, one by one."""
         submits_us, tasks = columns["submit_us"].to_pylist(), columns["task"].to_pylist()
-        rows = zip(columns["job"].to_pylist(), list(submits_us), columns["end_us"].to_pylist(), strict=True)
+        starts_us, ends_us = columns["start_us"].to_pylist(), columns["end_us"].to_pylist()
+        rows = zip(columns["job"].to_pylist(), list(tasks), list(submits_us), starts_us, ends_us, strict=True)
+        has_tasks = bool(self._map.given("task"))
         # Dependencies make one job of all rows of a job: only waits and submissions keep its attempts apart there.
         parents = columns["parents"].to_pylist() if self._map.given("dependency") else None
         comes_us: list[int | None] = [None] * len(tasks)
 
-        for row, (job, submit_us, end_us) in enumerate(rows):
-            key = hash(job)  # the texts themselves would be most of a large trace
+        for row, (job, task, submit_us, start_us, end_us) in enumerate(rows):
+            key = hash((job, task))  # the texts themselves would be most of a large trace
             if key in self._ends_us:
                 self._attempt_counts[key] += 1
                 self._noticed[ATTEMPTS] += 1
-                tasks[row] = str(self._attempt_counts[key])
+                number = self._attempt_counts[key]
+                tasks[row] = f"{task}+{number}" if has_tasks else str(number)
                 # Without a submission of its own it came when the attempt before ended, as a requeued job does.
                 if submit_us is not None and (earlier_end_us := self._ends_us[key]) is not None:
-                    submits_us[row] = max(submit_us, earlier_end_us)
+                    # Rows that ran at the same time are none of one job; a submission stays before its start.
+                    latest_us = earlier_end_us if start_us is None else min(earlier_end_us, start_us)
+                    submits_us[row] = max(submit_us, latest_us)
                 if parents is not None:
                     comes_us[row] = submits_us[row]
-                    parents[row] = [*(parents[row] or ()), str(self._attempt_counts[key] - 1)]
+                    earlier = f"{task}+{number - 1}" if has_tasks else str(number - 1)
+                    parents[row] = [*(parents[row] or ()), task if number == 1 else earlier]
             self._ends_us[key] = end_us
 
         values = tasks, submits_us, comes_us, columns["parents"] if parents is None else parents

@@ -114,6 +114,11 @@ def test_of_an_hour_that_a_clock_shows_twice_the_second_is_meant_if_the_first_is
     [
         ("limit", '"x"', "1-02:03:04", "limit_us", (26 * 3600 + 3 * 60 + 4) * S),
         ("limit", '"x"', "90:00", "limit_us", 5400 * S),
+        ("limit", '"x"', "1-02:03", "limit_us", (26 * 3600 + 3 * 60) * S),
+        ("limit", '"x"', "1-02", "limit_us", 26 * 3600 * S),
+        ("limit", '{ column = "x", unit = "min" }', "02:30", "limit_us", 150 * S),
+        ("limit", '{ column = "x", unit = "h" }', "02:30", "limit_us", 9000 * S),
+        ("limit", '{ column = "x", unit = "h" }', "1:02:03", "limit_us", 3723 * S),
         ("limit", '{ column = "x", unit = "min" }', "2.5", "limit_us", 150 * S),
         ("estimate", '{ column = "x", unit = "d" }', "1", "estimate_us", 86_400 * S),
         ("cores", '{ column = "x", unit = "milli" }', "250", "cpu_milli", 250),
@@ -388,7 +393,8 @@ def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
 @pytest.mark.parametrize("waits", ["", "afterok:7"])
 def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, waits: str) -> None:
     """One dependency in the file makes one job of the rows of each, of which the attempts wait for each other."""
-    text = "id,came,begun,ended,n,after\n" + (
+    text = (
+        "id,came,begun,ended,n,after\n"
         "1,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:01:40,2,\n"
         f"1,2024-03-01 09:00:00,2024-03-01 09:01:50,2024-03-01 09:03:20,2,{waits}\n"
         "2,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:00:10,1,afterok:1\n"
@@ -405,7 +411,8 @@ def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, wai
 
 
 def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> None:
-    text = "id,came,begun,ended,after\n" + (
+    text = (
+        "id,came,begun,ended,after\n"
         "1,2024-03-01 08:00,2024-03-01 08:00,2024-03-01 08:10,\n"
         "1,2024-03-01 08:00,2024-03-01 08:20,2024-03-01 09:10,\n"
         "2,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:10,afterok:1\n"
@@ -414,3 +421,23 @@ def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> 
     assert [row.task_submit_us for row in read(tmp_path, columns, text)] == [0, None]
     trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
     assert trace.arrival_us.tolist() == [0, 0]
+
+
+def test_the_jobs_of_an_array_ask_each_for_all_that_its_row_states(tmp_path: Path) -> None:
+    text = "id,came,begun,ended,n,t,c,g,m,a\n1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,2,4,8,2,100,3\n"
+    [row] = read(tmp_path, SHAPE + 'array = "a"\n', text)
+    assert (row.instances, row.gang_tasks, row.gang_nodes) == (3, None, None)
+    assert (row.cpu_milli, row.gpu_milli, row.memory_mb, row.changed) == (8000, 2000, 100, None)
+
+
+@pytest.mark.parametrize("shape", ["0,,8,0,100", ",0,8,0,100", "0,0,8,0,100"])
+def test_what_ran_on_no_node_or_in_no_task_had_one(tmp_path: Path, shape: str) -> None:
+    text = f"id,came,begun,ended,n,t,c,g,m\n1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,{shape}\n"
+    [row] = read(tmp_path, SHAPE, text)
+    assert (row.instances, row.gang_tasks, row.cpu_milli, row.memory_mb) == (1, None, 8000, 100)
+    per_node = SHAPE.replace('cores = "c"', 'cores = { column = "c", per = "node" }')
+    [row] = read(tmp_path, per_node, text)
+    assert row.cpu_milli == 8000
+    plan = '[columns]\njob = "id"\nsubmit = "came"\nruntime = { column = "c", unit = "s" }\ntasks = "t"\n'
+    if shape.startswith(",0"):
+        assert [row.instances for row in read(tmp_path, plan, text)] == [0]
