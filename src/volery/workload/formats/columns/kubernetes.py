@@ -19,6 +19,7 @@ DECIMAL: Final[dict[str, Decimal]] = {
     letter: Decimal(1000) ** power for power, letter in enumerate(["n", "u", "m", "", *"kMGTPE"], start=-3)
 }
 MEBIBYTE: Final = Decimal(1 << 20)
+QUANTITY_END: Final = Decimal(10) ** 30
 T = TypeVar("T")
 GPU_SUFFIX: Final = "/gpu"
 """End of the resource names of GPUs, as nvidia.com/gpu and amd.com/gpu."""
@@ -35,9 +36,13 @@ def quantity(text: str) -> Decimal:
     parts = QUANTITY.fullmatch(text)
     if parts is None:
         raise ValueError(f"{text[:40]!r} is no quantity of Kubernetes, as 1500m, 0.5 or 16Gi")
-    if parts[2]:
-        return Decimal(parts[1] + parts[2])
-    return Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
+    try:
+        value = Decimal(parts[1] + parts[2]) if parts[2] else Decimal(parts[1]) * (BINARY | DECIMAL)[parts[3]]
+    except ArithmeticError:
+        value = QUANTITY_END
+    if abs(value) >= QUANTITY_END:
+        raise ValueError(f"{text[:40]!r} is more than any quantity of Kubernetes")
+    return value
 
 
 class ContainerResources(msgspec.Struct):
@@ -82,7 +87,7 @@ class PodSpec(msgspec.Struct, rename="camel"):
 def _decoded(text: str, kind: type[T], noun: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is no {noun} ({error})") from None
 
 

@@ -200,7 +200,7 @@ def _json_beginning(path: Path, head: Head) -> Table:
     Raises:
         InputError: there are none.
     """
-    with suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError, RecursionError):
         rows = [msgspec.json.decode(line, type=dict[str, Any]) for line in head.lines]
         if len(rows) > 1:
             return Table(['form = "json-lines"'], _flattened(rows))

@@ -51,8 +51,14 @@ MISFIT_US: Final = 1_000_000
 CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us", "task_submit_us")
 UNIT: Final = 1000.0
 """Thousandths in a core or device."""
-DEPENDENCY: Final = re.compile(r"\b\d[\w+]*")
-"""Ids of jobs in a dependency, as `afterok:101:102,afterany:103_2`."""
+DEPENDENCY: Final = re.compile(r"[^\s,;:?|&!()\[\]\"']+")
+"""Words of a dependency, as `afterok:101:102,afterany:103_2`, `done(a)` or `a;b`."""
+NO_DEPENDENCY: Final = re.compile(
+    r"(after|before)(any|ok|notok|corr|burstbuffer)?|singleton|expand|on|done|ended|exit|started|(un)?fulfilled|failed"
+    r"|null|none|nan|n/a|-1",
+    re.IGNORECASE,
+)
+"""Words of a dependency that are no ids of jobs."""
 ATTEMPT_COLUMNS: Final = ("task", "submit_us", "task_submit_us", "parents")
 
 Mask = NDArray[np.bool_]
@@ -332,7 +338,10 @@ class MappedRows:
         texts = self._column("dependency", chunk)
         if texts.null_count == len(texts):
             return pa.nulls(len(texts), SCHEMA.field("parents").type)
-        waits = [[f"job {name}" for name in DEPENDENCY.findall(text or "")] for text in texts.to_pylist()]
+        waits = [
+            [f"job {word}" for word in DEPENDENCY.findall(text or "") if not NO_DEPENDENCY.fullmatch(word)]
+            for text in texts.to_pylist()
+        ]
         return pa.array(waits, SCHEMA.field("parents").type)
 
     def _in_window(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -132,6 +132,10 @@ def test_of_an_hour_that_a_clock_shows_twice_the_second_is_meant_if_the_first_is
         ("partition", '"x"', "gpu", "partition", "gpu"),
         ("group", '"x"', " physics ", "group", "physics"),
         ("dependency", '"x"', "afterok:12:13_4", "parents", ["job 12", "job 13_4"]),
+        ("dependency", '"x"', "afterok:r-12(unfulfilled)", "parents", ["job r-12"]),
+        ("dependency", '"x"', "r-1;build_2", "parents", ["job r-1", "job build_2"]),
+        ("dependency", '"x"', "done(a) && ended(12.host)", "parents", ["job a", "job 12.host"]),
+        ("dependency", '"x"', "(null)", "parents", []),
         ("task", '"x"', "ps", "task", "ps"),
     ],
 )
