@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.workload.formats.columns.kubernetes import GPU_SUFFIX, MEBIBYTE, quantity
+from volery.workload.formats.columns.kubernetes import GPU_SUFFIX, MEBIBYTE, quantity, share
 from volery.workload.formats.source import document
 from volery.workload.inventory import GPU, MEMORY, Inventory, ListedMachine, machine_uses
 
@@ -124,8 +124,8 @@ def _amounts(node: KubeNode, place: str) -> tuple[dict[str, int], list[str]]:
         if name in units:
             resource, unit = units[name]
             amounts[resource] = int(value / unit)
-        elif name.endswith(GPU_SUFFIX):
-            gpus += value
+        elif gpu_share := share(GPU_SUFFIX, name):
+            gpus += value * gpu_share
         elif value and name != PODS:
             other_names.append(name)
 

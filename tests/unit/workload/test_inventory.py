@@ -11,7 +11,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import counted_resources, load_cluster
 from volery.workload.clusters import read_inventory
-from volery.workload.formats.columns.kubernetes import quantity
+from volery.workload.formats.columns.kubernetes import pod_cpu, pod_gpus, pod_memory, quantity
 from volery.workload.inventory import ListedMachine, write_machines
 
 CONF = """\
@@ -380,3 +380,18 @@ def test_numbers_of_endless_digits_are_refused(tmp_path: Path) -> None:
     for line in (f"NodeName=a CPUs={digits}", f"NodeName=a Gres=gpu:{digits}", f"NodeName=a[1-{digits}]"):
         with pytest.raises(InputError, match=r"slurm\.conf:1: "):
             read_inventory(stored(tmp_path, f"{line}\n", "slurm.conf"))
+
+
+def test_slices_of_a_gpu_are_parts_of_one_and_names_that_end_alike_are_others(tmp_path: Path) -> None:
+    offers = {"nvidia.com/mig-1g.5gb": "7", "nvidia.com/mig-3g.20gb": "2", "example.com/vcpu": "9", "x.y/memory": "1"}
+    path = stored(tmp_path, kube_nodes(kube_node("a", **offers)), "nodes.json")
+    node = read_inventory(path).machines[0]
+    assert node.amounts["gpu_milli"] == 7 * 142 + 2 * 428
+    assert node.amounts["cpu_milli"] == read_inventory(
+        stored(tmp_path, kube_nodes(kube_node("a")), "plain.json")
+    ).machines[0].amounts["cpu_milli"]  # fmt: skip
+
+    asked = {"cpu": "2", "memory": "1Gi", **offers, "example.com/gpu": "1", "nvidia.com/gpu": "2"}
+    pod = json.dumps({"containers": [{"resources": {"requests": asked}}], "overhead": {"example.com/vcpu": "1"}})
+    assert (pod_cpu(pod), pod_memory(pod)) == (2, 1 << 30)
+    assert pod_gpus(pod) == pytest.approx(3 + 7 * 0.142 + 2 * 0.428)
