@@ -68,10 +68,17 @@ def chunks(names: Sequence[str], rows: Iterable[Row], present: Iterable[str]) ->
     wanted_places = {name: places[name] for name in present if name in places}
 
     iterator = iter(rows)
-    while part := list(itertools.islice(iterator, BATCH_ROWS)):
-        lines, texts = zip(*part, strict=True)
-        columns = list(zip(*texts, strict=True))
-        yield Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in wanted_places.items()})
+    while (chunk := _chunk(list(itertools.islice(iterator, BATCH_ROWS)), wanted_places)) is not None:
+        yield chunk
+
+
+def _chunk(part: Sequence[Row], places: Mapping[str, int]) -> Chunk | None:
+    """Rows as columns, after which nothing holds the rows; None: there are none."""
+    if not part:
+        return None
+    lines, texts = zip(*part, strict=True)
+    columns = list(zip(*texts, strict=True))
+    return Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in places.items()})
 
 
 def check_names(path: Path, column_map: ColumnMap, names: Iterable[str]) -> None:

@@ -59,6 +59,8 @@ NO_DEPENDENCY: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of a dependency that are no ids of jobs."""
+NO_END: Final = np.iinfo(np.int64).min
+"""End of a row that states none."""
 ATTEMPT_COLUMNS: Final = ("task", "submit_us", "task_submit_us", "parents")
 
 Mask = NDArray[np.bool_]
@@ -82,6 +84,7 @@ class MappedRows:
         self._missing = frozenset(["", *column_map.source.missing])
         self._window_us = self._moments()
         self._ends_us: dict[int, int | None] = {}
+        self._alone = np.empty((2, 0), np.int64)
         self._attempt_counts: Counter[int] = Counter()
         self._first_cluster = ""
         self._rows = self._rows_in_window = 0
@@ -304,14 +307,14 @@ class MappedRows:
         """Tasks and submissions of rows, where further ones of a job are attempts: a task each, one by one."""
         submits_us, tasks = columns["submit_us"].to_pylist(), columns["task"].to_pylist()
         starts_us, ends_us = columns["start_us"].to_pylist(), columns["end_us"].to_pylist()
-        rows = zip(columns["job"].to_pylist(), list(tasks), list(submits_us), starts_us, ends_us, strict=True)
+        keys = np.array(list(map(hash, zip(columns["job"].to_pylist(), tasks, strict=True))), np.int64)
         has_tasks = bool(self._map.given("task"))
         # Dependencies make one job of all rows of a job: only waits and submissions keep its attempts apart there.
         parents = columns["parents"].to_pylist() if self._map.given("dependency") else None
         comes_us: list[int | None] = [None] * len(tasks)
 
-        for row, (job, task, submit_us, start_us, end_us) in enumerate(rows):
-            key = hash((job, task))  # the texts themselves would be most of a large trace
+        for row in np.flatnonzero(self._have_several(keys, columns["end_us"])).tolist():
+            key, task, submit_us, start_us = int(keys[row]), tasks[row], submits_us[row], starts_us[row]
             if key in self._ends_us:
                 self._attempt_counts[key] += 1
                 self._noticed[ATTEMPTS] += 1
@@ -326,12 +329,32 @@ class MappedRows:
                     comes_us[row] = submits_us[row]
                     earlier = f"{task}+{number - 1}" if has_tasks else str(number - 1)
                     parents[row] = [*(parents[row] or ()), task if number == 1 else earlier]
-            self._ends_us[key] = end_us
+            self._ends_us[key] = ends_us[row]
 
         values = tasks, submits_us, comes_us, columns["parents"] if parents is None else parents
         return {
             name: pa.array(texts, SCHEMA.field(name).type) for name, texts in zip(ATTEMPT_COLUMNS, values, strict=True)
         }
+
+    def _have_several(self, keys: NDArray[np.int64], ends_us: pa.Array) -> Mask:
+        """Rows of jobs that have several so far; `_ends_us` holds the last ends of these, as of the rows before.
+
+        Jobs with a row alone, of which there are millions, are kept as two columns: sorted hashes, and ends.
+        """
+        alone_keys, alone_ends_us = self._alone
+        _, places, row_counts = np.unique(keys, return_inverse=True, return_counts=True)
+        at = np.searchsorted(alone_keys, keys)
+        is_second = np.append(alone_keys, NO_END)[at] == keys
+
+        for row in np.flatnonzero(is_second).tolist():
+            end_us = int(alone_ends_us[at[row]])
+            self._ends_us.setdefault(int(keys[row]), None if end_us == NO_END else end_us)
+        is_several = (row_counts[places] > 1) | is_second | np.isin(keys, list(self._ends_us))
+
+        new = np.stack([keys, pc.fill_null(ends_us, NO_END).to_numpy(zero_copy_only=False)])[:, ~is_several]
+        both = np.concatenate([self._alone, new], axis=1)
+        self._alone = both[:, np.argsort(both[0], kind="stable")]
+        return is_several
 
     def _dependencies(self, chunk: Chunk) -> pa.Array:
         """Jobs that a job waits for; they are no tasks of it, so that a run counts the waits and does not heed them."""

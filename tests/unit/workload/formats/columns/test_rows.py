@@ -445,3 +445,24 @@ def test_what_ran_on_no_node_or_in_no_task_had_one(tmp_path: Path, shape: str) -
     plan = '[columns]\njob = "id"\nsubmit = "came"\nruntime = { column = "c", unit = "s" }\ntasks = "t"\n'
     if shape.startswith(",0"):
         assert [row.instances for row in read(tmp_path, plan, text)] == [0]
+
+
+def test_attempts_are_known_again_however_far_apart_their_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read part by part; of jobs with one row so far only a hash and an end are kept."""
+    monkeypatch.setattr("volery.workload.formats.columns.records.BATCH_ROWS", 3)
+    lines = [(job, 10 * at) for at, job in enumerate("abcadbeafgaabh")]
+    text = "id,came,begun,ended\n" + "".join(f"{job},0,{at},{at + 5}\n" for job, at in lines) + "i,0,,\ni,0,200,300\n"
+    clocks = "".join(
+        f'{to} = {{ column = "{name}", unit = "s" }}\n'
+        for to, name in (("submit", "came"), ("start", "begun"), ("end", "ended"))
+    )
+    rows = read(tmp_path, f'[source]\nattempts = true\n[columns]\njob = "id"\n{clocks}', text)
+    ends: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for row, (job, at) in zip(rows, lines, strict=False):
+        assert (row.job, row.task) == (job, str(counts.get(job, 0)))
+        assert row.submit_us == ends.get(job, 0) * S
+        ends[job], counts[job] = at + 5, counts.get(job, 0) + 1
+    assert [(row.task, row.submit_us) for row in rows[-2:]] == [("0", 0), ("1", 0)]
