@@ -158,14 +158,15 @@ def read_tasks(
     passed = source.passed
     if not source.jobs:
         reasons = (
-            "; ".join(f"{omission.tasks:,} tasks: {omission.reason}" for omission in source.left_out.reasons)
+            "; ".join(f"{omission.tasks:,} tasks: {omission.reason}" for omission in source.tally.omissions().reasons)
             or "it has no rows"
         )
         raise InputError(str(path), f"holds no task that can be replayed: {reasons}")
 
     jobs = _whole(source.jobs, source.links)
+    source.jobs = {}  # its keys are a fifth of the memory
     trace = _trace(path, form, jobs, source)
-    passed.left_out = source.left_out
+    passed.left_out = source.tally.omissions({job.name for job in jobs})
     return trace, passed
 
 
@@ -230,8 +231,10 @@ class _Source:
                     break
                 if job not in self._job_ids:  # more rows of a job that was begun may follow
                     continue
-            self.jobs.setdefault((job, arrival_us), []).append(row)
-            self._job_ids.add(job)
+            if (rows := self.jobs.setdefault((job, arrival_us), [row]))[-1] is not row:
+                rows.append(row)
+            if self._job_count is not None:
+                self._job_ids.add(job)
             self._passed.unsorted_rows += arrival_us < self._last_us
             self._last_us = arrival_us
             if full_at is None and self._full:
@@ -258,16 +261,10 @@ class _Source:
         return self._tally or OmissionTally(())
 
     @property
-    def left_out(self) -> Omissions:
-        """All that is omitted, so far."""
-        return self.tally.omissions(self._job_ids)
-
-    @property
     def passed(self) -> Passed:
-        """Rows left out or changed so far; the object is updated later."""
+        """Rows left out or changed so far; without the omissions."""
         if self._tally is not None:
             self._passed.rows = self._tally.rows
-        self._passed.left_out = self.left_out
         self._passed.unheeded = tuple([name for name in RESOURCES if name in self._unheeded])
         return self._passed
 
@@ -342,7 +339,8 @@ def _rows(
         came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
-    values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    kinds: dict[Amounts, Amounts] = {}
+    values = zip(*(_shared_values(batch.column(name)) for name in names), strict=True)
     wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
@@ -363,6 +361,7 @@ def _rows(
         wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
+        units = kinds.setdefault(units, units)
 
         around = parent_ids or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
@@ -371,7 +370,16 @@ def _rows(
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
     """The values of a column; the same for all rows where none has one."""
     column = batch.column(name)
-    return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
+    return _shared_values(column) if column.null_count < batch.num_rows else repeat(otherwise)
+
+
+def _shared_values(column: Any) -> list[Any]:
+    """The values of a column, equal ones as one object: else a million rows hold a million names of some users."""
+    if pa.types.is_nested(column.type):
+        return list(column.to_pylist())
+    encoded = column.dictionary_encode()
+    words = [*encoded.dictionary.to_pylist(), None]
+    return list(map(words.__getitem__, pc.fill_null(encoded.indices, len(words) - 1).to_pylist()))
 
 
 def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[list[int]]]:

@@ -467,5 +467,5 @@ def document(path: Path, kind: type[T], described: str) -> T:
 
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         raise InputError(str(path), f"is no {described}: {error}; fetch it again") from None

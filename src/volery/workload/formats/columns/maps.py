@@ -23,6 +23,7 @@ from volery.workload.table import STATUSES
 TARGETS: Final[dict[str, Kind]] = {
     "job": "word",
     "task": "word",
+    "cluster": "word",
     "user": "word",
     "group": "word",
     "partition": "word",

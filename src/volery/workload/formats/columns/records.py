@@ -27,14 +27,16 @@ from volery.workload.table import BATCH_ROWS
 
 JOINED_LINES_MAX: Final = 1000
 """A field that goes on for longer has lost its end."""
+WAYS_MAX: Final = 2000
+"""Ways to share separators among columns that are tried for a row."""
 SPILLED: Final = "rows of which a {} holds separators"
 JOINED: Final = "rows of which a {} holds line ends"
 UNDECODED: Final = "lines with bytes that are no UTF-8"
 REPEATED_KEYS: Final = "lines that have a key twice, of which the last counts"
 
 CLOCKS: Final = ("submit", "start", "end")
-CLOCK_LIKE: Final = re.compile(r"[\d\s:./,TZ+-]*")
-"""Texts that may be times."""
+CLOCK_LIKE: Final = re.compile(r"(?!(?:\d+-)?\d+(?::\d+)+$)[\d\s:./,TZ+-]*")
+"""Texts that may be times; a duration as 1-02:03:04 is none."""
 
 Row = tuple[int, Sequence[str | None]]
 """The line of a row, and its fields in the order of the names."""
@@ -66,10 +68,17 @@ def chunks(names: Sequence[str], rows: Iterable[Row], present: Iterable[str]) ->
     wanted_places = {name: places[name] for name in present if name in places}
 
     iterator = iter(rows)
-    while part := list(itertools.islice(iterator, BATCH_ROWS)):
-        lines, texts = zip(*part, strict=True)
-        columns = list(zip(*texts, strict=True))
-        yield Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in wanted_places.items()})
+    while (chunk := _chunk(list(itertools.islice(iterator, BATCH_ROWS)), wanted_places)) is not None:
+        yield chunk
+
+
+def _chunk(part: Sequence[Row], places: Mapping[str, int]) -> Chunk | None:
+    """Rows as columns, after which nothing holds the rows; None: there are none."""
+    if not part:
+        return None
+    lines, texts = zip(*part, strict=True)
+    columns = list(zip(*texts, strict=True))
+    return Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in places.items()})
 
 
 def check_names(path: Path, column_map: ColumnMap, names: Iterable[str]) -> None:
@@ -212,9 +221,7 @@ def _spilled(
     too_many = len(words) - len(names)
     first_way: list[str] | None = None
 
-    for shares in itertools.product(range(too_many, -1, -1), repeat=len(spill)):
-        if sum(shares) != too_many:
-            continue
+    for shares in itertools.islice(_ways(too_many, len(spill)), WAYS_MAX):
         extra = dict(zip(spill, shares, strict=True))
         row, at = [], 0
         for name in names:
@@ -225,6 +232,17 @@ def _spilled(
         if all(row[place] in source.missing or CLOCK_LIKE.fullmatch(row[place]) for place in clocks):
             return row
     return first_way or words
+
+
+def _ways(count: int, columns: int) -> Iterator[tuple[int, ...]]:
+    """The ways to share so many separators among columns: first all to one, then the more to the left the sooner."""
+    for place in range(columns):
+        yield tuple(count if column == place else 0 for column in range(columns))
+    for bars in itertools.combinations(range(count + columns - 2, -1, -1), columns - 1):
+        bounds = [count + columns - 1, *bars, -1]
+        shares = tuple(high - low - 1 for high, low in itertools.pairwise(bounds))[::-1]
+        if max(shares) < count:
+            yield shares
 
 
 def pair_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator[Chunk]:
@@ -313,7 +331,7 @@ def json_line_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Ite
                 continue
             try:
                 yield number, msgspec.json.decode(text, type=dict[str, Any])
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise InputError(
                     f"{path}:{number}", f"is no object of JSON: {error}; mend or delete the line"
                 ) from None
@@ -352,12 +370,25 @@ def parquet_chunks(path: Path, column_map: ColumnMap, _noticed: Noticed) -> Iter
                 names = [name for name in column_map.source_names if name in present]
 
                 for batch in file.iter_batches(BATCH_ROWS, columns=names):
-                    texts = {name: pc.cast(batch.column(name), pa.string()) for name in names}
+                    texts = {name: _cast(batch.column(name), f"{part}:{first}", name) for name in names}
                     yield Chunk(range(first, first + batch.num_rows), texts)
                     first += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             problem = (str(error).splitlines() or [""])[0]
             raise InputError(f"{part}:{first}", f"cannot be read: {problem}; fetch it again") from None
+
+
+def _cast(values: pa.Array, place: str, name: str) -> pa.Array:
+    """The values of a parquet column as texts.
+
+    Raises:
+        InputError: it holds lists, objects, or bytes that are no text.
+    """
+    try:
+        return pc.cast(values, pa.string())
+    except pa.ArrowException:
+        problem = f"the column {name!r} is {values.type}, no text, number or time; map another, or write it as text"
+        raise InputError(place, problem) from None
 
 
 READERS: Final[Mapping[str, Reader]] = {

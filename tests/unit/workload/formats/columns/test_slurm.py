@@ -6,6 +6,7 @@ Right values were taken from the commands that submitted the jobs, and the secon
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,9 @@ def sacct(folder: Path, *rows: dict[str, str]) -> Path:
          {"instances": 2, "status": "waiting", "start_us": None, "runtime_us": None, "cpu_milli": 8000}),
         ({"JobID": "102_[1,3,5-9:2%4]", "Start": "Unknown", "End": "Unknown", "State": "PENDING"}, {"instances": 5}),
         ({"JobID": "102_[1-3,...]", "Start": "Unknown", "End": "Unknown", "State": "PENDING"}, {"instances": 3}),
+        ({"JobID": "102_[1-5,7,9,11-...]", "Start": "Unknown", "End": "Unknown", "State": "PENDING"},
+         {"instances": 8}),
+        ({"JobID": "102_[1-5,7-1...%4]", "Start": "Unknown", "End": "Unknown", "State": "PENDING"}, {"instances": 6}),
         ({"JobID": "103+0", "Timelimit": "Partition_Limit"}, {"job": "103+0", "limit_us": None, "estimate_us": None}),
         ({"Timelimit": "UNLIMITED"}, {"limit_us": None}),
         ({"Timelimit": "1-02:03:04"}, {"limit_us": 93_784 * S}),
@@ -223,3 +227,35 @@ def test_values_of_newer_json_are_read() -> None:
         json_tres("cpu")
     with pytest.raises(ValueError, match="is no range"):
         array_size("1_[2,-]")
+
+
+def test_jobs_of_two_clusters_with_one_id_are_no_attempts(tmp_path: Path) -> None:
+    """`sacct -M A,B` lists both clusters; each counts its jobs from 1."""
+    words = "JobID|Cluster|Submit|Start|End|State\n"
+    for cluster in ("A", "B"):
+        words += f"5|{cluster}|2024-03-01T08:00:00|2024-03-01T08:00:10|2024-03-01T09:00:10|COMPLETED\n"
+    (tmp_path / "f").write_text(words)
+    noticed = Noticed()
+    rows = rows_in(tmp_path / "f", noticed)
+    assert [(row.job, row.task) for row in rows] == [("5", "0"), ("B/5", "0")]
+    assert rows[0].submit_us == rows[1].submit_us
+    assert not +noticed
+
+    lines = (EXPORTS / "jobcomp.txt").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("JobId=") and "Cluster=" in line)
+    other = re.sub("Cluster=[^ ]*", "Cluster=other", line)
+    (tmp_path / "f").write_text(f"{line}\n{other}\n")
+    first, second = rows_in(tmp_path / "f")
+    assert (second.job, second.task, second.submit_us) == (f"other/{first.job}", "0", first.submit_us)
+
+    jobs = json.loads((EXPORTS / "sacct.json").read_text())
+    job = jobs["jobs"][0]
+    (tmp_path / "f").write_text(json.dumps(jobs | {"jobs": [job, job | {"cluster": "other"}]}))
+    first, second = rows_in(tmp_path / "f")
+    assert (second.job, second.task, second.submit_us) == (f"other/{first.job}", "0", first.submit_us)
+
+
+def test_a_row_that_overlaps_one_of_its_id_comes_no_later_than_it_started(tmp_path: Path) -> None:
+    second = {"Start": "2024-03-01T08:30:00", "End": "2024-03-01T08:40:00", "Elapsed": "00:10:00"}
+    _, again = rows_in(sacct(tmp_path, {}, second))
+    assert again.submit_us == again.start_us
