@@ -1,4 +1,4 @@
-"""What the sources of the package mean, as one digest, and the closure of what they import.
+"""The digest of what sources of the package mean, and the closure of what they import.
 
 Parsing some 140 sources takes longer than a small run, so that what they mean is kept in `$XDG_CACHE_HOME/volery` (by
 default `~/.cache/volery`), by inode, size and the times of the last change of content and of state. A source that has
@@ -32,7 +32,7 @@ Stamp = tuple[int, int, int, int]
 """Inode, size, and the times of the last change of content and of state in nanoseconds."""
 
 
-class Source(msgspec.Struct, frozen=True, array_like=True):
+class ParsedSource(msgspec.Struct, frozen=True, array_like=True):
     """A source as it was parsed.
 
     Args:
@@ -58,14 +58,14 @@ class SourceCache:
         self._path = path
         self._writer = _stamp(Path(__file__))
         self._is_changed = False
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, ParsedSource] = {}
 
         with suppress(OSError, msgspec.MsgspecError):
-            writer, sources = msgspec.msgpack.decode(path.read_bytes(), type=tuple[Stamp, dict[str, Source]])
+            writer, sources = msgspec.msgpack.decode(path.read_bytes(), type=tuple[Stamp, dict[str, ParsedSource]])
             if writer == self._writer:
                 self._sources = sources
 
-    def parsed(self, path: Path) -> Source:
+    def parsed(self, path: Path) -> ParsedSource:
         """A source.
 
         Raises:
@@ -150,7 +150,7 @@ def _file(module: str) -> Path | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _source(path: Path) -> Source:
+def _source(path: Path) -> ParsedSource:
     """A source as this process has first seen it."""
     return _cache().parsed(path)
 
@@ -160,7 +160,7 @@ def _stamp(path: Path) -> Stamp:
     return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
-def _parsed(path: Path, stamp: Stamp) -> Source:
+def _parsed(path: Path, stamp: Stamp) -> ParsedSource:
     content = path.read_bytes()
     statements = list(_statements(ast.parse(content)))
     imports = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
@@ -177,7 +177,7 @@ def _parsed(path: Path, stamp: Stamp) -> Source:
             text = node.body[0]
             lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
 
-    return Source(stamp, imports, "\n".join(line.rstrip() for line in lines if line.strip()).encode())
+    return ParsedSource(stamp, imports, "\n".join(line.rstrip() for line in lines if line.strip()).encode())
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
