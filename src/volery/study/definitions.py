@@ -37,6 +37,8 @@ WRAPPED: Final = ("__func__", "fget", "fset", "fdel", "func", "attrname")
 """Attributes of descriptors that wrap a function."""
 STRUCT_MEMBERS: Final = ("__struct_fields__", "__struct_defaults__", "__annotations__")
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+INSTALLERS: Final = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages wherever they are: a user's own, or those of the system."""
 PLAIN: Final = frozenset({int, float, complex, str, bytes, bool, type(None), type(...)})
 """Types whose text is all that they are; a subclass may have methods."""
 HEAP_TYPE: Final = 1 << 9
@@ -263,7 +265,7 @@ def _identity(value: Any) -> str:
 
 
 def _is_below_installed(path: str) -> bool:
-    return any(Path(path).is_relative_to(folder) for folder in INSTALLED)
+    return not INSTALLERS.isdisjoint(Path(path).parts) or any(Path(path).is_relative_to(folder) for folder in INSTALLED)
 
 
 def _is_reachable(value: Any, module: str) -> bool:

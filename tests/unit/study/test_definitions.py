@@ -200,6 +200,8 @@ def test_a_folder_beside_an_installed_one_is_not_installed(monkeypatch: pytest.M
     monkeypatch.setattr(definitions, "INSTALLED", ("/opt/python",))
     assert definitions._is_below_installed("/opt/python/a.py")
     assert not definitions._is_below_installed("/opt/python-of-mine/a.py")
+    assert definitions._is_below_installed("/home/me/.local/lib/python3.11/site-packages/numpy/__init__.py")
+    assert definitions._is_below_installed("/usr/lib/python3/dist-packages/numpy/__init__.py")
 
 
 def test_what_cannot_be_compared_is_itself_within_one_call() -> None:
