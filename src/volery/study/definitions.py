@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import copyreg
 import dis
-import enum
 import functools
 import hashlib
 import importlib
 import importlib.util
 import os
-import pickle
 import sys
 import sysconfig
 import time
@@ -23,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -127,12 +125,8 @@ class _CodeReader:
                 self._read_class(value)
             case FunctionType():
                 self._read_function(value)
-            case CodeType():
+            case CodeType():  # a forward reference in an annotation holds one
                 self.read(self._read_code(value, ""))
-            case MethodType():
-                self.read([value.__func__, value.__self__])
-            case enum.Enum():
-                self.read([type(value), value.name, value.value])
             case staticmethod() | classmethod() | property() | functools.cached_property():
                 self.read([type(value), *(getattr(value, name, None) for name in WRAPPED)])
             case msgspec.Struct():
@@ -246,7 +240,7 @@ class _CodeReader:
             elif "__wrapped__" in getattr(value, "__dict__", {}):
                 self.read(vars(value))
             elif self._is_installed(getattr(value, "__module__", None) or type(value).__module__):
-                self.sha.update(pickle.dumps(value))
+                self._add(parts)
             else:
                 self._add(_identity(value))
         except Exception:  # whatever it is, it cannot be compared: such a run is never taken for an earlier one
