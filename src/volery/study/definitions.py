@@ -39,8 +39,8 @@ INSTALLERS: Final = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages wherever they are: a user's own, or those of the system."""
 PLAIN: Final = frozenset({int, float, complex, str, bytes, bool, type(None), type(...)})
 """Types whose text is all that they are; a subclass may have methods."""
-HEAP_TYPE: Final = 1 << 9
-"""Flag of types that were made while a program runs (CPython, Py_TPFLAGS_HEAPTYPE)."""
+IMMUTABLE_TYPE: Final = 1 << 8
+"""Flag of types of compiled modules, which count by name (CPython, Py_TPFLAGS_IMMUTABLETYPE)."""
 PICKLE_PROTOCOL: Final = 4
 
 _uncompared: ContextVar[dict[int, tuple[Any, str]] | None] = ContextVar("uncompared", default=None)
@@ -156,8 +156,10 @@ class _CodeReader:
 
     def _read_class(self, kind: type) -> None:
         self._add(kind.__qualname__)
-        is_made_by_program = kind.__flags__ & HEAP_TYPE and not _is_reachable(kind, kind.__module__)
-        if self._is_installed(kind.__module__) and not is_made_by_program:
+        if kind.__flags__ & IMMUTABLE_TYPE:
+            self._add(str(kind.__module__))
+            return
+        if self._is_installed(kind.__module__) and _is_reachable(kind, kind.__module__):
             return
 
         self.read([type(kind), *kind.__bases__])

@@ -154,6 +154,8 @@ NAMED = {
     "a class in a table": "class C:\n    a = {}\nNAME = [dict(c=(C,))]\n",
     "a nested function": "def make():\n    def inner(): return {}\n    return inner\nNAME = make()\n",
     "an array": "import numpy\nNAME = numpy.array([{}])\n",
+    "a random source": "import numpy\nNAME = numpy.random.default_rng({})\n",
+    "a table": "import pyarrow\nNAME = pyarrow.table(dict(a=[{}]))\n",
     "a pattern": "import re\nNAME = re.compile('a{}')\n",
 }
 """Texts that define NAME, with a place for what differs."""
