@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import copyreg
 import dis
-import enum
 import functools
 import hashlib
 import importlib
 import importlib.util
 import os
-import pickle
 import sys
 import sysconfig
 import time
@@ -23,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -37,10 +35,12 @@ WRAPPED: Final = ("__func__", "fget", "fset", "fdel", "func", "attrname")
 """Attributes of descriptors that wrap a function."""
 STRUCT_MEMBERS: Final = ("__struct_fields__", "__struct_defaults__", "__annotations__")
 INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+INSTALLERS: Final = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages wherever they are: a user's own, or those of the system."""
 PLAIN: Final = frozenset({int, float, complex, str, bytes, bool, type(None), type(...)})
 """Types whose text is all that they are; a subclass may have methods."""
-HEAP_TYPE: Final = 1 << 9
-"""Flag of types that were made while a program runs (CPython, Py_TPFLAGS_HEAPTYPE)."""
+IMMUTABLE_TYPE: Final = 1 << 8
+"""Flag of types of compiled modules, which count by name (CPython, Py_TPFLAGS_IMMUTABLETYPE)."""
 PICKLE_PROTOCOL: Final = 4
 
 _uncompared: ContextVar[dict[int, tuple[Any, str]] | None] = ContextVar("uncompared", default=None)
@@ -125,12 +125,8 @@ class _CodeReader:
                 self._read_class(value)
             case FunctionType():
                 self._read_function(value)
-            case CodeType():
+            case CodeType():  # a forward reference in an annotation holds one
                 self.read(self._read_code(value, ""))
-            case MethodType():
-                self.read([value.__func__, value.__self__])
-            case enum.Enum():
-                self.read([type(value), value.name, value.value])
             case staticmethod() | classmethod() | property() | functools.cached_property():
                 self.read([type(value), *(getattr(value, name, None) for name in WRAPPED)])
             case msgspec.Struct():
@@ -160,8 +156,10 @@ class _CodeReader:
 
     def _read_class(self, kind: type) -> None:
         self._add(kind.__qualname__)
-        is_made_by_program = kind.__flags__ & HEAP_TYPE and not _is_reachable(kind, kind.__module__)
-        if self._is_installed(kind.__module__) and not is_made_by_program:
+        if kind.__flags__ & IMMUTABLE_TYPE:
+            self._add(str(kind.__module__))
+            return
+        if self._is_installed(kind.__module__) and _is_reachable(kind, kind.__module__):
             return
 
         self.read([type(kind), *kind.__bases__])
@@ -244,7 +242,7 @@ class _CodeReader:
             elif "__wrapped__" in getattr(value, "__dict__", {}):
                 self.read(vars(value))
             elif self._is_installed(getattr(value, "__module__", None) or type(value).__module__):
-                self.sha.update(pickle.dumps(value))
+                self._add(parts)
             else:
                 self._add(_identity(value))
         except Exception:  # whatever it is, it cannot be compared: such a run is never taken for an earlier one
@@ -263,7 +261,7 @@ def _identity(value: Any) -> str:
 
 
 def _is_below_installed(path: str) -> bool:
-    return any(Path(path).is_relative_to(folder) for folder in INSTALLED)
+    return not INSTALLERS.isdisjoint(Path(path).parts) or any(Path(path).is_relative_to(folder) for folder in INSTALLED)
 
 
 def _is_reachable(value: Any, module: str) -> bool:

@@ -154,6 +154,8 @@ NAMED = {
     "a class in a table": "class C:\n    a = {}\nNAME = [dict(c=(C,))]\n",
     "a nested function": "def make():\n    def inner(): return {}\n    return inner\nNAME = make()\n",
     "an array": "import numpy\nNAME = numpy.array([{}])\n",
+    "a random source": "import numpy\nNAME = numpy.random.default_rng({})\n",
+    "a table": "import pyarrow\nNAME = pyarrow.table(dict(a=[{}]))\n",
     "a pattern": "import re\nNAME = re.compile('a{}')\n",
 }
 """Texts that define NAME, with a place for what differs."""
@@ -200,6 +202,8 @@ def test_a_folder_beside_an_installed_one_is_not_installed(monkeypatch: pytest.M
     monkeypatch.setattr(definitions, "INSTALLED", ("/opt/python",))
     assert definitions._is_below_installed("/opt/python/a.py")
     assert not definitions._is_below_installed("/opt/python-of-mine/a.py")
+    assert definitions._is_below_installed("/home/me/.local/lib/python3.11/site-packages/numpy/__init__.py")
+    assert definitions._is_below_installed("/usr/lib/python3/dist-packages/numpy/__init__.py")
 
 
 def test_what_cannot_be_compared_is_itself_within_one_call() -> None:
