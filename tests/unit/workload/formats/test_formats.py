@@ -168,12 +168,13 @@ ROWS: dict[str, list[TaskRow]] = {
     ],
     "philly": [
         TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 20 * S, 10 * S, gpu_milli=2000, parents=[], status="failed",
-                line=1),
+                line=1, gang_tasks=2),
         TaskRow("a1", "1", "u", T0, T0 + 30 * S, T0 + 60 * S, 30 * S, gpu_milli=1000, parents=["0"], status="finished",
                 line=1),
         TaskRow("a2", "0", None, T0, parents=[], status="killed", line=2),
     ],
-    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2,
+                                 gang_tasks=2)],
     "swim": [
         TaskRow("job0", "0", None, 49 * S, None, None, 20 * S, parents=[], line=1),
         TaskRow("job1", "0", None, 50 * S, None, None, 20 * S, instances=3, parents=[], line=2,
