@@ -420,7 +420,9 @@ class JobQueue:
             start = stream.random()
             pools = {needs: stretch(pool, setting.pickiness, start) for needs, pool in pools.items()}
 
-        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
+        problem = PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
+        is_in_rack = whole is not None and whole.rack
+        return problem._replace(racks=self.layout.racks) if is_in_rack else problem
 
     def tried(
         self,

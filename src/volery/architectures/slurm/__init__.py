@@ -56,7 +56,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
 
     controller = Controller(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
-    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False))
+    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False, racks=True))
 
 
 SLURM = Architecture(
@@ -95,6 +95,7 @@ SLURM = Architecture(
         "constraints": "",
         "amounts": "",
         "gangs": "",
+        "racks": "",
         "priorities": "",
         "users": "PriorityWeightFairshare or qos or reservations or bf_max_job_user or bf_max_job_user_part",
     },
